@@ -1,0 +1,1 @@
+"""A year of real flights through one table: what `lsmlake demo` runs."""

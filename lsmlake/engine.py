@@ -1,0 +1,61 @@
+"""Where the verbs run: in this process, unless an engine such as Spark is attached.
+
+`Engine` is what a table asks of an engine, and the answer of a process that has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.ops.commit import Identity
+from lsmlake.ops.compaction import Run, run_here
+from lsmlake.ops.plan import Plan
+from lsmlake.store.metadata import Metadata
+
+
+class Engine:
+    """The embedded engine: Arrow in, Arrow out, no Spark."""
+
+    name = "embedded"
+
+    def owns(self, data: object) -> bool:
+        """Whether `data` is a distributed data set of this engine."""
+        return False
+
+    def columns_of(self, schema: object) -> object | None:
+        """A schema of the engine's own kind as a pyarrow.Schema; `None` if it is not one."""
+        return None
+
+    def upsert(
+        self, meta: Metadata, schema: Schema, data: object, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
+    ) -> Snapshot | None:  # fmt: skip
+        """Write a data set that this engine `owns`. `deletes`: it holds keys to delete."""
+        _needs_spark("upsert of a distributed data set")
+
+    def compactions(self, meta: Metadata, schema: Schema) -> Run:
+        """How buckets are compacted."""
+        return run_here(meta, schema)
+
+    def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str) -> object:
+        """The plan as a DataFrame of the engine."""
+        _needs_spark("to_spark()")
+
+    def strategy(self, plan: Plan) -> str:
+        """How `frame` would read the plan, in words."""
+        return "embedded: Arrow scan, positions masked by vectors"
+
+    def sink(self, table: object, writer_id: str | None) -> object:
+        """A function for `foreachBatch`."""
+        _needs_spark("sink()")
+
+    def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object]) -> object:
+        """Start a streaming upsert."""
+        _needs_spark("write_stream()")
+
+
+def _needs_spark(what: str) -> NoReturn:
+    raise InvalidQuery(f"{what} needs Spark", cure='attach a session: lsmlake.connect("...", spark=spark)')

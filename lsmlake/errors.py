@@ -1,0 +1,107 @@
+"""Every error a caller can meet, cut by "would the caller act differently?".
+
+    LakeError
+    ├── TableNotFound (LookupError)       no such table or database, or the path is not a table
+    ├── TableExists                       create without if_not_exists
+    ├── InvalidOption (ValueError)        unknown, malformed or contradictory option
+    ├── InvalidSchema (ValueError)        a schema no table can have
+    ├── InvalidData (ValueError)          a batch that does not fit the table; nothing was written
+    ├── InvalidQuery (ValueError)         a predicate, column or time travel that cannot be answered
+    ├── SnapshotNotFound (LookupError)    the snapshot is not retained
+    ├── CommitConflict                    another commit won; nothing was published; run the verb again
+    ├── CommitUnknown                     the store did not say whether the commit took place
+    ├── Corrupt                           bytes on disk are not what was written
+    ├── UnsupportedFormat                 written by a newer lsmlake
+    ├── StorageFailed (OSError)           the store refused: disk full, permission, network
+    └── MissingDependency (ImportError)   something outside the wheel is needed: Java, an extra
+
+A message says what, where, what was expected, what was found and the cure; `LakeError` puts them in that order.
+"""
+
+from __future__ import annotations
+
+
+class LakeError(Exception):
+    """Base of all errors of lsmlake.
+
+    `what` is one sentence; `where` a path, table or column; `expected` and `found` the two sides of the
+    disagreement; `cure` an imperative sentence. All but `what` may be left out.
+    """
+
+    def __init__(self, what: str, *, where: str = "", expected: object = "", found: object = "", cure: str = "") -> None:
+        parts = [f"{where}: {what}" if where else what]
+        if expected != "":
+            parts.append(f"expected {expected}")
+        if found != "":
+            parts.append(f"found {found}")
+        message = ", ".join(parts)
+        super().__init__(f"{message}; {cure}" if cure else message)
+        self.what, self.where, self.expected, self.found, self.cure = what, where, expected, found, cure
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.what, self.where, self.expected, self.found, self.cure)
+
+
+def _rebuild(kind, what, where, expected, found, cure):
+    return kind(what, where=where, expected=expected, found=found, cure=cure)
+
+
+class TableNotFound(LakeError, LookupError):
+    """No table or database of that name, or a path that holds no table."""
+
+
+class TableExists(LakeError):
+    """The name is taken."""
+
+
+class InvalidOption(LakeError, ValueError):
+    """An option that is unknown, has a malformed value or contradicts another."""
+
+
+class InvalidSchema(LakeError, ValueError):
+    """A schema no table can have."""
+
+
+class InvalidData(LakeError, ValueError):
+    """Rows that do not fit the table; raised before anything is written."""
+
+
+class InvalidQuery(LakeError, ValueError):
+    """A predicate, column list or combination of arguments that has no answer."""
+
+
+class SnapshotNotFound(LakeError, LookupError):
+    """The snapshot is not there (any more)."""
+
+
+class CommitConflict(LakeError):
+    """Another commit won the race every time; nothing was published."""
+
+
+class CommitUnknown(LakeError):
+    """The store failed while publishing and could not be asked; the commit may or may not have taken place."""
+
+
+class Corrupt(LakeError):
+    """A file whose bytes are not those that were written."""
+
+
+class UnsupportedFormat(LakeError):
+    """A file of a format version this release does not know."""
+
+
+class StorageFailed(LakeError, OSError):
+    """The store refused a call."""
+
+    def __init__(self, what: str, **named: object) -> None:
+        LakeError.__init__(self, what, **named)
+
+    def __str__(self) -> str:  # OSError would print its errno form
+        return Exception.__str__(self)
+
+
+class MissingDependency(LakeError, ImportError):
+    """Something that pip cannot bring or an extra that is not installed."""
+
+    def __str__(self) -> str:  # ImportError prints its own msg field
+        return Exception.__str__(self)

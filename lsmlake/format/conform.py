@@ -1,0 +1,158 @@
+"""A batch made to fit a table's columns, without losing anything, or refused before anything is written.
+
+Columns are matched by name and returned in the table's order. A value may change its type only if it keeps its meaning and
+nothing is lost: any integer to any integer, float or decimal that holds it, a float or decimal to another that holds it exactly,
+other units of time that come out even, large, view and dictionary forms. Text is never parsed, a float never becomes an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidData
+from lsmlake.format import types
+from lsmlake.format.schema import Schema
+
+
+def conform(data: pa.Table, schema: Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """`data` with exactly `columns` (default: all of the schema) in canonical types. Raises InvalidData.
+
+    Key columns come out without nulls and NaN, and -0.0 in them becomes 0.0, which equals it. Zero-copy where types agree.
+    """
+    wanted = [schema.plain_columns.field(name) for name in (columns or schema.plain_columns.names)]
+    check_names(data.schema.names, [field.name for field in wanted])
+    arrays = [_convert(data[field.name], field) for field in wanted]
+    return _clean_keys(pa.table(arrays, schema=pa.schema(wanted)), schema)
+
+
+def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raises InvalidData unless `found` is `wanted` in any order."""
+    if len(set(found)) != len(found):
+        twice = sorted({name for name in found if list(found).count(name) > 1})
+        raise InvalidData("the data names a column twice", found=twice, cure="rename or drop one")
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    if missing or extra:
+        what = " and ".join(filter(None, [missing and f"lacks the columns {missing}", extra and f"has extra columns {extra}"]))
+        cures = [missing and "add the missing ones (null where nothing is known)", extra and "drop the extra ones"]
+        raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=" and ".join(filter(None, cures)))
+
+
+def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str] | None = None) -> None:
+    """The part of `conform` that needs no rows. Raises InvalidData."""
+    wanted = columns or schema.plain_columns.names
+    check_names(found.names, wanted)
+    for name in wanted:
+        _check_type(found.field(name).type, schema.plain_columns.field(name))
+
+
+def _check_type(found: pa.DataType, field: pa.Field) -> None:
+    if not _fits(found, field.type):
+        raise InvalidData(
+            "type does not fit", where=f"column {field.name!r}", expected=types.type_name(field.type), found=found,
+            cure="convert the column before writing")
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType, nested: bool = False) -> bool:
+    t = pa.types
+    if found == wanted or t.is_null(found):
+        return True
+    if t.is_dictionary(found):
+        return _fits(found.value_type, wanted)
+    if t.is_integer(wanted):
+        return t.is_integer(found)
+    if t.is_floating(wanted):
+        return t.is_integer(found) or (t.is_floating(found) and not (nested and found.bit_width > wanted.bit_width))
+    if t.is_decimal(wanted):
+        return t.is_integer(found) or t.is_decimal(found)
+    if t.is_string(wanted):
+        return t.is_large_string(found) or t.is_string_view(found)
+    if t.is_binary(wanted):
+        return t.is_large_binary(found) or t.is_binary_view(found) or t.is_fixed_size_binary(found)
+    if t.is_date(wanted):
+        return t.is_date(found)
+    if t.is_timestamp(wanted):
+        return t.is_timestamp(found) and bool(found.tz) == bool(wanted.tz)
+    if t.is_struct(wanted):
+        return t.is_struct(found) and {f.name for f in found} == {f.name for f in wanted} and found.num_fields == wanted.num_fields and all(
+            _fits(found.field(f.name).type, f.type, True) for f in wanted)  # fmt: skip
+    if t.is_map(wanted):
+        return t.is_map(found) and _fits(found.key_type, wanted.key_type, True) and _fits(found.item_type, wanted.item_type, True)
+    if t.is_list(wanted):
+        lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
+        return lists and _fits(found.value_type, wanted.value_type, True)
+    return False
+
+
+def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    where = f"column {field.name!r}"
+    _check_type(column.type, field)
+    if not field.nullable and column.null_count:
+        raise InvalidData("a null in a column that cannot hold one", where=where, found=f"{column.null_count} nulls",
+                          cure="fill or drop those rows")  # fmt: skip
+    if column.type == field.type:
+        _check_nested_nulls(column, field, where)
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        if pa.types.is_integer(column.type) and pa.types.is_decimal(field.type):
+            column = column.cast(pa.decimal128(38, field.type.scale))  # Arrow wants room for any integer before it looks at the values
+        converted = column.cast(field.type, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as refused:
+        raise InvalidData("a value does not fit", where=where, expected=types.type_name(field.type), found=f"{column.type}: {refused}",
+                          cure="convert the column before writing") from refused  # fmt: skip
+    _check_exact(column, converted, where)
+    _check_nested_nulls(converted, field, where)
+    return converted
+
+
+def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, where: str) -> None:
+    """Arrow rounds double to float without a word: compare the way back."""
+    if not (pa.types.is_floating(column.type) and pa.types.is_floating(converted.type)) or converted.type.bit_width >= column.type.bit_width:
+        return
+    back = converted.cast(column.type)
+    same = pc.or_(pc.equal(back, column), pc.and_(pc.is_nan(back), pc.is_nan(column)))
+    if pc.all(same).as_py() is False:
+        bad = column.filter(pc.invert(same))[0].as_py()
+        raise InvalidData("a value does not fit", where=where, expected=types.type_name(converted.type), found=f"{bad!r}, which would be rounded",
+                          cure="round the column yourself, or use a DOUBLE column")  # fmt: skip
+
+
+def _check_nested_nulls(column: pa.ChunkedArray | pa.Array, field: pa.Field, where: str) -> None:
+    """Required fields inside structs, lists and maps hold no null."""
+    if not pa.types.is_nested(field.type):
+        return
+    for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        for child, values in _children(array, field.type):
+            if not child.nullable and values.null_count:
+                raise InvalidData("a null in a nested field that cannot hold one", where=f"{where}, field {child.name!r}",
+                                  found=f"{values.null_count} nulls", cure="fill or drop those rows")  # fmt: skip
+            _check_nested_nulls(values, child, where)
+
+
+def _children(array: pa.Array, type_: pa.DataType) -> list[tuple[pa.Field, pa.Array]]:
+    if pa.types.is_struct(type_):
+        present = array.filter(array.is_valid()) if array.null_count else array
+        return [(child, present.field(i)) for i, child in enumerate(type_)]
+    if pa.types.is_map(type_):
+        entries = array.filter(array.is_valid()) if array.null_count else array
+        start, stop = (entries.offsets[0].as_py(), entries.offsets[-1].as_py()) if len(entries) else (0, 0)
+        return [(type_.key_field, entries.keys[start:stop]), (type_.item_field, entries.items[start:stop])]
+    return [(type_.value_field, array.flatten())]
+
+
+def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
+    for name in schema.primary_key:
+        column = table[name] if name in table.column_names else None
+        if column is None or not pa.types.is_floating(column.type):
+            continue
+        if pc.any(pc.is_nan(column)).as_py():
+            raise InvalidData("NaN in a key column", where=f"column {name!r}", expected="a number: NaN equals nothing, not even itself", found="NaN",
+                              cure="drop those rows or give them a number")  # fmt: skip
+        zero = pa.scalar(0.0, column.type)
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), pc.if_else(pc.equal(column, zero), zero, column))
+    return table

@@ -1,0 +1,138 @@
+"""Deletion vectors: the set of dead row positions of one data file, as a value, and its bytes.
+
+A vector is never changed: a compaction makes `vector | DeletionVector.of(positions)` and stores that. Positions count the rows of
+the file from 0 in file order and stay below 2^63.
+
+The bytes are the blob type `deletion-vector-v1` of the Iceberg Puffin specification:
+
+1. length of parts 2 and 3 together, 4 bytes, big-endian;
+2. the magic D1 D3 39 64;
+3. the positions in the portable 64-bit roaring format: number of 32-bit bitmaps (8 bytes, little-endian), then of each, by
+   ascending key, the key (the positions' high 32 bits; 4 bytes, little-endian) and the portable 32-bit roaring bytes;
+4. CRC-32 of parts 2 and 3, 4 bytes, big-endian.
+
+The bitmap is run-length optimised before encoding; a container keeps the smallest of its three forms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from pyroaring import BitMap64
+
+from lsmlake.errors import Corrupt
+
+CHUNK_BITS = 16
+CHUNK_ROWS = 1 << CHUNK_BITS
+
+_MAGIC = bytes.fromhex("d1d33964")
+_FRAME_BYTES = 4 + len(_MAGIC) + 4  # length, magic, checksum
+_COUNT_BYTES = 8
+CURE = "restore the file, or roll back to a snapshot that does not use it"
+
+
+@dataclass(frozen=True)
+class DeletionVector:
+    """Dead positions of one data file. Equal when the positions are; pickles. The bitmap must not be changed in place."""
+
+    bitmap: BitMap64
+
+    @classmethod
+    def of(cls, positions: np.ndarray) -> DeletionVector:
+        """The vector of these positions: integers >= 0 in any order, repeats allowed; sorted ones are fastest."""
+        signed = np.asarray(positions, dtype=np.int64)
+        assert signed.min(initial=0) >= 0, "a row position is never negative"
+        return cls(BitMap64(array("Q", signed.tobytes())))  # of all constructors only array.array is one call into C
+
+    def __len__(self) -> int:
+        return len(self.bitmap)
+
+    def __or__(self, other: DeletionVector) -> DeletionVector:
+        return DeletionVector(self.bitmap | other.bitmap)
+
+    @property
+    def cardinality(self) -> int:
+        """Number of dead rows."""
+        return len(self.bitmap)
+
+    @property
+    def max_position(self) -> int:
+        """The last dead position; -1 when there is none, so `max_position < rows` always asks whether the vector fits a file."""
+        return self.bitmap.max() if self.bitmap else -1
+
+    def positions(self) -> np.ndarray:
+        """The dead positions, int64, ascending."""
+        return _to_numpy(self.bitmap)
+
+    def dead_mask(self, start: int, count: int) -> np.ndarray:
+        """Booleans for rows [start, start + count) of the file, True = dead. Costs O(count + dead rows among them)."""
+        mask = np.zeros(count, dtype=bool)
+        mask[_to_numpy(self.bitmap & BitMap64(range(start, start + count))) - start] = True
+        return mask
+
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Dense bitmaps of the 65,536-row chunks that have a dead row, by ascending chunk number.
+
+        Yields (chunk number, 1,024 int64 words): position p is dead if bit `p & 63` of word `(p & 65535) >> 6` of chunk `p >> 16`
+        is 1; bit 63 is the sign. 8 KiB a chunk.
+        """
+        numbers = self.positions() >> CHUNK_BITS
+        first_of_each = np.diff(numbers, prepend=-1) != 0
+        for number in numbers[first_of_each].tolist():
+            mask = self.dead_mask(number << CHUNK_BITS, CHUNK_ROWS)
+            yield number, np.packbits(mask, bitorder="little").view("<i8")
+
+    def encode(self) -> bytes:
+        """The `deletion-vector-v1` blob."""
+        body = _MAGIC + BitMap64(self.bitmap, optimize=True).serialize()  # a copy, its containers in their smallest form
+        return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, where: str) -> DeletionVector:
+        """The vector whose blob is `data`, no byte more or less. Raises Corrupt, naming `where`, on any damage."""
+        blob = memoryview(data)
+        check(len(blob) >= _FRAME_BYTES + _COUNT_BYTES, "deletion vector is cut off", where,
+               f"at least {_FRAME_BYTES + _COUNT_BYTES} bytes", len(blob))
+        body = blob[4:-4]
+        length = int.from_bytes(blob[:4], "big")
+        check(length == len(body), "deletion vector has a wrong length", where, f"{len(body)} bytes", length)
+        check(body[:4] == _MAGIC, "not a deletion vector (bad magic)", where, _MAGIC.hex(), body[:4].hex())
+        stored, computed = int.from_bytes(blob[-4:], "big"), zlib.crc32(body)
+        check(stored == computed, "deletion vector has a wrong checksum", where, f"{stored:#010x}", f"{computed:#010x}")
+        return cls(_decode_bitmap(body[4:], where))
+
+
+EMPTY = DeletionVector(BitMap64())
+
+
+def _to_numpy(bitmap: BitMap64) -> np.ndarray:
+    return np.asarray(bitmap.to_array()).view(np.int64)
+
+
+def _decode_bitmap(data: memoryview, where: str) -> BitMap64:
+    try:
+        bitmap = BitMap64.deserialize(data)
+    except ValueError as error:
+        raise Corrupt("deletion vector holds no roaring bitmap", where=where, found=error, cure=CURE) from error
+    check(not _readable(data[:-1]), "deletion vector has bytes past its bitmap", where, "none", "some")
+    check(not bitmap or bitmap.max() < 1 << 63, "deletion vector has an impossible position", where, "below 2^63", "more")
+    return bitmap
+
+
+def _readable(data: memoryview) -> bool:
+    """Whether `data` starts with a whole bitmap: pyroaring ignores what follows one and tells no length."""
+    try:
+        BitMap64.deserialize(data)
+    except ValueError:
+        return False
+    return True
+
+
+def check(holds: bool, what: str, where: str, expected: object, found: object) -> None:
+    """Raises Corrupt unless it holds; for the bytes of vectors and of the files around them."""
+    if not holds:
+        raise Corrupt(what, where=where, expected=expected, found=found, cure=CURE)

@@ -1,0 +1,75 @@
+"""The wrapping all metadata files share: what they are, which version, and a checksum.
+
+Binary (manifests):  magic `LSMK` | kind, 4 ASCII bytes | version, uint16 | payload | CRC-32 of all before it, uint32; big-endian.
+JSON (schemas, snapshots): the object carries "format", "version" and "checksum", the CRC-32 (hex) of the object without
+"checksum", written with sorted keys and no blanks.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+
+from lsmlake.errors import Corrupt, UnsupportedFormat
+
+VERSION = 1
+_MAGIC = b"LSMK"
+_HEAD = struct.Struct(">4s4sH")
+_TAIL = struct.Struct(">I")
+_RESTORE = "the file is damaged; restore it from a copy, or roll back to a snapshot that does not use it"
+
+
+def wrap(kind: str, payload: bytes) -> bytes:
+    head = _HEAD.pack(_MAGIC, kind.encode("ascii"), VERSION)
+    return head + payload + _TAIL.pack(zlib.crc32(payload, zlib.crc32(head)))
+
+
+def unwrap(kind: str, data: bytes, where: str) -> bytes:
+    """The payload. Raises Corrupt or UnsupportedFormat naming `where`."""
+    if len(data) < _HEAD.size + _TAIL.size:
+        raise Corrupt("file is truncated", where=where, expected=f"{_HEAD.size + _TAIL.size} bytes or more", found=len(data), cure=_RESTORE)
+    magic, found_kind, version = _HEAD.unpack_from(data)
+    if magic != _MAGIC or found_kind != kind.encode("ascii"):
+        raise Corrupt("file does not begin with its magic", where=where, expected=_MAGIC + kind.encode(), found=magic + found_kind, cure=_RESTORE)
+    checksum, found = _TAIL.unpack_from(data, len(data) - _TAIL.size)[0], zlib.crc32(memoryview(data)[: -_TAIL.size])
+    _check_version(version, where)
+    if checksum != found:
+        raise Corrupt("checksum does not match", where=where, expected=f"{checksum:#010x}", found=f"{found:#010x}", cure=_RESTORE)
+    return data[_HEAD.size : -_TAIL.size]
+
+
+def wrap_json(kind: str, content: Mapping[str, object]) -> bytes:
+    content = {"format": f"lsmlake-{kind}", "version": VERSION, **content}
+    return json.dumps({**content, "checksum": _json_checksum(content)}, indent=2, ensure_ascii=False).encode()
+
+
+def unwrap_json(kind: str, data: bytes, where: str) -> dict:
+    """The object, without the envelope's own fields. Raises Corrupt or UnsupportedFormat naming `where`."""
+    try:
+        content = json.loads(data)
+        if not isinstance(content, dict):
+            raise ValueError
+    except ValueError:
+        raise Corrupt("file is not a JSON object", where=where, expected=f"lsmlake-{kind}", found=f"{len(data)} bytes", cure=_RESTORE) from None
+    if content.get("format") != f"lsmlake-{kind}":
+        raise Corrupt("file is of another kind", where=where, expected=f"lsmlake-{kind}", found=content.get("format"), cure=_RESTORE)
+    _check_version(content.get("version"), where)
+    checksum = content.pop("checksum", None)
+    if checksum != (found := _json_checksum(content)):
+        raise Corrupt("checksum does not match", where=where, expected=checksum, found=found, cure=_RESTORE)
+    del content["format"], content["version"]
+    return content
+
+
+def _json_checksum(content: Mapping[str, object]) -> str:
+    return f"{zlib.crc32(json.dumps(content, sort_keys=True, separators=(',', ':'), ensure_ascii=False).encode()):08x}"
+
+
+def _check_version(version: object, where: str) -> None:
+    if not isinstance(version, int) or version < 1:
+        raise Corrupt("file carries no format version", where=where, expected=f"1 to {VERSION}", found=version, cure=_RESTORE)
+    if version > VERSION:
+        raise UnsupportedFormat(
+            "file is of a newer format", where=where, expected=f"version {VERSION} or older", found=f"version {version}", cure="upgrade lsmlake")

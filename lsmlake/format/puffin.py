@@ -1,0 +1,116 @@
+"""Puffin files: the deletion vectors that one commit changed in one bucket, readable by Iceberg engines.
+
+    magic  blob 1 ... blob n  |  magic  JSON payload  payload bytes (int32 LE)  flags (4 bytes, 0)  magic
+           vectors            |  footer
+
+The payload describes each blob: type `deletion-vector-v1`, offset and length in the file, and in its properties the data file
+it belongs to and its cardinality. A vector's snapshot is unknown when the file is written, so both numbers are -1; `fields` names
+Iceberg's row-position column. Invariant: one blob a data file. Source: Iceberg's Puffin specification, version 1.
+
+lsmlake itself reads a blob by the offset and length that the index manifest holds; the footer is for other engines and for
+verification. It has no checksum of its own: damage that leaves it well-formed shows only against the index manifest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from lsmlake.errors import Corrupt
+from lsmlake.format.deletion_vector import CURE, DeletionVector, check
+
+_MAGIC = b"PFA1"
+_BLOB_TYPE = "deletion-vector-v1"
+_ROW_POSITION_FIELD = 2147483645  # Iceberg's reserved id of the metadata column `_pos`
+_TAIL_BYTES = 4 + 4 + len(_MAGIC)  # payload size, flags, magic
+
+
+class Blob(NamedTuple):
+    """Bytes [offset, offset + length) of the file are a vector of `cardinality` dead rows."""
+
+    offset: int
+    length: int
+    cardinality: int
+
+
+def encode(vectors: Mapping[str, DeletionVector]) -> tuple[bytes, dict[str, Blob]]:
+    """The Puffin file of these vectors (data file name -> vector), and where in it each one lies; both in the mapping's order."""
+    blobs, placed, offset = [], {}, len(_MAGIC)
+    for name, vector in vectors.items():
+        blobs.append(vector.encode())
+        placed[name] = Blob(offset, len(blobs[-1]), vector.cardinality)
+        offset += len(blobs[-1])
+    payload = _encode_payload(placed)
+    tail = len(payload).to_bytes(4, "little", signed=True) + bytes(4) + _MAGIC
+    return b"".join([_MAGIC, *blobs, _MAGIC, payload, tail]), placed
+
+
+def decode(data: bytes, where: str) -> dict[str, DeletionVector]:
+    """The vector of each data file in a Puffin file that `encode` made. Raises Corrupt, naming `where`, on damage."""
+    vectors = {}
+    for name, blob in decode_footer(data, where).items():
+        place = f"{where}, vector of {name}"
+        vector = DeletionVector.decode(memoryview(data)[blob.offset : blob.offset + blob.length], place)
+        check(len(vector) == blob.cardinality, "wrong cardinality", place, blob.cardinality, len(vector))
+        vectors[name] = vector
+    return vectors
+
+
+def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
+    """Where the vector of each data file lies in the whole file `data`, without reading the vectors. Raises Corrupt."""
+    size_min = 2 * len(_MAGIC) + _TAIL_BYTES
+    check(len(data) >= size_min, "Puffin file is cut off", where, f"at least {size_min} bytes", len(data))
+    tail = data[-_TAIL_BYTES:]
+    payload_size = int.from_bytes(tail[:4], "little", signed=True)
+    payload_start = len(data) - _TAIL_BYTES - payload_size
+    blobs_end = payload_start - len(_MAGIC)
+    check(data[:4] == _MAGIC, "not a Puffin file (bad magic at its start)", where, _MAGIC, data[:4])
+    check(tail[8:] == _MAGIC, "not a Puffin file (bad magic at its end)", where, _MAGIC, tail[8:])
+    check(tail[4:8] == bytes(4), "Puffin footer has unknown flags", where, bytes(4).hex(), tail[4:8].hex())
+    check(0 <= payload_size <= len(data) - size_min, "Puffin footer has an impossible size", where,
+           f"0 to {len(data) - size_min} bytes", payload_size)
+    found = data[blobs_end:payload_start]
+    check(found == _MAGIC, "Puffin footer does not start where it should (bad magic)", where, _MAGIC, found)
+
+    placed = _decode_payload(data[payload_start:-_TAIL_BYTES], where)
+    for name, blob in placed.items():
+        inside = len(_MAGIC) <= blob.offset and 0 <= blob.length <= blobs_end - blob.offset
+        check(inside, f"the vector of {name} lies outside the blobs", where,
+              f"bytes {len(_MAGIC)} to {blobs_end}", f"{blob.length} bytes at {blob.offset}")
+    return placed
+
+
+def _encode_payload(placed: Mapping[str, Blob]) -> bytes:
+    described = [
+        {
+            "type": _BLOB_TYPE,
+            "fields": [_ROW_POSITION_FIELD],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": blob.offset,
+            "length": blob.length,
+            "properties": {"referenced-data-file": name, "cardinality": str(blob.cardinality)},
+        }
+        for name, blob in placed.items()
+    ]
+    payload = {"blobs": described, "properties": {"created-by": "lsmlake"}}
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode_payload(payload: bytes, where: str) -> dict[str, Blob]:
+    try:
+        pairs = [_decode_blob(described) for described in json.loads(payload.decode())["blobs"]]
+        placed = dict(pairs)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise Corrupt("Puffin footer is not as it was written", where=where, found=repr(error), cure=CURE) from error
+    check(len(placed) == len(pairs), "Puffin file holds two vectors of one data file", where, len(placed), len(pairs))
+    return placed
+
+
+def _decode_blob(described: dict) -> tuple[str, Blob]:
+    if described["type"] != _BLOB_TYPE or "compression-codec" in described:
+        raise ValueError(f"a blob that is no plain {_BLOB_TYPE}: {described}")
+    properties = described["properties"]
+    blob = Blob(int(described["offset"]), int(described["length"]), int(properties["cardinality"]))
+    return properties["referenced-data-file"], blob

@@ -1,0 +1,171 @@
+"""The schema of a table: columns with field ids, the key, the partitioning and the options; one immutable JSON file a version."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
+from lsmlake.format import envelope, types
+from lsmlake.options import Options
+
+ROW_KIND = "_row_kind"
+"""System column of level-0 files that carry deletes: int8, see `lsmlake.format.rowkind`."""
+ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
+
+
+@dataclass(frozen=True)
+class Schema:
+    """`columns`: canonical Arrow fields carrying `PARQUET:field_id` at every level, key columns not nullable.
+
+    `primary_key` and `partition_by` are column names; `options` the options as given, as text.
+    """
+
+    id: int
+    columns: pa.Schema
+    highest_field_id: int
+    primary_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+    time_ms: int
+
+    @staticmethod
+    def create(
+        columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Mapping[str, object],
+        comment: str | None, time_ms: int, where: str,
+    ) -> Schema:  # fmt: skip
+        """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
+        parsed = Options.parse(options, where)
+        columns = types.canonical_schema(columns)
+        _check_names(columns, where)
+        _check_keys(columns, primary_key, partition_by, where)
+        _check_options(columns, primary_key, partition_by, parsed, where)
+        key = [name for name in primary_key if name not in partition_by]
+        columns = pa.schema([field.with_nullable(False) if field.name in key else field for field in columns])
+        ids = itertools.count(1)
+        columns = types.number_fields(columns, ids)
+        return Schema(
+            0, columns, next(ids) - 1, tuple(primary_key), tuple(partition_by), {k: _as_text(v) for k, v in options.items()}, comment, time_ms)
+
+    @cached_property
+    def parsed_options(self) -> Options:
+        return Options.parse(self.options)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns rows are sorted by inside a bucket: the primary key less the partition columns."""
+        return tuple(name for name in self.primary_key if name not in self.partition_by)
+
+    @property
+    def bucket_key(self) -> tuple[str, ...]:
+        return self.parsed_options.bucket_key or self.key
+
+    @cached_property
+    def plain_columns(self) -> pa.Schema:
+        """The columns without ids and comments: the schema of the data that users see."""
+        return pa.schema([pa.field(f.name, types.plain(f.type), f.nullable) for f in self.columns])
+
+    @cached_property
+    def row_columns(self) -> pa.Schema:
+        """The columns as rows travel inside: plain and nullable, since a delete may know only its key."""
+        return pa.schema([field.with_nullable(True) for field in self.plain_columns])
+
+    @cached_property
+    def key_schema(self) -> pa.Schema:
+        return pa.schema([self.row_columns.field(name) for name in self.key])
+
+    def field_ids(self) -> dict[str, int]:
+        return {field.name: types.field_id(field) for field in self.columns}
+
+    def encode(self) -> bytes:
+        return envelope.wrap_json(
+            "schema",
+            {
+                "id": self.id, "fields": [types.to_json(field) for field in self.columns], "highest_field_id": self.highest_field_id,
+                "primary_key": self.primary_key, "partition_by": self.partition_by, "options": dict(self.options),
+                "comment": self.comment, "time_ms": self.time_ms,
+            })  # fmt: skip
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Schema:
+        """Raises Corrupt or UnsupportedFormat naming `where`."""
+        content = envelope.unwrap_json("schema", data, where)
+        try:
+            return Schema(
+                content["id"], pa.schema([types.from_json(field) for field in content["fields"]]), content["highest_field_id"],
+                tuple(content["primary_key"]), tuple(content["partition_by"]), content["options"], content["comment"], content["time_ms"])
+        except KeyError as missing:
+            raise Corrupt(
+                "schema lacks a field or has an unknown type", where=where, found=missing, cure="restore the file from a copy") from missing
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _check_names(columns: pa.Schema, where: str) -> None:
+    if not len(columns):
+        raise InvalidSchema("a table needs at least one column", where=where, cure="add columns")
+    seen: dict[str, str] = {}
+    for name in columns.names:
+        if not name.strip():
+            raise InvalidSchema("a column name is blank", where=where, found=repr(name), cure="name the column")
+        if name.lower() in seen:
+            raise InvalidSchema(
+                "two columns have the same name (case does not tell them apart in Spark)", where=where,
+                found=f"{seen[name.lower()]!r} and {name!r}", cure="rename one")
+        if name.lower() == ROW_KIND:
+            raise InvalidSchema(f"the column name {ROW_KIND!r} is reserved", where=where, cure="rename the column")
+        seen[name.lower()] = name
+
+
+def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
+    if isinstance(primary_key, str) or isinstance(partition_by, str):
+        raise InvalidSchema("primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']")
+    if not primary_key:
+        raise InvalidSchema(
+            "a table needs a primary key", where=where, expected="primary_key=[...]", found="none",
+            cure="name the columns that identify a row; append-only tables are not supported by this release")
+    for role, names in (("primary key", primary_key), ("partition", partition_by)):
+        if len(set(names)) != len(names):
+            raise InvalidSchema(f"a {role} column is named twice", where=where, found=list(names), cure="name it once")
+        for name in names:
+            if name not in columns.names:
+                raise InvalidSchema(f"{role} column {name!r} is not in the schema", where=where, expected=f"one of {columns.names}", cure="correct the name")
+            types.check_orderable(columns.field(name).type, name)
+    outside = [name for name in partition_by if name not in primary_key]
+    if outside:
+        raise InvalidSchema(
+            "the primary key must contain the partition columns", where=where, found=f"{outside} outside of it",
+            cure="add them to primary_key, or partition by columns of the key")
+    if set(primary_key) == set(partition_by):
+        raise InvalidSchema(
+            "the primary key is nothing but partition columns", where=where, found=list(primary_key),
+            cure="a partition would hold one row: partition by fewer columns")
+
+
+def _check_options(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str) -> None:
+    key = [name for name in primary_key if name not in partition_by]
+    for name in options.bucket_key:
+        if name not in key:
+            raise InvalidOption(
+                f"bucket-key column {name!r} is not in the primary key less the partition columns", where=where, expected=f"some of {key}",
+                cure="a key must always fall into one bucket: choose columns of the key")
+    if len(set(options.bucket_key)) != len(options.bucket_key):
+        raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
+    if options.rowkind_field is not None:
+        if options.rowkind_field not in columns.names:
+            raise InvalidOption(f"rowkind.field {options.rowkind_field!r} is not a column", where=where, expected=f"one of {columns.names}")
+        if not pa.types.is_string(columns.field(options.rowkind_field).type):
+            raise InvalidOption(
+                f"rowkind.field {options.rowkind_field!r} must be a string column", where=where,
+                found=columns.field(options.rowkind_field).type, cure="store '+I', '-U', '+U' or '-D' as text")
+        if options.rowkind_field in primary_key:
+            raise InvalidOption(f"rowkind.field {options.rowkind_field!r} is a key column", where=where, cure="use a column outside the key")

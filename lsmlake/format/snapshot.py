@@ -1,0 +1,60 @@
+"""A snapshot: one published state of a table, a small JSON file that names everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import NamedTuple
+
+from lsmlake.errors import Corrupt
+from lsmlake.format import envelope
+
+APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
+
+
+class Named(NamedTuple):
+    """A metadata file: its name and how many bytes it must have."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """State `id` of a table. The live set is the fold of the manifests in `base_manifest_list`, then `delta_manifest_list`.
+
+    `writer_id`, `commit_id`: who published it, for replays. `writers`: the highest commit id of every writer that gave one,
+    so a replay is recognised however old. `total_rows` counts rows in live files less their dead rows; rows waiting in level
+    0 count even if they supersede others. `delta_rows`: rows this commit brought. Times are milliseconds since the epoch.
+    """
+
+    id: int
+    schema_id: int
+    base_manifest_list: Named
+    delta_manifest_list: Named
+    index_manifest: Named | None
+    writer_id: str
+    commit_id: int | None
+    kind: str
+    time_ms: int
+    total_rows: int
+    delta_rows: int
+    changelog_manifest_list: Named | None = None
+    changelog_rows: int = 0
+    watermark: int | None = None
+    statistics: str | None = None
+    writers: Mapping[str, int] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return envelope.wrap_json("snapshot", asdict(self))
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Snapshot:
+        """Raises Corrupt or UnsupportedFormat naming `where`."""
+        content = envelope.unwrap_json("snapshot", data, where)
+        if content.keys() != {f.name for f in fields(Snapshot)}:
+            raise Corrupt("snapshot has other fields than it must", where=where, found=sorted(content), cure="restore the file from a copy")
+        for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "changelog_manifest_list"):
+            content[name] = Named(*content[name]) if content[name] else None
+        return Snapshot(**content)

@@ -1,0 +1,39 @@
+"""Bounds as manifests keep them: text and bytes cut to a few bytes, soundly (a cut maximum is rounded up)."""
+
+from __future__ import annotations
+
+
+def bounds(low: object, high: object, length: int) -> tuple[object, object]:
+    """`low`, `high` cut to at most `length` bytes; `None` where there is no such bound."""
+    return _cut_low(low, length), _cut_high(high, length)
+
+
+def _cut_low(value: object, length: int) -> object:
+    if isinstance(value, str):
+        return value.encode()[:length].decode(errors="ignore")  # a prefix is never above
+    return value[:length] if isinstance(value, bytes) else value
+
+
+def _cut_high(value: object, length: int) -> object:
+    if isinstance(value, str):
+        kept = _cut_low(value, length)
+        return value if kept == value else _next_text(kept)
+    if isinstance(value, bytes):
+        return value if len(value) <= length else _next_bytes(value[:length])
+    return value
+
+
+def _next_text(prefix: str) -> str | None:
+    """The least text above every text that begins with `prefix`, as its code points go."""
+    for end in range(len(prefix), 0, -1):
+        point = ord(prefix[end - 1]) + 1
+        if point == 0xD800:
+            point = 0xE000  # surrogates are no characters
+        if point <= 0x10FFFF:
+            return prefix[: end - 1] + chr(point)
+    return None
+
+
+def _next_bytes(prefix: bytes) -> bytes | None:
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -1,0 +1,113 @@
+"""A warehouse: databases and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from lsmlake.engine import Engine
+from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound
+from lsmlake.format import ddl
+from lsmlake.format.paths import TablePaths, check_database, database_dir, split_name
+from lsmlake.format.schema import Schema
+from lsmlake.store.env import Env
+from lsmlake.store.metadata import Metadata
+from lsmlake.table import Table
+
+_MARK = "database.json"
+
+
+@dataclass(frozen=True)
+class Lake:
+    """All databases below one root. Made by `lsmlake.connect`."""
+
+    env: Env
+    engine: Engine
+
+    # -- databases ----------------------------------------------------------------------------------------------------
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises TableExists."""
+        if not self.env.storage.put_if_absent(f"{database_dir(check_database(name))}/{_MARK}", b"{}") and not if_not_exists:
+            raise TableExists(f"database {name!r} exists", cure="choose another name or pass if_not_exists=True")
+
+    def databases(self) -> list[str]:
+        """Names, ascending."""
+        return [folder[:-3] for folder in self.env.storage.folders("") if folder.endswith(".db") and self._has(folder[:-3])]
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> None:
+        """Raises TableNotFound; InvalidQuery if it has tables and `cascade` is not set."""
+        tables = self.tables(name)
+        if tables and not cascade:
+            raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure="drop its tables or pass cascade=True")
+        for table in tables:
+            self.drop_table(f"{name}.{table}")
+        self.env.storage.delete(f"{database_dir(name)}/{_MARK}")
+
+    def _has(self, database: str) -> bool:
+        return self.env.storage.size(f"{database_dir(database)}/{_MARK}") is not None
+
+    def _need(self, database: str) -> None:
+        if not self._has(check_database(database)):
+            near = get_close_matches(database, self.databases(), n=1)
+            cure = f"did you mean {near[0]!r}?" if near else f"create_database({database!r}) makes it"
+            raise TableNotFound(f"there is no database {database!r}", expected=self.databases(), cure=cure)
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def tables(self, database: str) -> list[str]:
+        """Names of the tables of a database, ascending. Raises TableNotFound."""
+        self._need(database)
+        folder = database_dir(database)
+        return [name for name in self.env.storage.folders(folder) if self._is_table(f"{folder}/{name}")]
+
+    def _is_table(self, root: str) -> bool:
+        return self.env.storage.size(TablePaths(root).schema(0)) is not None
+
+    def create_table(
+        self, name: str, schema: object, *, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
+        options: Mapping[str, object] | None = None, if_not_exists: bool = False, comment: str | None = None,
+    ) -> Table:  # fmt: skip
+        """Make a table. `schema`: a pyarrow.Schema, a Spark StructType or DDL text "id BIGINT NOT NULL, ...". Options have Paimon's
+        names. Raises TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption."""
+        database, table = split_name(name)
+        self._need(database)
+        root = f"{database_dir(database)}/{table}"
+        created = Schema.create(self._columns(schema), primary_key, partition_by, dict(options or {}), comment, self.env.clock(), name)
+        if not Metadata(self.env, TablePaths(root)).put_schema(created) and not if_not_exists:
+            raise TableExists(f"table {name!r} exists", cure="choose another name or pass if_not_exists=True")
+        return self.table(name)
+
+    def _columns(self, schema: object) -> pa.Schema:
+        if isinstance(schema, str):
+            return ddl.parse_columns(schema)
+        columns = schema if isinstance(schema, pa.Schema) else self.engine.columns_of(schema)
+        if columns is None:
+            raise InvalidSchema(
+                "not a schema", expected="a pyarrow.Schema, DDL text or, with Spark attached, a StructType", found=type(schema).__name__,
+                cure='e.g. "id BIGINT NOT NULL, name STRING"')
+        return columns
+
+    def table(self, name: str) -> Table:
+        """Open a table. Raises TableNotFound."""
+        database, table = split_name(name)
+        self._need(database)
+        root = f"{database_dir(database)}/{table}"
+        if not self._is_table(root):
+            near = get_close_matches(table, self.tables(database), n=1)
+            cure = f"did you mean {database}.{near[0]}?" if near else "create_table makes it; tables() lists those there are"
+            raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
+        schema = Metadata(self.env, TablePaths(root)).latest_schema()
+        paths = TablePaths(root, schema.partition_by, schema.parsed_options.partition_default_name)
+        return Table(name, Metadata(self.env, paths), schema, self.engine)
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no table."""
+        root = self.table(name).path
+        storage = self.env.storage
+        paths = [entry.path for entry in storage.list(root)]
+        for path in sorted(paths, key=lambda path: (not path.startswith(f"{root}/schema/"), path)):
+            storage.delete(path)

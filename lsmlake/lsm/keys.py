@@ -1,0 +1,244 @@
+"""The order of keys: several key columns become one NumPy scalar a row.
+
+Invariant: inside one call of `comparable` two scalars compare as the two keys do, column by column from the left. So every step
+that needs the order (sorting a batch, merging runs, looking keys up, cutting at key ranges) is a plain argsort, searchsorted or
+`==` over one array, whatever the key is made of. A single integer column costs one pass.
+
+1. The column of all tables becomes *limbs*: unsigned 64-bit numbers, most significant first, that order as the values do.
+   Signed integers flip the sign bit. Floats take the IEEE 754 total order: negative numbers flip every bit, others the sign bit
+   (-0.0 counts as 0.0). A decimal is its two's complement in one or two limbs. Text and bytes are cut into big-endian groups of
+   eight bytes, filled up with NUL, which is byte order: Spark's order of strings. Filling hides a NUL at the end of a value; the
+   length, as a last limb, tells such values apart. Long text is replaced by its rank among the distinct values.
+2. One limb is the answer. More are narrowed to the bits that matter: the distance from the smallest value, without the low bits
+   that never change; or, if only that makes all fit into 64 bits, just the bits in which rows differ (of a digit, four of eight).
+3. The narrowed limbs are laid side by side. Up to 64 bits are one uint64; more are words written big-endian and seen as NumPy's
+   bytes type `S8n`. NumPy compares those as unsigned bytes; that it ignores NULs at the end does no harm when all have one width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidSchema
+
+_SIGN = np.uint64(1 << 63)
+_TEXT_BYTES_MAX = 64  # longer text is ranked: eight bytes a row instead of as many as the longest value has
+
+_SIGNED = pa.types.is_signed_integer, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp
+_TEXT = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+)
+_OTHERS = pa.types.is_boolean, pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128
+
+
+def is_text(type: pa.DataType) -> bool:
+    """Strings and byte strings, of every Arrow layout but dictionaries."""
+    return any(check(type) for check in _TEXT)
+
+
+def check_orderable(type: pa.DataType, column: str) -> None:
+    """Refuse a type that cannot be part of a key. Raises InvalidSchema."""
+    plain_type = type.value_type if pa.types.is_dictionary(type) else type
+    if any(check(plain_type) for check in (*_SIGNED, *_TEXT, *_OTHERS)):
+        return
+    raise InvalidSchema(
+        "column has a type without an order, so it cannot be part of a key",
+        where=column,
+        expected="boolean, int8 to int64, float, double, decimal of precision up to 38, date, time, timestamp, string or binary",
+        found=str(type),
+        cure="choose another key column or cast this one",
+    )
+
+
+def comparable(tables: Sequence[pa.Table]) -> list[np.ndarray]:
+    """One array a table, one scalar a row, that order as the rows do; all of one dtype (uint64, or bytes `S8n`).
+
+    `tables` hold the key columns alone, in key order, of the same names and types, without nulls and NaN. Scalars of different
+    calls do not compare: how they are packed depends on the values. O(rows x columns); where text is longer than 64 bytes its
+    distinct values are sorted.
+    """
+    assert tables, "nothing to compare"
+    assert all(table.column_names == tables[0].column_names for table in tables)
+    columns = ([table.column(i) for table in tables] for i in range(tables[0].num_columns))
+    limbs = [limb for parts in columns for limb in _limbs(_joined(parts))]
+    borders = np.cumsum([table.num_rows for table in tables])
+    return np.split(_packed(limbs, int(borders[-1])), borders[:-1])
+
+
+# --- Arrow buffers as NumPy arrays ---
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with dictionaries replaced by the values they stand for."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def fixed_width(column: pa.ChunkedArray, dtype: str, into: str = "") -> np.ndarray:
+    """A fresh array of the bytes of a fixed-width column read as `dtype`, converted to dtype `into`. A decimal128 read as `<u8`
+    gives two numbers a row, the low one first. What stands in null rows is undefined."""
+    return np.concatenate([np.empty(0, dtype), *(_buffer(chunk, dtype) for chunk in column.chunks)], dtype=into or dtype)
+
+
+def _buffer(chunk: pa.Array, dtype: str) -> np.ndarray:
+    if not len(chunk):
+        return np.empty(0, dtype)
+    width = chunk.type.byte_width
+    count = len(chunk) * width // np.dtype(dtype).itemsize
+    return np.frombuffer(chunk.buffers()[1], dtype, count, chunk.offset * width)
+
+
+def _joined(parts: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    parts = [plain(part) for part in parts]
+    type = parts[0].type
+    assert all(part.type == type for part in parts), [part.type for part in parts]
+    joined = pa.chunked_array([chunk for part in parts for chunk in part.chunks], type)
+    assert joined.null_count == 0, "keys are never null"
+    return joined
+
+
+# --- Step 1: columns into limbs ---
+
+
+def _limbs(column: pa.ChunkedArray) -> list[np.ndarray]:
+    type = column.type
+    if any(check(type) for check in _SIGNED):
+        return [_signed(fixed_width(column, f"<i{type.byte_width}", "<i8"))]
+    if pa.types.is_boolean(type):
+        return [fixed_width(column.cast(pa.uint8()), "u1", "<u8")]
+    if pa.types.is_floating(type):
+        return [_float(fixed_width(column, f"<f{type.byte_width}", "<f8"))]
+    if pa.types.is_decimal128(type):
+        return _decimal(fixed_width(column, "<u8").reshape(-1, 2), type.precision)
+    assert is_text(type), type
+    return _text(column.cast(pa.large_binary()).combine_chunks())
+
+
+def _signed(values: np.ndarray) -> np.ndarray:
+    limb = values.view(np.uint64)
+    limb ^= _SIGN
+    return limb
+
+
+def _float(values: np.ndarray) -> np.ndarray:
+    assert not np.isnan(values).any(), "keys are never NaN"
+    values += 0.0  # turns -0.0 into 0.0
+    negative = (values.view(np.int64) >> 63).view(np.uint64)  # every bit set, or none
+    return values.view(np.uint64) ^ (negative | _SIGN)
+
+
+def _decimal(halves: np.ndarray, precision: int) -> list[np.ndarray]:
+    low, high = halves[:, 0], halves[:, 1]
+    return [low ^ _SIGN] if precision <= 18 else [high ^ _SIGN, low]
+
+
+def _text(values: pa.LargeBinaryArray) -> list[np.ndarray]:
+    lengths = pc.binary_length(values)
+    longest = pc.max(lengths).as_py() or 0
+    if longest > _TEXT_BYTES_MAX:
+        return [_ranks(values)]
+    if longest == 0:
+        return []
+    groups = -(-longest // 8)
+    # a view as text, since Arrow pads only that; it pads bytes and never looks at characters
+    padded = pc.ascii_rpad(values.view(pa.large_string()), width=8 * groups, padding="\0")
+    matrix = np.frombuffer(padded.buffers()[2], ">u8").reshape(-1, groups)
+    limbs = [matrix[:, i].astype(np.uint64) for i in range(groups)]
+    if pc.min(lengths).as_py() < longest and pc.any(pc.ends_with(values, b"\0")).as_py():
+        limbs.append(lengths.to_numpy().astype(np.uint64))
+    return limbs
+
+
+def _ranks(values: pa.LargeBinaryArray) -> np.ndarray:
+    encoded = values.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(order), np.uint64)
+    ranks[order] = np.arange(len(order), dtype=np.uint64)
+    return ranks[encoded.indices.to_numpy()]
+
+
+# --- Steps 2 and 3: limbs into one scalar ---
+
+
+class _Spread(NamedTuple):
+    """What of a limb matters: `varying` is a mask of the bits in which any two values differ; without the constant bits below
+    them, `shift` many, values lie `distance` bits apart, the smallest being `low`."""
+
+    varying: int
+    shift: int
+    low: np.uint64
+    distance: int
+
+    @property
+    def bits(self) -> int:
+        return min(self.distance, self.varying.bit_count())
+
+
+def _spread(limb: np.ndarray) -> _Spread:
+    varying = int(np.bitwise_or.reduce(limb) ^ np.bitwise_and.reduce(limb))
+    shift = max(0, (varying & -varying).bit_length() - 1)
+    low, high = (bound >> np.uint64(shift) for bound in (limb.min(), limb.max()))
+    return _Spread(varying, shift, low, int(high - low).bit_length())
+
+
+def _packed(limbs: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """One uint64 a row if the limbs can be made to fit: it sorts twice and searches seven times as fast as bytes. Among bytes the
+    width matters little, so there only the cheap narrowing is tried, and only if it saves a word."""
+    if len(limbs) == 1:
+        return limbs[0]
+    if not limbs or not rows:
+        return np.zeros(rows, np.uint64)
+    spreads = [_spread(limb) for limb in limbs]
+    widths = [spread.bits for spread in spreads]
+    if sum(widths) > 64:
+        widths = [spread.distance for spread in spreads]
+    if _words(widths) == len(limbs):
+        return _side_by_side(limbs, [64] * len(limbs))
+    return _side_by_side([_narrowed(*each) for each in zip(limbs, spreads, widths, strict=True)], widths)
+
+
+def _narrowed(limb: np.ndarray, spread: _Spread, width: int) -> np.ndarray:
+    if width < spread.distance:
+        return _squeezed(limb, spread.varying)
+    return (limb >> np.uint64(spread.shift)) - spread.low
+
+
+def _words(widths: Sequence[int]) -> int:
+    return max(1, -(-sum(widths) // 64))
+
+
+def _squeezed(limb: np.ndarray, mask: int) -> np.ndarray:
+    """The bits of `mask`, moved together at the low end, one run of neighbouring bits at a time."""
+    result, width = np.zeros_like(limb), 0
+    while mask:
+        start = (mask & -mask).bit_length() - 1
+        length = (~(mask >> start) & ((mask >> start) + 1)).bit_length() - 1
+        run = ((1 << length) - 1) << start
+        result |= (limb & np.uint64(run)) >> np.uint64(start - width)
+        mask, width = mask & ~run, width + length
+    return result
+
+
+def _side_by_side(limbs: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:
+    """The limbs as one number of sum(widths) bits, the first one most significant."""
+    words = [np.zeros_like(limbs[0]) for _ in range(_words(widths))]  # least significant first
+    right = sum(widths)  # bits to the right of the limb at hand
+    for limb, width in zip(limbs, widths, strict=True):
+        if not width:
+            continue
+        right -= width
+        word, shift = divmod(right, 64)
+        words[word] |= limb << np.uint64(shift)
+        if shift + width > 64:
+            words[word + 1] |= limb >> np.uint64(64 - shift)
+    if len(words) == 1:
+        return words[0]
+    matrix = np.empty((len(words[0]), len(words)), ">u8")
+    for i, word in enumerate(reversed(words)):
+        matrix[:, i] = word
+    return matrix.view(f"S{8 * len(words)}").ravel()

@@ -1,0 +1,93 @@
+"""Merging runs larger than memory: a window of the key space at a time.
+
+1. Load from every run its share of a window, in proportion to the rows it has left, so that all come to about the same key.
+2. The bound is the least of the last keys loaded from runs that have more to come: below it nothing is missing.
+3. Merge the rows up to the bound (inclusive), hand them on, keep the rest. Repeat.
+
+Memory: one window, plus at most one chunk a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.lsm.keys import comparable
+from lsmlake.lsm.merge.deduplicate import with_kinds
+
+
+@dataclass
+class Run:
+    """A sorted run to be read once: `chunks` yields its rows in key order; `rows` says about how many."""
+
+    chunks: Iterator[pa.Table]
+    rows: int
+    loaded: pa.Table | None = None
+    ended: bool = False
+
+    def load(self, rows: int) -> None:
+        """Have at least `rows` rows loaded, if there are so many."""
+        parts = [self.loaded] if self.loaded is not None else []
+        count = sum(part.num_rows for part in parts)
+        while not self.ended and count < max(rows, 1):
+            chunk = next(self.chunks, None)
+            if chunk is None:
+                self.ended = True
+            elif chunk.num_rows:
+                parts.append(chunk)
+                count += chunk.num_rows
+                self.rows -= chunk.num_rows
+        self.loaded = pa.concat_tables(parts) if parts else None
+
+    @property
+    def done(self) -> bool:
+        return self.ended and (self.loaded is None or not self.loaded.num_rows)
+
+
+def merge_windows(
+    runs: Sequence[Run], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 64 << 20
+) -> Iterator[pa.Table]:
+    """The merge of `runs` (oldest first) as tables in key order. `merge` combines sorted tables, oldest first."""
+    runs, window = list(runs), 1
+    while runs:
+        left = sum(max(run.rows, 0) for run in runs) or 1
+        for run in runs:
+            run.load(window * max(run.rows, 0) // left)
+        runs = [run for run in runs if not run.done]
+        if not runs:
+            return
+        window = _window_rows(runs, window_bytes)
+        if len(runs) == 1:
+            yield _all(runs[0])
+            continue
+        pieces = _cut(runs, key)
+        yield merge(with_kinds(pieces))
+
+
+def _window_rows(runs: Sequence[Run], window_bytes: int) -> int:
+    loaded = [run.loaded for run in runs if run.loaded is not None]
+    rows = sum(table.num_rows for table in loaded)
+    return max(1, window_bytes * rows // max(1, sum(table.nbytes for table in loaded)))
+
+
+def _all(run: Run) -> pa.Table:
+    table, run.loaded = run.loaded, None
+    return table
+
+
+def _cut(runs: Sequence[Run], key: Sequence[str]) -> list[pa.Table]:
+    """Take from every run what lies up to the bound."""
+    keys = comparable([run.loaded.select(key) for run in runs])
+    open_ends = [k[-1] for k, run in zip(keys, runs, strict=True) if not run.ended]
+    if not open_ends:
+        return [_all(run) for run in runs]
+    bound = min(open_ends)
+    pieces = []
+    for run, k in zip(runs, keys, strict=True):
+        stop = int(np.searchsorted(k, bound, side="right"))
+        pieces.append(run.loaded.slice(0, stop))
+        run.loaded = run.loaded.slice(stop)
+    return pieces

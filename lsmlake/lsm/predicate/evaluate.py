@@ -1,0 +1,95 @@
+"""Which rows a predicate keeps, by Arrow's three-valued kernels; no row is looked at in Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.lsm.predicate.order import common_type, literals, ordered
+from lsmlake.lsm.predicate.tree import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    Is,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    like_escaped,
+)
+
+_KERNELS = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_UNKNOWN = pa.scalar(None, pa.bool_())
+Outcome = pa.Array | pa.ChunkedArray | pa.Scalar
+
+
+def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarray:
+    """A bool for every row of `table`: True where the predicate is TRUE, False where it is FALSE or NULL.
+
+    `table` needs `predicate.columns`; a column of another layout or a narrower type is cast. O(rows x nodes).
+    """
+    outcome = _outcome(predicate, table)
+    if isinstance(outcome, pa.Scalar):
+        return np.full(table.num_rows, outcome.as_py() is True)
+    return outcome.fill_null(False).to_numpy(zero_copy_only=False).astype(bool, copy=False)
+
+
+def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
+    match predicate:
+        case Constant(value):
+            return pa.scalar(value, pa.bool_())
+        case Compare(op, left, Literal(value)):
+            return _KERNELS[op](ordered(_values(left, table), left.type), literals([value], left.type)[0])
+        case Compare(op, left, right):
+            kind = common_type(left.type, right.type)
+            return _KERNELS[op](ordered(_values(left, table), kind), ordered(_values(right, table), kind))
+        case In(column, values):
+            found = ordered(_values(column, table), column.type)
+            return pc.if_else(found.is_valid(), pc.is_in(found, value_set=literals(values, column.type)), _UNKNOWN)
+        case Like(column, prefix, rest):
+            return _like(_values(column, table).cast(column.type), prefix, rest)
+        case IsNull(column):
+            return _values(column, table).is_null()
+        case Is(child, None):
+            return pc.is_null(_outcome(child, table))
+        case Is(child, value):
+            return pc.equal(pc.coalesce(_outcome(child, table), not value), value)
+        case Not(child):
+            return pc.invert(_outcome(child, table))
+        case And(children):
+            return _fold(pc.and_kleene, children, table)
+        case Or(children):
+            return _fold(pc.or_kleene, children, table)
+    raise AssertionError(predicate)
+
+
+def _fold(kernel, children: tuple[Predicate, ...], table: pa.Table | pa.RecordBatch) -> Outcome:
+    outcome = _outcome(children[0], table)
+    for child in children[1:]:
+        outcome = kernel(outcome, _outcome(child, table))
+    return outcome
+
+
+def _values(column: Column, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
+    values = table.column(column.path[0])
+    for name in column.path[1:]:
+        values = pc.struct_field(values, [name])  # null where the struct is null
+    return values
+
+
+def _like(texts: pa.Array | pa.ChunkedArray, prefix: str, rest: str) -> Outcome:
+    if rest == "%":
+        return pc.starts_with(texts, prefix)
+    return pc.match_like(texts, like_escaped(prefix) + rest)

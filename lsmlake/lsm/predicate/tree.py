@@ -1,0 +1,168 @@
+"""A predicate as a value: a small tree of frozen nodes, each TRUE, FALSE or NULL (unknown) for a row, as SQL has it.
+
+Invariant: a literal in the tree is a plain Python value of its column's own type, so nothing below the parser converts or rounds.
+What SQL offers beyond these nodes is written with them: BETWEEN as two comparisons, `a <=> b` as `a = b IS TRUE OR both null`, a
+comparison that no value of the type can pass (`tinyint = 300`) as `NULL if the column is null else FALSE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Column:
+    """A top-level column, or a field inside a struct column; `type` is canonical."""
+
+    path: tuple[str, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A value that is not null: bool, int, float (never -0.0), Decimal of the column's scale, str, bytes, date or datetime (for a
+    timestamp with zone aware, in UTC)."""
+
+    value: object
+
+
+class Predicate:
+    """A condition on one row. Its nodes are the classes below; all pickle, compare and hash."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The top-level columns needed to evaluate it."""
+        return frozenset(column.path[0] for column in _columns(self))
+
+
+@dataclass(frozen=True)
+class Constant(Predicate):
+    """TRUE, FALSE or NULL (None) for every row."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True)
+class Compare(Predicate):
+    """`left op right` with op one of = != < <= > >=; NULL if a side is null. Two columns have a `common_type` (order.py)."""
+
+    op: str
+    left: Column
+    right: Column | Literal
+
+
+@dataclass(frozen=True)
+class In(Predicate):
+    """The column is one of `values` (not null, at least one); NULL if it is null."""
+
+    column: Column
+    values: tuple
+
+
+@dataclass(frozen=True)
+class Like(Predicate):
+    """The text column begins with `prefix` and what follows matches `rest`, which begins with a wildcard: `%` any text, `_` one
+    character; a backslash escapes. NULL if the column is null."""
+
+    column: Column
+    prefix: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class IsNull(Predicate):
+    """The column is null; never NULL itself."""
+
+    column: Column
+
+
+@dataclass(frozen=True)
+class Is(Predicate):
+    """The child's outcome is exactly `value` (None: NULL); never NULL itself."""
+
+    child: Predicate
+    value: bool | None
+
+
+@dataclass(frozen=True)
+class Not(Predicate):
+    child: Predicate
+
+
+@dataclass(frozen=True)
+class And(Predicate):
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or(Predicate):
+    children: tuple[Predicate, ...]
+
+
+TRUE = Constant(True)
+NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def and_(*predicates: Predicate) -> Predicate:
+    """All of them; TRUE if there are none."""
+    return _joined(And, True, predicates)
+
+
+def or_(*predicates: Predicate) -> Predicate:
+    """At least one of them; FALSE if there are none."""
+    return _joined(Or, False, predicates)
+
+
+def not_(predicate: Predicate) -> Predicate:
+    match predicate:
+        case Not(child):
+            return child
+        case Compare(op, left, right):
+            return Compare(NEGATED[op], left, right)
+        case Constant(value):
+            return Constant(None if value is None else not value)
+    return Not(predicate)
+
+
+def like_escaped(text: str) -> str:
+    """`text` as a LIKE pattern that only it matches."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def never(column: Column) -> Predicate:
+    """FALSE, but NULL if the column is null: what a comparison is that no value passes."""
+    return And((IsNull(column), Constant(None)))
+
+
+def always(column: Column) -> Predicate:
+    """TRUE, but NULL if the column is null."""
+    return Or((Not(IsNull(column)), Constant(None)))
+
+
+def _joined(kind: type[And] | type[Or], neutral: bool, predicates: tuple[Predicate, ...]) -> Predicate:
+    children: list[Predicate] = []
+    for predicate in predicates:
+        children += predicate.children if isinstance(predicate, kind) else (predicate,)
+    if Constant(not neutral) in children:
+        return Constant(not neutral)
+    children = [child for child in children if child != Constant(neutral)]
+    if len(children) < 2:
+        return children[0] if children else Constant(neutral)
+    return kind(tuple(children))
+
+
+def _columns(predicate: Predicate) -> Iterator[Column]:
+    match predicate:
+        case Compare(_, left, Column() as right):
+            yield left
+            yield right
+        case Compare(_, column, _) | In(column, _) | Like(column, _, _) | IsNull(column):
+            yield column
+        case Is(child, _) | Not(child):
+            yield from _columns(child)
+        case And(children) | Or(children):
+            for child in children:
+                yield from _columns(child)

@@ -1,0 +1,277 @@
+"""The commit: one conditional create of `snapshot-<n+1>`. Optimistic; knows snapshots and changes, nothing of rows.
+
+1. Read the latest snapshot. Is our own commit there already? Then it is done.
+2. `rebase` the messages onto it: what was overtaken falls back to a plain append, or is dropped.
+3. Write the manifest of the changes (once for each outcome of 2), its lists and, if vectors changed, the index manifest.
+4. Check the invariants of the touched buckets.
+5. Create the snapshot if absent. Taken: remove what this attempt wrote, wait a little, start again.
+
+The outcome of one attempt is a value. Files are removed only when it is certain that nothing published names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, LakeError, SnapshotNotFound, StorageFailed
+from lsmlake.format import manifest
+from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage
+from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import APPEND, COMPACT, Named, Snapshot
+from lsmlake.ops.invariants import apply, violations
+from lsmlake.ops.rebase import Rebased, rebase
+from lsmlake.store.metadata import Metadata
+
+_Written = TypeVar("_Written", Named, ManifestMeta)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Published. `changes`: what of the messages went in; `overtaken`: buckets whose compaction did not."""
+
+    snapshot: Snapshot | None
+    changes: tuple[Change, ...] = ()
+    overtaken: tuple[Bucket, ...] = ()
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Certainly not published: another commit took the number."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The store failed while publishing."""
+
+    cause: LakeError
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who commits. `commit_id` None: the commit is known only to itself and its retries."""
+
+    writer_id: str
+    commit_id: int | None = None
+
+
+def commit(
+    meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str] = {}
+) -> Committed:
+    """Publish `messages` as one snapshot and remove the files it did not use.
+
+    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries`, CommitUnknown if
+    the store fails in step 5 and cannot be asked; after the first the table is as before, after the second as before or after.
+    """
+    buckets = [message.bucket for message in messages]
+    assert len(set(buckets)) == len(buckets), "I5: a commit adds at most one run to a bucket"
+    attempt = _Attempt(meta, schema, messages, identity, properties)
+    options = schema.parsed_options
+    wait_ms = options.commit_wait_min_ms
+    for _ in range(1 + options.commit_retries):
+        try:
+            outcome = attempt.run()
+        except LakeError:
+            attempt.abandon()
+            raise
+        if isinstance(outcome, Unknown):
+            outcome = attempt.settle(outcome)
+        if isinstance(outcome, Committed):
+            attempt.clean(outcome.changes)
+            return outcome
+        meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
+        wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
+    attempt.clean(())
+    raise CommitConflict(
+        "other commits won every time", where=meta.paths.root, found=f"{1 + options.commit_retries} attempts",
+        cure="run it again; with many writers raise commit.max-retries")
+
+
+def replayed(meta: Metadata, identity: Identity, latest: Snapshot | None) -> Snapshot | None:
+    """The snapshot that already holds this commit; `None` if it has not taken place.
+
+    Raises InvalidData if the writer has gone past this id and the snapshot is not kept, so it cannot be told.
+    """
+    if identity.commit_id is None or latest is None:
+        return None
+    last = latest.writers.get(identity.writer_id)
+    if last is None or identity.commit_id > last:
+        return None
+    number = latest.id
+    while number > 0:
+        try:
+            snapshot = meta.snapshot(number)
+        except SnapshotNotFound:
+            break
+        if (snapshot.writer_id, snapshot.commit_id) == (identity.writer_id, identity.commit_id):
+            return snapshot
+        number -= 1
+    if identity.commit_id == last:
+        return latest  # its snapshot has expired, the note of it has not
+    raise InvalidData(
+        f"commit id {identity.commit_id} of writer {identity.writer_id!r} is behind its last one", where=meta.paths.root,
+        expected=f"more than {last}", found=identity.commit_id, cure="commit ids of a writer must grow; use another writer_id for another job")
+
+
+class _Attempt:
+    """Attempts to publish the same messages; keeps what can be used again."""
+
+    def __init__(self, meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str]) -> None:
+        self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
+        self.manifests: dict[tuple[int, ...], ManifestMeta] = {}  # by the identity of the changes in it
+        self.tried: tuple[int, Rebased] | None = None
+        self.written: list[str] = []  # metadata of the attempt under way
+
+    def run(self) -> Committed | Conflict | Unknown:
+        meta = self.meta
+        latest = meta.latest()
+        if done := replayed(meta, self.identity, latest):
+            return Committed(done)
+        states = self._states(latest)
+        rebased = rebase(self.messages, states)
+        if not rebased.changes:
+            return Committed(None, (), rebased.overtaken)
+        number = latest.id + 1 if latest else 1
+        _check(rebased.changes, states, meta.paths.root)
+        self.written = []
+        snapshot = self._snapshot(number, latest, rebased, states)
+        self.tried = (number, rebased)
+        try:
+            if meta.put_snapshot(snapshot):
+                self._hint(number)
+                return Committed(snapshot, rebased.changes, rebased.overtaken)
+        except StorageFailed as failed:
+            return Unknown(failed)
+        meta.delete(self.written)
+        return Conflict()
+
+    def settle(self, unknown: Unknown) -> Committed | Conflict:
+        """Ask the store what became of the attempt. Raises CommitUnknown if it does not say."""
+        number, rebased = self.tried
+        try:
+            snapshot = self.meta.snapshot(number)
+        except (SnapshotNotFound, StorageFailed, Corrupt) as silent:
+            raise CommitUnknown(
+                "the store failed while publishing", where=self.meta.paths.snapshot(number), found=unknown.cause,
+                cure="look at snapshots(); commit again with the same writer_id and commit_id, which is safe") from silent
+        ours = (snapshot.writer_id, snapshot.commit_id) == (self.identity.writer_id, self.identity.commit_id)
+        return Committed(snapshot, rebased.changes, rebased.overtaken) if ours else Conflict()
+
+    def abandon(self) -> None:
+        """Before anything was published: remove all that was written, as far as the store lets us."""
+        self.meta.delete_quietly([*self.written, *self._unused(())])
+
+    def clean(self, used: Sequence[Change]) -> None:
+        """Remove what no snapshot can name: files of the messages beyond `used`, manifests beyond the one published."""
+        self.meta.delete(self._unused(used))
+
+    def _unused(self, used: Sequence[Change]) -> list[str]:
+        paths = self.meta.paths
+        kept = {paths.data(change.bucket, file.name) for change in used for file in change.added}
+        kept |= {paths.puffin(ref.puffin) for change in used for ref in change.vectors.values()}
+        unused = [path for message in self.messages for path in message.written if path not in kept]
+        manifests = [paths.manifest(m.name) for which, m in self.manifests.items() if which != _identities(used)]
+        return [*unused, *manifests]
+
+    def _hint(self, number: int) -> None:
+        try:
+            self.meta.hint_latest(number)
+        except StorageFailed:  # a hint only: readers look further
+            return
+
+    def _states(self, latest: Snapshot | None) -> dict[Bucket, BucketState]:
+        """Of the buckets where it matters: those with a compaction."""
+        wanted = [message.bucket for message in self.messages if message.compact is not None]
+        return self.meta.states(latest, self.schema, wanted) if latest and wanted else {}
+
+    def _snapshot(
+        self, number: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]
+    ) -> Snapshot:
+        """Write everything the new snapshot names, and describe it."""
+        meta, changes = self.meta, rebased.changes
+        delta = [self._manifest(changes)._replace(sequence=number)] if any(c.added or c.removed for c in changes) else []
+        base = meta.manifest_metas(latest) if latest else ()
+        base = self._fewer(base, number)
+        base_list = self._noted(meta.put_manifest_list(base))
+        delta_list = self._noted(meta.put_manifest_list(delta))
+        index = latest.index_manifest if latest else None
+        if any(change.vectors or change.removed for change in changes):
+            vectors = _index(meta.vector_refs(latest) if latest else {}, changes)
+            if vectors or index:
+                index = self._noted(meta.put_index(vectors))
+        rows = sum(message.rows for message in self.messages)
+        writers = dict(latest.writers) if latest else {}
+        if self.identity.commit_id is not None:
+            writers[self.identity.writer_id] = self.identity.commit_id
+        return Snapshot(
+            id=number, schema_id=self.schema.id, base_manifest_list=base_list, delta_manifest_list=delta_list, index_manifest=index,
+            writer_id=self.identity.writer_id, commit_id=self.identity.commit_id, kind=APPEND if rows else COMPACT, time_ms=meta.env.clock(),
+            total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes), delta_rows=rows,
+            writers=writers, properties=dict(self.properties))  # fmt: skip
+
+    def _manifest(self, changes: tuple[Change, ...]) -> ManifestMeta:
+        which = _identities(changes)
+        if which not in self.manifests:
+            self.manifests[which] = self.meta.put_manifest(manifest.to_table(_entries(changes), self.schema), self.schema.id, 0)
+        return self.manifests[which]
+
+    def _fewer(self, metas: Sequence[ManifestMeta], number: int) -> Sequence[ManifestMeta]:
+        """Once there are many small manifests at the end of the list, make them one."""
+        options, small = self.schema.parsed_options, 0
+        while small < len(metas) and metas[-1 - small].bytes < options.manifest_target_bytes:
+            small += 1
+        if small < options.manifest_merge_count:
+            return metas
+        kept, merged = metas[: len(metas) - small], metas[len(metas) - small :]
+        table = manifest.merge(map(self.meta.entries, merged), self.schema)
+        return (*kept, self._noted(self.meta.put_manifest(table, self.schema.id, number))) if table.num_rows else kept
+
+    def _noted(self, named: _Written) -> _Written:
+        self.written.append(self.meta.paths.manifest(named.name))
+        return named
+
+
+def _identities(changes: Sequence[Change]) -> tuple[int, ...]:
+    return tuple(map(id, changes))
+
+
+def _entries(changes: Sequence[Change]) -> list[ManifestEntry]:
+    """Removals first: an upgrade removes and adds the same file."""
+    return [
+        ManifestEntry(kind, change.bucket, change.total_buckets, file)
+        for change in changes
+        for kind, files in ((DELETE, change.removed), (ADD, change.added))
+        for file in files
+    ]
+
+
+def _index(before: Mapping[str, object], changes: Sequence[Change]) -> dict:
+    gone = {file.name for change in changes for file in change.removed} - {file.name for change in changes for file in change.added}
+    after = {name: ref for name, ref in before.items() if name not in gone}
+    for change in changes:
+        after.update(change.vectors)
+    return after
+
+
+def _growth(change: Change, states: Mapping[Bucket, BucketState]) -> int:
+    """By how much the live rows grow."""
+    before = states.get(change.bucket) or BucketState(change.bucket, change.total_buckets)
+    if change.base is None:
+        return sum(file.rows for file in change.added)
+    return _live(apply(before, change)) - _live(before)
+
+
+def _live(state: BucketState) -> int:
+    return sum(file.rows for file in state.files) - sum(ref.cardinality for ref in state.vectors.values())
+
+
+def _check(changes: Sequence[Change], states: Mapping[Bucket, BucketState], where: str) -> None:
+    """The invariants of every bucket that a compaction touches, as it will be."""
+    for change in changes:
+        if change.base is None:
+            continue
+        before = states.get(change.bucket) or BucketState(change.bucket, change.total_buckets)
+        if found := violations(apply(before, change)):
+            raise Corrupt("a commit would break the table and was not made", where=where, found="; ".join(found), cure="run `lsmlake verify`, and report this")

@@ -1,0 +1,91 @@
+"""The compaction job: state -> choices -> results -> one commit, again for the buckets another commit overtook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from lsmlake.errors import CommitConflict
+from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.ops.choose import as_needed, in_full
+from lsmlake.ops.commit import Committed, Identity, commit
+from lsmlake.ops.compact import Choose, compact_bucket
+from lsmlake.store.metadata import Metadata
+
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class CompactionReport:
+    """What a compaction did. `upgraded` files only changed their level; `rows`, `bytes`: written; `marked`: rows newly dead.
+
+    `snapshot` is None if there was nothing to do.
+    """
+
+    snapshot: Snapshot | None = None
+    buckets: int = 0
+    files_in: int = 0
+    files_out: int = 0
+    upgraded: int = 0
+    rows: int = 0
+    bytes: int = 0
+    marked: int = 0
+
+
+Run = Callable[[Sequence[BucketState], bool], "list[CommitMessage]"]
+
+
+def run_here(meta: Metadata, schema: Schema) -> Run:
+    """Compact bucket after bucket in this process."""
+
+    def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
+        choose = choice(meta, schema, full)
+        return [message for state in states if (message := compact_bucket(meta, schema, state, choose))]
+
+    return run
+
+
+def choice(meta: Metadata, schema: Schema, full: bool) -> Choose:
+    options = schema.parsed_options
+    return in_full(options) if full else as_needed(options, meta.env.clock())
+
+
+def compact_table(
+    meta: Metadata, schema: Schema, run: Run, wanted: Callable[[Bucket], bool], *, full: bool = False
+) -> CompactionReport:
+    """Compact the buckets for which `wanted` holds, the heaviest first. Raises CommitConflict if others kept overtaking some."""
+    report, left = CompactionReport(), None
+    for _ in range(_ROUNDS):
+        latest = meta.latest()
+        states = meta.states(latest, schema, left) if latest else {}
+        chosen = [state for bucket, state in states.items() if wanted(bucket)]
+        messages = run(sorted(chosen, key=_bytes, reverse=True), full)
+        if not messages:
+            return report
+        committed = commit(meta, schema, messages, Identity(meta.env.ids()))
+        report = _add(report, committed)
+        left = committed.overtaken
+        if not left:
+            return report
+    raise CommitConflict(
+        "other compactions were faster every time", where=meta.paths.root, found=f"{len(left)} buckets left", cure="run one compaction at a time")
+
+
+def _bytes(state: BucketState) -> int:
+    return sum(file.bytes for file in state.files)
+
+
+def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
+    gone = {file.name for change in committed.changes for file in change.removed}
+    made = {file.name for change in committed.changes for file in change.added}
+    new = [file for change in committed.changes for file in change.added if file.name not in gone]
+    return CompactionReport(
+        committed.snapshot or report.snapshot, report.buckets + len(committed.changes), report.files_in + len(gone), report.files_out + len(made),
+        report.upgraded + len(gone & made), report.rows + sum(f.rows for f in new), report.bytes + sum(f.bytes for f in new),
+        report.marked + sum(_marked(change.base, change.vectors) for change in committed.changes))  # fmt: skip
+
+
+def _marked(base: BucketState, vectors: Collection) -> int:
+    return sum(ref.cardinality - (base.vectors[name].cardinality if name in base.vectors else 0) for name, ref in vectors.items())

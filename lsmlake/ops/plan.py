@@ -1,0 +1,157 @@
+"""Planning a read: from a snapshot and a predicate to the files that may hold an answer. Metadata only, array operations only.
+
+Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0 is
+pruned by the key alone: its rows supersede older ones whether or not they match the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.format import manifest
+from lsmlake.format.files import Bucket, DataFile, VectorRef
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.lsm.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
+from lsmlake.store.metadata import Metadata
+
+FRESH, RAW = "fresh", "raw"
+_BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
+
+
+@dataclass(frozen=True)
+class Split:
+    """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede them."""
+
+    bucket: Bucket
+    files: tuple[DataFile, ...]
+    vectors: Mapping[str, VectorRef]
+    level0: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`columns` in the order they come out. `pruned` tells how many files each step left: (step, files)."""
+
+    snapshot: Snapshot | None
+    schema: Schema
+    predicate: Predicate | None
+    columns: tuple[str, ...]
+    mode: str
+    splits: tuple[Split, ...]
+    pruned: tuple[tuple[str, int], ...]
+
+    @property
+    def files(self) -> int:
+        return sum(len(split.files) + len(split.level0) for split in self.splits)
+
+    @property
+    def dead_rows(self) -> int:
+        return sum(ref.cardinality for split in self.splits for ref in split.vectors.values())
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns to read: those asked for and those the predicate looks at."""
+        extra = self.predicate.columns if self.predicate else frozenset()
+        return tuple(f.name for f in self.schema.columns if f.name in self.columns or f.name in extra)
+
+
+def plan(
+    meta: Metadata, schema: Schema, snapshot: Snapshot | None, predicate: Predicate | None = None, columns: Sequence[str] | None = None,
+    mode: str = FRESH,
+) -> Plan:  # fmt: skip
+    """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery."""
+    names = _check_columns(columns, schema)
+    if mode not in (FRESH, RAW):
+        raise InvalidQuery("unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh sees every row, raw skips level 0")
+    if snapshot is None:
+        return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
+    table = meta.live(snapshot, schema)
+    steps = [("snapshot", table.num_rows)]
+    if mode == RAW:
+        table = table.filter(pc.greater(table["level"], 0))
+        steps.append(("raw: without level 0", table.num_rows))
+    if predicate is not None and table.num_rows:
+        for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys and statistics", _by_bounds)):
+            table = table.filter(pa.array(prune(table, schema, predicate)))
+            steps.append((step, table.num_rows))
+    return Plan(snapshot, schema, predicate, names, mode, _splits(table, meta.vector_refs(snapshot), schema), tuple(steps))
+
+
+def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
+    """Whether `predicate`, which looks at partition columns only, is true of a partition."""
+    values = pa.table([pa.array([value], schema.row_columns.field(n).type) for n, value in zip(schema.partition_by, partition, strict=True)],
+                      names=list(schema.partition_by))  # fmt: skip
+    return bool(np.asarray(evaluate(predicate, values))[0])
+
+
+def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(schema.columns.names)
+    if isinstance(columns, str):
+        raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
+    by_lower = {name.lower(): name for name in schema.columns.names}
+    unknown = [name for name in columns if name.lower() not in by_lower]
+    if unknown:
+        raise InvalidQuery("no such columns", expected=f"some of {schema.columns.names}", found=unknown, cure="correct the names")
+    if len({name.lower() for name in columns}) != len(columns):
+        raise InvalidQuery("a column is asked for twice", found=list(columns), cure="name it once")
+    return tuple(by_lower[name.lower()] for name in columns)
+
+
+def _by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    rows = table["rows"].to_numpy()
+    bounds = {}
+    for i, name in enumerate(schema.partition_by):
+        values = table[f"p:{i}"].combine_chunks()
+        nulls = np.where(np.asarray(values.is_null()), rows, 0)
+        bounds[name] = ColumnBounds(values, values, pa.array(nulls))
+    return may_match(predicate, bounds, rows)
+
+
+def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    """Key equality names the buckets. Every file carries the bucket count it was written with."""
+    values = key_values(predicate, schema.bucket_key)
+    if values is None or np.prod([len(v) for v in values.values()]) > _BUCKET_LISTS_MAX:
+        return np.ones(table.num_rows, bool)
+    columns = _product([pa.array(values[name], schema.row_columns.field(name).type) for name in schema.bucket_key])
+    totals, numbers = table["total_buckets"].to_numpy(), table["bucket"].to_numpy()
+    kept = np.zeros(table.num_rows, bool)
+    for total in np.unique(totals):
+        kept |= (totals == total) & np.isin(numbers, bucket_of(columns, int(total)))
+    return kept
+
+
+def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """All combinations of the columns' values."""
+    grids = np.meshgrid(*(np.arange(len(column)) for column in columns), indexing="ij")
+    return [column.take(pa.array(grid.ravel())) for column, grid in zip(columns, grids, strict=True)]
+
+
+def _by_bounds(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    rows, level0 = table["rows"].to_numpy(), table["level"].to_numpy() == 0
+    ids, every, of_key = schema.field_ids(), {}, {}
+    for name in predicate.columns & set(schema.columns.names):
+        if f"lo:{ids[name]}" not in table.column_names:
+            continue
+        low, high, nulls = (table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n"))
+        every[name] = ColumnBounds(low, high, nulls)
+        if name in schema.primary_key:
+            of_key[name] = every[name]
+    return np.where(level0, may_match(predicate, of_key, rows), may_match(predicate, every, rows))
+
+
+def _splits(table: pa.Table, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+    splits = []
+    for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
+        level0 = tuple(file for file in state.files if file.level == 0)
+        older = tuple(sorted((file for file in state.files if file.level > 0), key=lambda file: (file.level, file.min_key)))
+        splits.append(Split(bucket, older, state.vectors, level0))
+    return tuple(splits)

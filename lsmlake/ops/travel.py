@@ -1,0 +1,56 @@
+"""Time travel: a moment as users name it -> the snapshot that was the latest then."""
+
+from __future__ import annotations
+
+import datetime
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class Moment:
+    """At most one is set. `timestamp`: text 'YYYY-MM-DD HH:MM:SS[.f]' or a datetime, local time unless it has a zone."""
+
+    snapshot: int | None = None
+    timestamp: str | datetime.datetime | None = None
+
+
+def resolve(meta: Metadata, moment: Moment) -> Snapshot | None:
+    """The latest snapshot, or that of the moment; `None` for a table nothing was written to. Raises SnapshotNotFound."""
+    if moment.snapshot is not None and moment.timestamp is not None:
+        raise InvalidQuery("a snapshot and a timestamp are given", cure="give one of them")
+    if moment.snapshot is not None:
+        if isinstance(moment.snapshot, bool) or not isinstance(moment.snapshot, int):
+            raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure="snapshots() lists them")
+        return meta.snapshot(moment.snapshot)
+    return meta.latest() if moment.timestamp is None else _at(meta, _milliseconds(moment.timestamp))
+
+
+def _milliseconds(value: str | datetime.datetime) -> int:
+    try:
+        when = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(str(value))
+    except ValueError:
+        raise InvalidQuery("not a timestamp", expected="'YYYY-MM-DD HH:MM:SS' or a datetime", found=repr(value), cure="correct it") from None
+    return int(when.timestamp() * 1000)
+
+
+def _at(meta: Metadata, time_ms: int) -> Snapshot:
+    ids = meta.snapshot_ids()
+    place = bisect_right(ids, time_ms, key=lambda number: meta.snapshot(number).time_ms)
+    if place == 0:
+        raise SnapshotNotFound(
+            "the table has no snapshot so old", where=meta.paths.root, expected=f"a time from {_text(meta, ids)} on", found=_iso(time_ms),
+            cure="snapshots() lists those that are kept")
+    return meta.snapshot(ids[place - 1])
+
+
+def _text(meta: Metadata, ids: list[int]) -> str:
+    return _iso(meta.snapshot(ids[0]).time_ms) if ids else "its first commit"
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(time_ms / 1000).isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,158 @@
+"""Verify: read everything a table names and check that it is what was written.
+
+Snapshots: contiguous, decodable, their manifests whole (I4, I6); buckets sound (I1, I3); row counts right. Data files: there, of the
+right size, every page's checksum, keys ascending and unique, within their bounds, in the bucket they hash to. Vectors: checksums,
+positions below the row count. Above level 0 a key lives in one file (I2), in the latest snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.errors import Corrupt, LakeError
+from lsmlake.format import puffin
+from lsmlake.format.files import Bucket, BucketState, DataFile
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.lsm.keys import comparable
+from lsmlake.ops.invariants import violations
+from lsmlake.store.data_file import Chunk, DataReader, living
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.storage import read_bytes
+
+
+class Finding(NamedTuple):
+    """Something wrong: in which file or bucket, and what."""
+
+    where: str
+    what: str
+
+
+def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
+    """All findings; empty if the table is sound. Reads every file once. `progress` hears what is being read."""
+    checker = _Checker(meta, progress)
+    return list(checker.run())
+
+
+class _Checker:
+    def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
+        self.meta, self.progress = meta, progress
+        self.seen: set[str] = set()
+
+    def run(self) -> Iterator[Finding]:
+        try:
+            schema = self.meta.latest_schema()
+            numbers = self.meta.snapshot_ids()
+        except LakeError as broken:
+            yield _finding(self.meta.paths.root, broken)
+            return
+        if numbers != list(range(numbers[0], numbers[-1] + 1) if numbers else []):
+            yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
+        for number in reversed(numbers):
+            try:
+                snapshot = self.meta.snapshot(number)
+                states = self.meta.states(snapshot, schema)
+            except LakeError as broken:
+                yield _finding(self.meta.paths.snapshot(number), broken)
+                continue
+            yield from self._snapshot(snapshot, states)
+            for state in states.values():
+                yield from self._bucket(schema, state, latest=number == numbers[-1])
+
+    def _snapshot(self, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
+        live = sum(f.rows for s in states.values() for f in s.files) - sum(r.cardinality for s in states.values() for r in s.vectors.values())
+        if live != snapshot.total_rows:
+            yield Finding(self.meta.paths.snapshot(snapshot.id), f"total_rows is {snapshot.total_rows}, the files hold {live}")
+        named = set(self.meta.vector_refs(snapshot))
+        for name in named - {f.name for s in states.values() for f in s.files}:
+            yield Finding(self.meta.paths.snapshot(snapshot.id), f"I3: a vector names {name}, which is not live")
+
+    def _bucket(self, schema: Schema, state: BucketState, latest: bool) -> Iterator[Finding]:
+        where = self.meta.paths.bucket_dir(state.bucket)
+        for text in violations(state):
+            yield Finding(where, text)
+        for file in state.files:
+            yield from self._once(file.name, lambda file=file: self._file(schema, state, file))
+        for name, ref in state.vectors.items():
+            yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
+            yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
+        if latest:
+            yield from self._guard(where, lambda: self._one_home(schema, state, where))
+
+    def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+        if key not in self.seen:
+            self.seen.add(key)
+            yield from self._guard(key, check)
+
+    def _guard(self, where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+        self.progress(where)
+        try:
+            yield from check()
+        except LakeError as broken:
+            yield _finding(where, broken)
+
+    def _file(self, schema: Schema, state: BucketState, file: DataFile) -> Iterator[Finding]:
+        path = self.meta.paths.data(state.bucket, file.name)
+        size = self.meta.env.storage.size(path)
+        if size != file.bytes:
+            what = "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
+            yield Finding(path, what)
+            return
+        last = None
+        with DataReader(self.meta.env, path, file, schema) as reader:
+            names = [name for name in schema.columns.names if name not in schema.key]
+            for chunk in reader.chunks(schema.key):
+                yield from self._keys(schema, state, file, chunk.table, last, path)
+                last = chunk.table.slice(chunk.table.num_rows - 1)
+            for _ in reader.chunks(names) if names else ():
+                pass  # decoding checks every page
+        if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
+            yield Finding(path, f"its last key is not the {file.max_key} of the manifest")
+
+    def _keys(self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str) -> Iterator[Finding]:
+        if last is None and tuple(c[0].as_py() for c in keys.columns) != file.min_key:
+            yield Finding(path, f"its first key is not the {file.min_key} of the manifest")
+        joined = comparable([keys if last is None else pa.concat_tables([last, keys])])[0]
+        if not (joined[1:] > joined[:-1]).all():
+            yield Finding(path, "I1: its keys are not ascending and unique")
+        if (bucket_of([keys[name] for name in schema.bucket_key], state.total_buckets) != state.bucket.number).any():
+            yield Finding(path, "it holds keys of another bucket")
+
+    def _vector(self, state: BucketState, name: str, ref) -> Iterator[Finding]:
+        vector = self.meta.vector(ref)
+        rows = next((file.rows for file in state.files if file.name == name), 0)
+        if len(vector) and vector.max_position >= rows:
+            yield Finding(self.meta.paths.puffin(ref.puffin), f"I3: marks position {vector.max_position} of {name}, which has {rows} rows")
+
+    def _puffin(self, name: str) -> Iterator[Finding]:
+        path = self.meta.paths.puffin(name)
+        try:
+            puffin.decode(read_bytes(self.meta.env.storage, path), path)
+        except FileNotFoundError:
+            yield Finding(path, "deletion vector file is missing")
+
+    def _one_home(self, schema: Schema, state: BucketState, where: str) -> Iterator[Finding]:
+        keys = []
+        for file in state.files:
+            if file.level == 0:
+                continue
+            vector = self.meta.vectors(state.vectors, [file.name]).get(file.name)
+            with DataReader(self.meta.env, self.meta.paths.data(state.bucket, file.name), file, schema) as reader:
+                table = reader.read(range(reader.groups), schema.key)
+            keys.append(table if vector is None else living(Chunk(0, table), vector))
+        if not keys:
+            return
+        joined = np.sort(np.concatenate(comparable(keys)))
+        if twice := int((joined[1:] == joined[:-1]).sum()):
+            yield Finding(where, f"I2: {twice} keys are live in more than one file above level 0")
+
+
+def _finding(where: str, broken: LakeError) -> Finding:
+    if isinstance(broken, Corrupt) and broken.where:
+        where = str(broken.where)
+    return Finding(where, str(broken))

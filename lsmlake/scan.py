@@ -1,0 +1,73 @@
+"""A read that has been described but not done: `Table.scan(...)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.engine import Engine
+from lsmlake.lsm.predicate import parse
+from lsmlake.ops import plan as planning
+from lsmlake.ops.plan import Plan
+from lsmlake.ops.read import count, output_schema, read_plan
+from lsmlake.ops.travel import Moment, resolve
+from lsmlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Rows of a table at a moment. Each `to_...` reads the table as it is when called, unless a snapshot was named."""
+
+    meta: Metadata
+    engine: Engine
+    where: str | None
+    columns: tuple[str, ...] | None
+    mode: str
+    moment: Moment
+
+    def plan(self) -> Plan:
+        """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
+        snapshot = resolve(self.meta, self.moment)
+        schema = self.meta.latest_schema()
+        predicate = None if self.where is None else parse(self.where, schema.plain_columns)
+        return planning.plan(self.meta, schema, snapshot, predicate, self.columns, self.mode)
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as they are read; nothing is held but the chunk under way. No order is promised."""
+        plan = self.plan()
+        batches = (batch for table in read_plan(self.meta, plan) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(output_schema(plan), batches)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows. No order is promised."""
+        return self.to_batches().read_all()
+
+    def to_pandas(self):
+        """All rows as a pandas.DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def count(self) -> int:
+        """The number of rows; without `where` from metadata and at most the key columns."""
+        return count(self.meta, self.plan())
+
+    def to_spark(self, strategy: str = "auto"):
+        """The rows as a Spark DataFrame, evaluated lazily. `strategy`: 'native' (Catalyst reads the Parquet files and masks dead
+        rows by broadcast bitmaps), 'arrow' (Python tasks read and mask) or 'auto'. Both give the same rows."""
+        return self.engine.frame(self.meta, self.plan(), self.where, strategy)
+
+    def explain(self) -> str:
+        """What a read would do: files left by each step of pruning, dead rows masked, rows waiting at level 0, strategy."""
+        plan = self.plan()
+        waiting = sum(file.rows for split in plan.splits for file in split.level0)
+        steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
+        masked = sum(len(split.vectors) for split in plan.splits)
+        return "\n".join([
+            f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
+            f"columns   {', '.join(plan.columns)}",
+            f"where     {self.where or 'all rows'}",
+            f"files     {steps}",
+            f"masked    {plan.dead_rows} dead rows in {masked} files",
+            f"level 0   {waiting} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
+            f"strategy  {self.engine.strategy(plan)}",
+        ])  # fmt: skip

@@ -1,0 +1,46 @@
+"""Compaction spread over Spark: one bucket a task, the heaviest first; the driver commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lsmlake.format.files import BucketState, CommitMessage
+from lsmlake.format.schema import Schema
+from lsmlake.lsm.levels import Levels
+from lsmlake.ops.compact import compact_bucket
+from lsmlake.ops.compaction import Run, choice
+from lsmlake.spark import tasks
+from lsmlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class _Compaction:
+    """Called in a task with the state of a bucket."""
+
+    meta: Metadata
+    schema: Schema
+    full: bool
+
+    def __call__(self, state: BucketState) -> CommitMessage | None:
+        return compact_bucket(self.meta, self.schema, state, choice(self.meta, self.schema, self.full))
+
+
+def run_on(spark, meta: Metadata, schema: Schema) -> Run:
+    """A way to compact buckets that starts a task for each with something to do."""
+
+    def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
+        choose = choice(meta, schema, full)
+        busy = [state for state in states if choose(_levels(state))]
+        results, errors = tasks.spread(spark, _Compaction(meta, schema, full), busy)
+        messages = [message for message in results if message]
+        if errors:
+            meta.delete_quietly(path for message in messages for path in message.written)
+            raise errors[0]
+        return messages
+
+    return run
+
+
+def _levels(state: BucketState) -> Levels:
+    return Levels.of(state.files, {name: ref.cardinality for name, ref in state.vectors.items()})

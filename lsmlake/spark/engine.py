@@ -1,0 +1,81 @@
+"""The Spark engine: what a table does when a session is attached. Classic or Connect; no JVM access."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from lsmlake.engine import Engine
+from lsmlake.errors import InvalidOption
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.ops.commit import Identity
+from lsmlake.ops.compaction import Run
+from lsmlake.ops.plan import Plan
+from lsmlake.spark import compact, read, stream, write
+from lsmlake.spark.types import to_arrow
+from lsmlake.store.metadata import Metadata
+
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_LISTING_FILES = 1_000_000  # we name every file; a listing job for them costs twenty times the look at each
+
+
+class SparkEngine(Engine):
+    """Sets one option of the session: file listings up to a million paths stay on the driver."""
+
+    name = "spark"
+
+    def __init__(self, spark) -> None:
+        if not hasattr(spark, "createDataFrame"):
+            raise InvalidOption("not a Spark session", where="connect(spark=...)", expected="a SparkSession", found=type(spark).__name__)
+        self.spark = spark
+        spark.conf.set(_LISTING, str(_LISTING_FILES))
+
+    @property
+    def is_connect(self) -> bool:
+        return ".connect." in type(self.spark).__module__
+
+    def owns(self, data: object) -> bool:
+        return isinstance(data, DataFrame)
+
+    def columns_of(self, schema: object) -> pa.Schema | None:
+        return to_arrow(schema) if isinstance(schema, StructType) else None
+
+    def upsert(
+        self, meta: Metadata, schema: Schema, data: object, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
+    ) -> Snapshot | None:  # fmt: skip
+        return write.upsert(meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=deletes)
+
+    def compactions(self, meta: Metadata, schema: Schema) -> Run:
+        return compact.run_on(self.spark, meta, schema)
+
+    def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str):
+        return read.frame(self.spark, meta, plan, where, strategy)
+
+    def strategy(self, plan: Plan) -> str:
+        if read.choose(plan) == read.NATIVE:
+            return "spark native: Catalyst scan, dead rows masked by broadcast bitmaps"
+        return "spark arrow: tasks read and mask, the bitmaps are too large to broadcast"
+
+    def sink(self, table: object, writer_id: str | None):
+        return stream.sink(table, writer_id, self.is_connect)
+
+    def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object]):
+        return stream.write_stream(table, data, checkpoint, trigger)
+
+    def __reduce__(self):
+        return _Detached, ()
+
+
+class _Detached(Engine):
+    """The engine in another process, as inside foreachBatch on Connect: no session of its own, the DataFrame brings it."""
+
+    name = "spark"
+
+    def owns(self, data: object) -> bool:
+        return isinstance(data, DataFrame)
+
+    upsert = SparkEngine.upsert

@@ -1,0 +1,180 @@
+"""A plan as a Spark DataFrame, evaluated lazily. Two strategies, the same rows.
+
+Native: Catalyst reads the Parquet files itself - generated code, column pruning, `PushedFilters` - and dead rows are masked by a
+left join with a broadcast table of bitmap chunks:
+
+1. `_metadata.file_name` and `_metadata.row_index` say which row of which file this is; `chunk = row_index >> 16`;
+2. (file name, chunk) finds the dense bitmap of those 65,536 rows, 1,024 longs, if any of them is dead;
+3. the row stays unless its bit is set.
+
+Files without a vector go through a plain scan. In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting
+keys, and the newest waiting row of every key is added.
+
+Arrow: Python tasks read whole splits as the embedded path does. For stores and sizes the first cannot do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.format.files import Bucket
+from lsmlake.format.schema import ROW_KIND
+from lsmlake.ops.plan import Plan, Split
+from lsmlake.ops.read import newest_level0, read_split
+from lsmlake.lsm.merge.deduplicate import without_deletes
+from lsmlake.spark import tasks
+from lsmlake.spark.types import to_spark
+from lsmlake.store.metadata import Metadata
+
+NATIVE, ARROW, AUTO = "native", "arrow", "auto"
+_FILE, _ROW, _CHUNK, _BITS = "_lsmlake_file", "_lsmlake_row", "_lsmlake_chunk", "_lsmlake_bits"
+_BITMAPS = pa.schema([(_FILE, pa.string()), (_CHUNK, pa.int64()), (_BITS, pa.list_(pa.int64()))])
+_BROADCAST_ROWS = 4_000_000  # keys waiting at level 0 that still fit a broadcast
+
+
+def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
+    """The rows of `plan`. Raises InvalidQuery for an unknown strategy."""
+    if strategy not in (NATIVE, ARROW, AUTO):
+        raise InvalidQuery("unknown strategy", expected="'auto', 'native' or 'arrow'", found=repr(strategy), cure="leave it out")
+    if not plan.files:
+        return spark.createDataFrame([], to_spark(_fields(plan, plan.columns)))
+    chosen = choose(plan) if strategy == AUTO else strategy
+    rows = _native(spark, meta, plan, where) if chosen == NATIVE else _arrow(spark, meta, plan, plan.splits, where)
+    return rows.select(*map(_column, plan.columns))
+
+
+def choose(plan: Plan) -> str:
+    """Native unless the bitmaps of the files with dead rows could pass the broadcast limit."""
+    masked = [file.rows for split in plan.splits for file in split.files if file.name in split.vectors]
+    chunks = [ref.cardinality for split in plan.splits for ref in split.vectors.values()]
+    bytes_ = min(sum(-(-rows // 65_536) for rows in masked), sum(chunks)) * 8_192
+    return NATIVE if bytes_ <= plan.schema.parsed_options.vector_broadcast_bytes else ARROW
+
+
+def _fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([plan.schema.row_columns.field(name) for name in names])
+
+
+def _column(name: str):
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+# -- native -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Native:
+    spark: object
+    meta: Metadata
+    plan: Plan
+    where: str | None
+
+    def scan(self, paths: Sequence[str]):
+        """Plain Parquet, all columns; Catalyst takes those it needs."""
+        names = [field.name for field in self.plan.schema.columns]
+        reader = self.spark.read.schema(to_spark(_fields(self.plan, names))).option("recursiveFileLookup", "true")
+        return reader.parquet(*map(self.meta.env.storage.uri, paths))
+
+    def filtered(self, rows):
+        return rows if self.where is None else rows.filter(self.where)
+
+    def clean(self, paths: Sequence[str]):
+        return self.filtered(self.scan(paths))
+
+    def masked(self, paths: Sequence[str], bitmaps: pa.Table):
+        rows = self.filtered(self.scan(paths).select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)))
+        rows = rows.withColumn(_CHUNK, F.shiftright(_ROW, 16))
+        joined = rows.join(F.broadcast(self.spark.createDataFrame(bitmaps)), [_FILE, _CHUNK], "left")
+        alive = F.expr(f"{_BITS} is null or getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63)) = 0")
+        return joined.filter(alive).select(*map(_column, self.plan.schema.columns.names))
+
+
+def _native(spark, meta: Metadata, plan: Plan, where: str | None):
+    native = _Native(spark, meta, plan, where)
+    settled = [split for split in plan.splits if not split.level0]
+    waiting = [split for split in plan.splits if split.level0]
+    parts = _raw(native, settled)
+    if waiting:
+        keys = _waiting_keys(native, waiting)
+        parts += [_without(part, keys, plan) for part in _raw(native, waiting)]
+        parts.append(_newest(native, waiting))
+    return reduce(lambda left, right: left.unionByName(right), [part.select(*map(_column, plan.columns)) for part in parts])
+
+
+def _raw(native: _Native, splits: Sequence[Split]) -> list:
+    """The rows above level 0: files without dead rows plainly, the others masked."""
+    paths = native.meta.paths
+    clean = [paths.data(split.bucket, f.name) for split in splits for f in split.files if f.name not in split.vectors]
+    masked = [paths.data(split.bucket, f.name) for split in splits for f in split.files if f.name in split.vectors]
+    parts = [native.clean(clean)] if clean else []
+    return [*parts, native.masked(masked, _bitmaps(native.meta, splits))] if masked else parts
+
+
+def _bitmaps(meta: Metadata, splits: Sequence[Split]) -> pa.Table:
+    files, chunks, words = [], [], []
+    for split in splits:
+        read = {f.name for f in split.files}
+        for name, vector in meta.vectors(split.vectors, [name for name in split.vectors if name in read]).items():
+            for chunk, bits in vector.chunks():
+                files.append(name)
+                chunks.append(chunk)
+                words.append(bits)
+    offsets = np.arange(len(words) + 1, dtype=np.int32) * 1024
+    values = np.concatenate(words) if words else np.zeros(0, np.int64)
+    return pa.table([pa.array(files, pa.string()), pa.array(chunks, pa.int64()), pa.ListArray.from_arrays(offsets, values)], schema=_BITMAPS)
+
+
+def _waiting_keys(native: _Native, splits: Sequence[Split]):
+    """The keys at level 0, deletes included, repeats as they are."""
+    files = [(split.bucket, f) for split in splits for f in split.level0]
+    keys = native.scan([native.meta.paths.data(bucket, f.name) for bucket, f in files])
+    keys = keys.select(*[_column(name).alias(f"_lsmlake_key_{i}") for i, name in enumerate(native.plan.schema.primary_key)])
+    return F.broadcast(keys) if sum(f.rows for _, f in files) <= _BROADCAST_ROWS else keys
+
+
+def _without(rows, keys, plan: Plan):
+    same = [_column(name).eqNullSafe(F.col(f"_lsmlake_key_{i}")) for i, name in enumerate(plan.schema.primary_key)]
+    return rows.join(keys, reduce(lambda a, b: a & b, same), "left_anti")
+
+
+def _newest(native: _Native, splits: Sequence[Split]):
+    """The newest row of every waiting key. One run without deletes is that already; otherwise tasks merge a bucket each."""
+    single = [split for split in splits if len({f.sequence for f in split.level0}) == 1 and not any(f.delete_rows for f in split.level0)]
+    rest = [split for split in splits if split not in single]
+    parts = []
+    if single:
+        parts.append(native.clean([native.meta.paths.data(split.bucket, f.name) for split in single for f in split.level0]))
+    if rest:
+        merged = _tasks(native.spark, native.meta, native.plan, [replace(split, files=()) for split in rest], native.plan.needed)
+        parts.append(native.filtered(merged))
+    return reduce(lambda a, b: a.unionByName(b), [part.select(*map(_column, native.plan.columns)) for part in parts])
+
+
+# -- arrow ------------------------------------------------------------------------------------------------------------
+
+
+def _arrow(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], where: str | None):
+    """A split without level 0 can be read a file a task."""
+    pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
+    pieces += [split for split in splits if split.level0]
+    rows = _tasks(spark, meta, plan, pieces, plan.needed)
+    return rows if where is None else rows.filter(where)
+
+
+def _tasks(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
+    schema = _fields(plan, names)
+    lean = replace(plan, columns=tuple(names), splits=(), pruned=())
+    return tasks.payloads(spark, splits).mapInArrow(partial(_read_task, meta, lean, schema), to_spark(schema))
+
+
+def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for split in tasks.unpacked(batches):
+        for table in read_split(meta, plan, split):
+            yield from table.cast(schema).to_batches(max_chunksize=1 << 16)

@@ -1,0 +1,60 @@
+"""Streaming upsert, exactly once: every micro-batch is one commit known by (query id, batch id).
+
+A batch that Spark runs again - because the driver died between our commit and its own checkpoint - finds that commit and does
+nothing. The query id lies in the checkpoint, so it outlives restarts and goes with the checkpoint if that is removed, when
+batches are numbered from 0 again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.table import Table
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True)
+class Sink:
+    """What `foreachBatch` calls. Pickles: on Spark Connect it runs in a process beside the server."""
+
+    table: Table
+    writer_id: str | None
+    checkpoint: str | None
+
+    def __call__(self, df, batch_id: int) -> None:
+        writer_id = self.writer_id or _query_id(df.sparkSession, self.checkpoint)
+        self.table.upsert(df, writer_id=writer_id, commit_id=batch_id)
+
+
+def _query_id(spark, checkpoint: str | None) -> str:
+    if checkpoint is not None:
+        text = spark.read.text(f"{checkpoint.rstrip('/')}/metadata").first()[0]
+        return json.loads(text)["id"]
+    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    if not query:
+        raise InvalidData(
+            "called outside of a streaming query, so batches cannot be told apart", expected="a call by foreachBatch",
+            cure="pass writer_id to sink(), or use upsert")
+    return query
+
+
+def sink(table: Table, writer_id: str | None, connect: bool) -> Sink:
+    if writer_id is None and connect:
+        raise InvalidOption(
+            "on Spark Connect a foreachBatch function cannot learn which query calls it", where=f"{table.name}.sink()", expected="writer_id",
+            cure='pass a name that is this stream\'s own and stays the same over restarts, sink(writer_id="orders-stream"), or use write_stream')
+    return Sink(table, writer_id, None)
+
+
+def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object]):
+    if not checkpoint:
+        raise InvalidOption("a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=...")
+    if not getattr(df, "isStreaming", False):
+        raise InvalidData("not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch")
+    writer = df.writeStream.foreachBatch(Sink(table, None, str(checkpoint))).option("checkpointLocation", str(checkpoint))
+    return (writer.trigger(**trigger) if trigger else writer).start()
+

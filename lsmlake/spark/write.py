@@ -1,0 +1,111 @@
+"""Upsert of a Spark DataFrame: Spark hashes and shuffles, a task a bucket sorts and writes in Arrow, the driver commits once.
+
+1. Check names and types on the driver; nothing has run yet.
+2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key.
+3. Shuffle by partition and bucket. Without partitions bucket b goes to task b; with partitions Spark decides on the number of tasks.
+4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lsmlake.errors import InvalidData, LakeError
+from lsmlake.format.conform import check_types
+from lsmlake.format.files import CommitMessage
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.ops.choose import as_needed
+from lsmlake.ops.commit import Identity, commit, replayed
+from lsmlake.ops.intake import Intake
+from lsmlake.ops.upsert import inline_choice
+from lsmlake.ops.write import write_bucket
+from lsmlake.spark import tasks
+from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.store.metadata import Metadata
+
+_BUCKET, _ORDER = "_lsmlake_bucket", "_lsmlake_order"
+
+
+@dataclass(frozen=True)
+class _Write:
+    """What every task is told."""
+
+    meta: Metadata
+    schema: Schema
+    base: Snapshot | None
+    row_kind: str | None
+    deletes: bool
+    compact: bool
+
+
+def upsert(
+    meta: Metadata, schema: Schema, df, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
+) -> Snapshot | None:  # fmt: skip
+    """As `Table.upsert` and `Table.delete_keys`, for a DataFrame."""
+    columns = _check(schema, df, row_kind, deletes)
+    latest = meta.latest()
+    if done := replayed(meta, identity, latest):
+        return done
+    write = _Write(meta, schema, latest, row_kind, deletes, inline_choice(meta, schema, compact) is not None)
+    placed = _placed(df, columns, schema)
+    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
+    messages: list[CommitMessage] = [message for result in results for message in result]
+    if errors:
+        meta.delete_quietly(path for message in messages for path in message.written)
+        raise errors[0]
+    return commit(meta, schema, messages, identity).snapshot if messages else None
+
+
+def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]:
+    """The columns to ship. Raises InvalidData."""
+    names = list(schema.primary_key if deletes else schema.columns.names)
+    found = to_arrow(df.schema)
+    extra = [row_kind] if row_kind and row_kind not in names else []
+    if extra and found.names.count(row_kind) != 1:
+        raise InvalidData("the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names)
+    check_types(pa.schema([field for field in found if field.name not in extra]), schema, names)
+    return names + extra
+
+
+def _placed(df, columns: list[str], schema: Schema):
+    types = {field.name: field.dataType for field in to_spark(schema.row_columns)}
+    key = [_column(name).try_cast(types[name]) for name in schema.bucket_key]  # the hash depends on the type
+    buckets = schema.parsed_options.bucket
+    bucket = F.pmod(F.hash(*key), F.lit(buckets)).cast("int").alias(_BUCKET)
+    placed = df.select(*map(_column, columns), bucket, F.monotonically_increasing_id().alias(_ORDER))
+    if not schema.partition_by:
+        return placed.repartitionById(buckets, F.col(_BUCKET))
+    return placed.repartition(*map(_column, schema.partition_by), F.col(_BUCKET))
+
+
+def _column(name: str):
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    messages: list[CommitMessage] = []
+    try:
+        messages.extend(_messages(write, batches))
+        yield tasks.result(messages)
+    except LakeError as error:
+        write.meta.delete_quietly(path for message in messages for path in message.written)
+        yield tasks.result(error)
+
+
+def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage]:
+    meta, schema = write.meta, write.schema
+    choose = as_needed(schema.parsed_options, meta.env.clock()) if write.compact else None
+    with Intake(schema, write.row_kind, write.deletes) as intake:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            intake.add(table.drop_columns([_BUCKET, _ORDER]), table[_BUCKET], table[_ORDER])
+        for bucket, rows in intake.sorted():
+            state = meta.states(write.base, schema, [bucket]).get(bucket) if write.base and choose else None
+            if message := write_bucket(meta, schema, bucket, rows, state, choose):
+                yield message

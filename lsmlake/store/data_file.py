@@ -1,0 +1,297 @@
+"""Data files: sorted Parquet out, rolling at a target size, with statistics; in by row group, with positions and dead rows masked.
+
+Any Parquet reader understands them: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`. Columns
+with a NaN get no Parquet statistics at all: writers leave NaN out of the bounds, so a reader that orders NaN last, as Spark
+does, would skip row groups it must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lsmlake.errors import Corrupt
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import Bucket, ColumnStats, DataFile
+from lsmlake.format.manifest import has_order
+from lsmlake.format.paths import TablePaths
+from lsmlake.format.rowkind import DELETE
+from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.format.stats import bounds
+from lsmlake.store.env import Env
+
+_RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
+_ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the files of one run share. `sequence`/`min_sequence` None = inherited from the commit that adds them."""
+
+    level: int
+    source: str
+    sequence: int | None = None
+    min_sequence: int | None = None
+
+
+def write_run(
+    env: Env, paths: TablePaths, schema: Schema, bucket: Bucket, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (),
+) -> tuple[DataFile, ...]:  # fmt: skip
+    """Write one sorted run: `tables` ascending by key, keys unique, plain columns of the schema and maybe `_row_kind` (all or none).
+
+    `nan_columns`: float columns that may hold a NaN. Returns the files in key order. Bounded memory: one row group and one
+    table. A file becomes visible only when complete; on an error files already complete stay behind unreferenced.
+    """
+    files: list[DataFile] = []
+    pending: list[pa.Table] = []
+    writer: _FileWriter | None = None
+    with ExitStack() as stack:
+        for table in tables:
+            if not table.num_rows:
+                continue
+            if writer is None:
+                writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
+            pending.append(table)
+            rows = sum(t.num_rows for t in pending)
+            if rows >= writer.group_rows:
+                pending = writer.write_groups(pa.concat_tables(pending))
+            if writer.bytes >= schema.parsed_options.target_file_bytes:
+                files.append(writer.finish(pending, origin, env.clock()))
+                stack.pop_all().close()
+                pending, writer = [], None
+        if writer is not None:
+            files.append(writer.finish(pending, origin, env.clock()))
+    assert all(a.max_key < b.min_key for a, b in zip(files, files[1:], strict=False)), "run out of order"
+    return tuple(files)
+
+
+def _open(stack: ExitStack, env: Env, paths: TablePaths, schema: Schema, bucket: Bucket, first: pa.Table, nan_columns: Collection[str]) -> _FileWriter:
+    name = f"data-{env.ids()}.parquet"
+    sink = stack.enter_context(env.storage.write(paths.data(bucket, name)))
+    return _FileWriter(name, schema, sink, ROW_KIND in first.column_names, _row_group_rows(first, schema), nan_columns)
+
+
+def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
+    row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
+    return int(min(_ROW_GROUP_ROWS_MAX, max(1_024, schema.parsed_options.row_group_bytes // row_bytes)))
+
+
+class _FileWriter:
+    """One Parquet file being written."""
+
+    def __init__(self, name: str, schema: Schema, sink: pa.NativeFile, kinds: bool, group_rows: int, nan_columns: Collection[str]) -> None:
+        self.name, self.schema, self.sink, self.group_rows, self.nan_columns = name, schema, sink, group_rows, frozenset(nan_columns)
+        self.arrow = _with_kinds(schema) if kinds else schema.columns
+        self.footer: list[pq.FileMetaData] = []
+        options = schema.parsed_options
+        delta = [name for name in schema.key if _integer_kind(schema.columns.field(name).type)]
+        plain = [f.name for f in schema.columns if has_order(f.type) and f.name not in self.nan_columns]
+        self.writer = pq.ParquetWriter(
+            sink, self.arrow, compression=options.compression, compression_level=options.zstd_level if options.compression == "zstd" else None,
+            use_dictionary=[path for path in leaf_paths(self.arrow) if path not in delta],
+            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
+            sorting_columns=[pq.SortingColumn(self.arrow.get_field_index(name)) for name in schema.key],
+            write_statistics=plain if self.nan_columns else True, write_page_index=True, write_page_checksum=True, store_schema=False,
+            metadata_collector=self.footer)  # fmt: skip
+        self.rows = self.delete_rows = 0
+        self.nan_nulls = dict.fromkeys(self.nan_columns, 0)
+        self.min_key: tuple | None = None
+        self.max_key: tuple = ()
+
+    @property
+    def bytes(self) -> int:
+        return self.sink.tell()
+
+    def write_groups(self, table: pa.Table) -> list[pa.Table]:
+        """Write all whole row groups; returns what is left over."""
+        whole = table.num_rows // self.group_rows * self.group_rows
+        self._write(table.slice(0, whole))
+        return [table.slice(whole)] if whole < table.num_rows else []
+
+    def _write(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        key = table.select(self.schema.key)
+        self.min_key = self.min_key if self.min_key is not None else _row(key, 0)
+        self.max_key = _row(key, key.num_rows - 1)
+        self.rows += table.num_rows
+        for name in self.nan_nulls:
+            self.nan_nulls[name] += table[name].null_count
+        if ROW_KIND in table.column_names:
+            self.delete_rows += pc.sum(pc.equal(table[ROW_KIND], DELETE)).as_py()
+        self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
+
+    def finish(self, pending: Sequence[pa.Table], origin: Origin, now_ms: int) -> DataFile:
+        if pending:
+            self._write(pa.concat_tables(pending))
+        self.writer.close()
+        stats = _file_stats(self.footer[0], self.schema, self.nan_nulls)
+        return DataFile(
+            self.name, self.sink.tell(), self.rows, self.delete_rows, self.min_key, self.max_key, origin.level,
+            self.schema.id, origin.source, now_ms, origin.sequence, origin.min_sequence, stats)  # fmt: skip
+
+
+def _with_kinds(schema: Schema) -> pa.Schema:
+    """A delete may know only its key: the other columns are nullable in such a file."""
+    return pa.schema([*(f if f.name in schema.key else f.with_nullable(True) for f in schema.columns), ROW_KIND_FIELD])
+
+
+def _row(key: pa.Table, row: int) -> tuple:
+    return tuple(column[row].as_py() for column in key.columns)
+
+
+def _integer_kind(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+
+
+@lru_cache(maxsize=64)
+def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink, store_schema=False)
+    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return tuple(parquet.column(i).path for i in range(len(parquet.names)))
+
+
+def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
+    """The dotted names of the physical columns Parquet makes of `schema`."""
+    return _leaf_paths(schema.serialize().to_pybytes())
+
+
+def nan_columns(table: pa.Table) -> list[str]:
+    """The float columns that hold a NaN."""
+    return [f.name for f, c in zip(table.schema, table.columns, strict=True) if pa.types.is_floating(f.type) and pc.any(pc.is_nan(c)).as_py()]
+
+
+def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
+    """The float columns that may hold a NaN, going by the statistics: no bounds though there are values."""
+    files, ids = list(files), schema.field_ids()
+    floats = [field.name for field in schema.columns if pa.types.is_floating(field.type)]
+    unknown = ColumnStats(0, None, None)
+    return {
+        name for name in floats for file in files
+        if (stats := file.stats.get(ids[name], unknown)).min is None and stats.nulls < file.rows
+    }  # fmt: skip
+
+
+def _file_stats(footer: pq.FileMetaData, schema: Schema, nan_nulls: Mapping[str, int]) -> dict[int, ColumnStats]:
+    """Fold the row groups' statistics. Nested columns have none of their own; of a column with NaN only the nulls are known."""
+    index = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    result = {}
+    for field, number in zip(schema.columns, schema.field_ids().values(), strict=True):
+        if not has_order(field.type):
+            continue
+        if field.name in nan_nulls:
+            result[number] = ColumnStats(nan_nulls[field.name], None, None)
+            continue
+        found = [group.column(index[field.name]).statistics for group in groups]
+        nulls = sum(s.null_count for s in found)
+        known = [(s.min, s.max) for s in found if s.has_min_max]
+        complete = len(known) == sum(s.num_values > 0 for s in found)
+        low, high = (min(k[0] for k in known), max(k[1] for k in known)) if known and complete else (None, None)
+        result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.stats_bytes))
+    return result
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+
+
+class Chunk(NamedTuple):
+    """Some consecutive rows of a file: `table` holds rows [start, start + table.num_rows)."""
+
+    start: int
+    table: pa.Table
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Foreign errors while a data file is read become Corrupt, naming it."""
+    try:
+        yield
+    except FileNotFoundError as gone:
+        raise Corrupt("data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it") from gone
+    except (pa.ArrowException, OSError) as broken:
+        raise Corrupt("data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=_RESTORE) from broken
+
+
+class DataReader:
+    """An open data file. `columns` asked for must be top-level names; types come out plain. Close it, or use `with`."""
+
+    def __init__(self, env: Env, path: str, file: DataFile, schema: Schema) -> None:
+        self.path, self.file, self.schema = path, file, schema
+        with reading(path):
+            self.source = env.storage.read(path)
+            self.parquet = pq.ParquetFile(self.source, page_checksum_verification=True, pre_buffer=False)
+        self.footer = self.parquet.metadata
+        if self.footer.num_rows != file.rows:
+            raise Corrupt("data file has another number of rows", where=path, expected=file.rows, found=self.footer.num_rows, cure=_RESTORE)
+        counts = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
+        self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def __enter__(self) -> DataReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.source.close()
+
+    @property
+    def has_row_kind(self) -> bool:
+        return ROW_KIND in self.parquet.schema_arrow.names
+
+    @property
+    def groups(self) -> int:
+        return len(self.starts) - 1
+
+    def group_bounds(self, column: str) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """(min, max, null count) of a top-level column in every row group; null = unknown."""
+        index = {self.footer.schema.column(i).path: i for i in range(self.footer.num_columns)}.get(column)
+        type_ = self.schema.plain_columns.field(column).type
+        found = [None if index is None else self.footer.row_group(i).column(index).statistics for i in range(self.groups)]
+        known = [s is not None and s.has_min_max for s in found]
+        low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], type_)
+        high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], type_)
+        return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
+
+    def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """The row groups one after the other, all rows, `_row_kind` only if asked for."""
+        with reading(self.path):
+            table = self.parquet.read_row_groups(list(groups), columns=list(columns), use_threads=True)
+        fields = [ROW_KIND_FIELD.remove_metadata() if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
+        if missing := [field.name for field in fields if field.name not in table.column_names]:
+            raise Corrupt("data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=_RESTORE)
+        return table.select(list(columns)).cast(pa.schema(fields))
+
+    def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 20) -> Iterator[Chunk]:
+        """Chunks of whole consecutive row groups, about `rows` rows each, in file order."""
+        wanted = list(range(self.groups) if groups is None else groups)
+        while wanted:
+            run = [wanted[0]]
+            for group in wanted[1:]:
+                if group != run[-1] + 1 or self.starts[group + 1] - self.starts[run[0]] > rows:
+                    break
+                run.append(group)
+            wanted = wanted[len(run) :]
+            yield Chunk(int(self.starts[run[0]]), self.read(run, columns) if columns else _no_columns(self.starts, run))
+
+
+def _no_columns(starts: np.ndarray, run: Sequence[int]) -> pa.Table:
+    """Rows without columns still count."""
+    return pa.table({"": pa.nulls(int(starts[run[-1] + 1] - starts[run[0]]))}).select([])
+
+
+def living(chunk: Chunk, vector: DeletionVector) -> pa.Table:
+    """The rows of the chunk that `vector` does not mark."""
+    dead = vector.dead_mask(chunk.start, chunk.table.num_rows) if len(vector) else np.zeros(0, bool)
+    return chunk.table.filter(pa.array(~dead)) if dead.any() else chunk.table

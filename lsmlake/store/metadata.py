@@ -1,0 +1,224 @@
+"""Metadata in and out: schemas, snapshots, manifests, vectors. Loads, stores, caches what never changes; decides nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, TableNotFound
+from lsmlake.format import manifest, puffin
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import Bucket, BucketState, VectorRef
+from lsmlake.format.manifest import ManifestMeta
+from lsmlake.format.paths import TablePaths, numbered
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.store.env import Env
+from lsmlake.store.storage import read_bytes
+
+_CACHED = 256
+_RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
+
+
+class Cache:
+    """The newest `_CACHED` decoded files that can never change, by path. Not shared between processes; pickles empty."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, object] = OrderedDict()
+
+    def get(self, key: str, make: Callable[[], object]) -> object:
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        value = self._values[key] = make()
+        while len(self._values) > _CACHED:
+            self._values.popitem(last=False)
+        return value
+
+    def __reduce__(self):
+        return Cache, ()
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The metadata of one table."""
+
+    env: Env
+    paths: TablePaths
+    cache: Cache = field(default_factory=Cache, compare=False)
+
+    # -- schemas ------------------------------------------------------------------------------------------------------
+
+    def schema(self, number: int) -> Schema:
+        path = self.paths.schema(number)
+        return self.cache.get(path, lambda: Schema.decode(self._read(path, None), path))
+
+    def latest_schema(self) -> Schema:
+        """Raises TableNotFound if there is none."""
+        found = numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")
+        if not found:
+            raise TableNotFound("no table here", where=self.paths.root, expected="a folder 'schema' with schema-0", cure="check the name and the warehouse")
+        return self.schema(found[-1])
+
+    def put_schema(self, schema: Schema) -> bool:
+        """False if that version exists."""
+        return self.env.storage.put_if_absent(self.paths.schema(schema.id), schema.encode())
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, number: int) -> Snapshot:
+        """Raises SnapshotNotFound."""
+        path = self.paths.snapshot(number)
+        try:
+            data = read_bytes(self.env.storage, path)
+        except FileNotFoundError:
+            raise SnapshotNotFound(f"there is no snapshot {number}", where=self.paths.root, cure="snapshots() lists those that are kept") from None
+        snapshot = Snapshot.decode(data, path)
+        if snapshot.id != number:
+            raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
+        return snapshot
+
+    def snapshot_ids(self) -> list[int]:
+        """The snapshots there are, ascending. One listing."""
+        return numbered([entry.path for entry in self.env.storage.list(self.paths.snapshots)], "snapshot")
+
+    def latest_id(self) -> int | None:
+        """The newest snapshot. The LATEST hint is where the search begins, never the answer."""
+        storage, number = self.env.storage, self._hint()
+        if number is None or storage.size(self.paths.snapshot(number)) is None:
+            return (self.snapshot_ids() or [None])[-1]
+        while storage.size(self.paths.snapshot(number + 1)) is not None:
+            number += 1
+        return number
+
+    def latest(self) -> Snapshot | None:
+        number = self.latest_id()
+        return None if number is None else self.snapshot(number)
+
+    def put_snapshot(self, snapshot: Snapshot) -> bool:
+        """Publish. False if that id is taken."""
+        return self.env.storage.put_if_absent(self.paths.snapshot(snapshot.id), snapshot.encode())
+
+    def hint_latest(self, number: int) -> None:
+        with self.env.storage.write(self.paths.latest) as sink:
+            sink.write(str(number).encode())
+
+    def _hint(self) -> int | None:
+        try:
+            text = read_bytes(self.env.storage, self.paths.latest)
+        except FileNotFoundError:
+            return None
+        return int(text) if text.isdigit() else None
+
+    # -- manifests ----------------------------------------------------------------------------------------------------
+
+    def manifest_metas(self, snapshot: Snapshot) -> tuple[ManifestMeta, ...]:
+        """Every manifest of the snapshot in commit order."""
+        return (*self.manifest_list(snapshot.base_manifest_list), *self.manifest_list(snapshot.delta_manifest_list))
+
+    def manifest_list(self, named: Named) -> tuple[ManifestMeta, ...]:
+        path = self.paths.manifest(named.name)
+        return self.cache.get(path, lambda: manifest.decode_list(self._read(path, named.bytes), path))
+
+    def entries(self, meta: ManifestMeta) -> pa.Table:
+        """The entries of a manifest, sequences inherited."""
+        path = self.paths.manifest(meta.name)
+        table = self.cache.get(path, lambda: manifest.decode(self._read(path, meta.bytes), path))
+        return manifest.inherit(table, meta.sequence)
+
+    def live(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
+        """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them."""
+        path = self.paths.snapshot(snapshot.id)
+        return self.cache.get(f"{path}#live", lambda: manifest.fold(map(self.entries, self.manifest_metas(snapshot)), schema))
+
+    def states(self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None) -> dict[Bucket, BucketState]:
+        """The buckets named (default: all) that the snapshot has, with full statistics."""
+        table, wanted = self.live(snapshot, schema), None if buckets is None else set(buckets)
+        if wanted is not None:
+            numbers = pa.array(sorted({bucket.number for bucket in wanted}), pa.int32())
+            table = table.filter(pc.is_in(table["bucket"], value_set=numbers))
+        found = manifest.states(table, self.vector_refs(snapshot), schema)
+        return found if wanted is None else {bucket: state for bucket, state in found.items() if bucket in wanted}
+
+    def put_manifest(self, table: pa.Table, schema_id: int, sequence: int) -> ManifestMeta:
+        name = f"manifest-{self.env.ids()}"
+        data = manifest.encode(table)
+        self._write(self.paths.manifest(name), data)
+        return manifest.describe(name, data, table, schema_id, sequence)
+
+    def put_manifest_list(self, metas: Sequence[ManifestMeta]) -> Named:
+        return self._put_named("manifest-list", manifest.encode_list(metas))
+
+    # -- vectors ------------------------------------------------------------------------------------------------------
+
+    def vector_refs(self, snapshot: Snapshot) -> Mapping[str, VectorRef]:
+        """Data file name -> where its vector lies, for all live files that have one."""
+        named = snapshot.index_manifest
+        if named is None:
+            return {}
+        path = self.paths.manifest(named.name)
+        return self.cache.get(path, lambda: manifest.decode_index(self._read(path, named.bytes), path))
+
+    def put_index(self, vectors: Mapping[str, VectorRef]) -> Named:
+        return self._put_named("index-manifest", manifest.encode_index(vectors))
+
+    def vector(self, ref: VectorRef) -> DeletionVector:
+        """Read one vector: a single ranged read, checksum verified."""
+        path = self.paths.puffin(ref.puffin)
+        try:
+            with self.env.storage.read(path) as source:
+                source.seek(ref.offset)
+                data = source.read(ref.length)
+        except FileNotFoundError as gone:
+            raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
+        vector = DeletionVector.decode(data, path)
+        if len(vector) != ref.cardinality:
+            raise Corrupt("deletion vector marks another number of rows", where=path, expected=ref.cardinality, found=len(vector), cure=_RESTORE)
+        return vector
+
+    def vectors(self, refs: Mapping[str, VectorRef], names: Iterable[str]) -> dict[str, DeletionVector]:
+        """The vectors of those of `names` that have one."""
+        return {name: self.vector(refs[name]) for name in names if name in refs}
+
+    def put_vectors(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:
+        """One new Puffin file that holds `vectors`; empty -> nothing written."""
+        if not vectors:
+            return {}
+        name = f"dv-{self.env.ids()}.puffin"
+        data, places = puffin.encode(vectors)
+        self._write(self.paths.puffin(name), data)
+        return {file: VectorRef(name, *place) for file, place in places.items()}
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.env.storage.delete(path)
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """Remove what an operation that has already failed leaves behind, as far as the store lets us."""
+        with suppress(StorageFailed):  # the caller is about to hear of the first failure
+            self.delete(paths)
+
+    def _put_named(self, prefix: str, data: bytes) -> Named:
+        named = Named(f"{prefix}-{self.env.ids()}", len(data))
+        self._write(self.paths.manifest(named.name), data)
+        return named
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self.env.storage.write(path) as sink:
+            sink.write(data)
+
+    def _read(self, path: str, length: int | None) -> bytes:
+        try:
+            data = read_bytes(self.env.storage, path)
+        except FileNotFoundError as gone:
+            raise Corrupt("metadata file is missing", where=path, cure=_RESTORE) from gone
+        if length is not None and len(data) != length:
+            raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=len(data), cure=_RESTORE)
+        return data

@@ -1,0 +1,114 @@
+"""The contract of a storage: seven verbs over named byte strings, and the one border where foreign errors become ours.
+
+A path is relative to the storage's root, its parts separated by '/'. Invariants, which `tests/storage_contract.py` asks of every
+backend:
+
+1. A reader sees a file whole or not at all, whoever is writing it and however the writer dies.
+2. Of any number of `put_if_absent` on one path exactly one returns True, and its bytes stay.
+3. What `write` or `put_if_absent` returned from survives a loss of power. (`delete` promises no such thing.)
+4. An `OSError` leaves as StorageFailed, chained to its cause; but `read` of no file raises FileNotFoundError, its caller judges.
+
+After StorageFailed a write may or may not have taken place, as after any lost answer: whoever must know looks.
+"""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
+
+TEMPORARY = ".tmp-"  # a name that starts so belongs to the backend and is never listed; Spark passes over dotted names too
+
+_CURES = {
+    errno.ENOSPC: "free space on the disk",
+    errno.EDQUOT: "free space or raise the quota",
+    errno.EFBIG: "raise the limit on the size of a file",
+    errno.EMFILE: "raise the limit on open files",
+    errno.EACCES: "let this user read and write there",
+    errno.EROFS: "mount the file system for writing",
+    errno.EPERM: "let this user read and write there, on a file system that has hard links",
+    errno.EOPNOTSUPP: "use a file system that has hard links",
+    errno.ENOTDIR: "move away the file that stands in the place of a directory",
+    errno.EISDIR: "move away the directory that stands in the place of a file",
+    errno.ENAMETOOLONG: "use a shorter warehouse path or shorter partition values",
+}
+
+
+class Entry(NamedTuple):
+    """A listed file; `modified_ms` since the epoch, by the storage's own clock."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+class Storage(ABC):
+    """Where a warehouse lives. Backends are safe to share between threads."""
+
+    @abstractmethod
+    def read(self, path: str) -> pa.NativeFile:
+        """The file, open for random access; the caller closes it. Raises FileNotFoundError."""
+
+    @abstractmethod
+    def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
+        """A sink for the whole file, replacing any of that name. Leaving the context makes it durable and visible; leaving it by
+        an exception makes nothing visible. An OSError of the body counts as the sink's. Parent directories are made."""
+
+    @abstractmethod
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Creates the file with this content unless it exists; says whether it did. Atomic, durable when it returns."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """The files below the directory `prefix` ("" = the root) at any depth, ascending by path; none if there is no directory.
+        Files that come or go meanwhile may or may not be among them."""
+
+    @abstractmethod
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The names of the directories right below the directory `prefix` ("" = the root), ascending; nothing below them is read.
+        A directory whose last file is gone may still be among them."""
+
+    @abstractmethod
+    def size(self, path: str) -> int | None:
+        """Bytes of the file; None if there is none."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Removes the file; does nothing if there is none."""
+
+    @abstractmethod
+    def uri(self, path: str) -> str:
+        """The address under which `spark.read` finds this file and no other: what Spark would take for a pattern is escaped.
+        Raises InvalidQuery if Spark cannot reach this storage."""
+
+
+def read_bytes(storage: Storage, path: str) -> bytes:
+    """The whole content of a file. Raises FileNotFoundError."""
+    with storage.read(path) as file, storage_errors("read", path):
+        return file.read()
+
+
+@contextmanager
+def storage_errors(verb: str, where: str) -> Iterator[None]:
+    """Turns an OSError of the body into StorageFailed("cannot <verb>"), once; FileNotFoundError passes."""
+    try:
+        yield
+    except (LakeError, FileNotFoundError):
+        raise
+    except OSError as error:
+        cure = _CURES.get(error.errno, "see the cause and try again")
+        raise StorageFailed(f"cannot {verb}", where=where, found=error.strerror or str(error), cure=cure) from error
+
+
+def checked(path: str) -> str:
+    """`path` itself. Raises InvalidQuery if it would leave the root, or meet a temporary file."""
+    for part in path.split("/"):
+        if part in ("", ".", "..") or "\0" in part or part.startswith(TEMPORARY):
+            raise InvalidQuery("no path inside a storage", where=repr(path), found=f"the part {part!r}", cure="use another name")
+    return path

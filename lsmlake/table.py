@@ -1,0 +1,197 @@
+"""A table: the verbs, under one name."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from lsmlake.arrow import as_table
+from lsmlake.engine import Engine
+from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.predicate import parse
+from lsmlake.ops import listings
+from lsmlake.ops.commit import Identity
+from lsmlake.ops.compaction import CompactionReport, compact_table
+from lsmlake.ops.plan import partition_matches
+from lsmlake.ops.travel import Moment, resolve
+from lsmlake.ops.upsert import upsert_rows
+from lsmlake.ops.verify import Finding, verify
+from lsmlake.ops.write import prepare, prepare_deletes
+from lsmlake.scan import Scan
+from lsmlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class Table:
+    """A primary-key table. Holds no state of the table but its first schema: every verb looks for the latest snapshot."""
+
+    name: str
+    meta: Metadata
+    current: Schema
+    engine: Engine
+
+    def __repr__(self) -> str:
+        return f"<lsmlake table {self.name} in {self.path}>"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as users see them."""
+        return self.current.plain_columns
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        return self.current.primary_key
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.current.partition_by
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options as given."""
+        return MappingProxyType(dict(self.current.options))
+
+    @property
+    def comment(self) -> str | None:
+        return self.current.comment
+
+    @property
+    def path(self) -> str:
+        """Where the table lies, relative to the warehouse."""
+        return self.meta.paths.root
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def upsert(
+        self, data: object, *, row_kind: str | None = None, commit_id: int | None = None, writer_id: str | None = None,
+        compact: bool | None = None,
+    ) -> Snapshot | None:  # fmt: skip
+        """Insert or replace rows by key, as one commit; all of them or, after an error, none.
+
+        `data`: anything with the Arrow stream interface, or a DataFrame of the attached Spark session; columns by name. Of
+        several rows with one key the last wins. `row_kind`: text column of '+I', '-U', '+U', '-D' (default: option `rowkind.field`).
+        `writer_id`, `commit_id` make it idempotent: a pair that has committed does nothing and returns that snapshot; the ids of a
+        writer must grow. `compact`: None as the options say, True at once, False only level 0. `None`: there was nothing to commit.
+        Raises InvalidData before anything is written; CommitConflict, CommitUnknown, StorageFailed.
+        """
+        identity = self._identity(writer_id, commit_id)
+        if self.engine.owns(data):
+            return self.engine.upsert(self.meta, self.current, data, identity, row_kind=row_kind, compact=compact, deletes=False)
+        return upsert_rows(self.meta, self.current, prepare(as_table(data), self.current, row_kind)[0], identity, compact)
+
+    def delete_keys(
+        self, data: object, *, commit_id: int | None = None, writer_id: str | None = None, compact: bool | None = None
+    ) -> Snapshot | None:
+        """Delete rows by key without scanning the table. `data` holds the primary key columns and no others; keys that are not
+        there are no error. Everything else as in `upsert`."""
+        identity = self._identity(writer_id, commit_id)
+        if self.engine.owns(data):
+            return self.engine.upsert(self.meta, self.current, data, identity, row_kind=None, compact=compact, deletes=True)
+        return upsert_rows(self.meta, self.current, prepare_deletes(as_table(data), self.current), identity, compact)
+
+    def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
+        if commit_id is None:
+            return Identity(writer_id or self.meta.env.ids())
+        if not writer_id:
+            raise InvalidData("a commit_id means nothing without its writer", found=f"commit_id={commit_id}", cure="give writer_id too")
+        if isinstance(commit_id, bool) or not isinstance(commit_id, int) or commit_id < 0:
+            raise InvalidData("a commit_id is a number", expected="an integer from 0 on", found=repr(commit_id), cure="count batches")
+        return Identity(writer_id, commit_id)
+
+    def sink(self, writer_id: str | None = None):
+        """Spark: a function for `df.writeStream.foreachBatch(...)`; every micro-batch is applied exactly once.
+
+        `writer_id` names the stream and must stay the same over restarts from one checkpoint; default: the id of the query.
+        """
+        return self.engine.sink(self, writer_id)
+
+    def write_stream(self, df: object, *, checkpoint: str, trigger: Mapping[str, object] | None = None):
+        """Spark: upsert a streaming DataFrame, exactly once. `trigger`: arguments of `DataStreamWriter.trigger`, such as
+        {"availableNow": True} or {"processingTime": "10 seconds"}. Returns the StreamingQuery."""
+        return self.engine.write_stream(self, df, checkpoint, trigger or {})
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def scan(
+        self, *, where: str | None = None, columns: Sequence[str] | None = None, mode: str = "fresh", snapshot: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+    ) -> Scan:  # fmt: skip
+        """Describe a read; nothing happens until a `to_...`, `count` or `plan` of the result.
+
+        `where`: a predicate in SQL text, Spark's dialect and meaning. `mode`: 'fresh' sees every committed row, 'raw' only those
+        compacted out of level 0. `snapshot` or `timestamp`: the table as it was.
+        """
+        if isinstance(columns, str):
+            raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
+        return Scan(self.meta, self.engine, where, None if columns is None else tuple(columns), mode, Moment(snapshot, timestamp))
+
+    def df(self, **how: object):
+        """`scan(**how).to_spark()`."""
+        return self.scan(**how).to_spark()
+
+    # -- looking after it ---------------------------------------------------------------------------------------------
+
+    def compact(self, *, full: bool = False, where: str | None = None, buckets: Sequence[int] | None = None) -> CompactionReport:
+        """Compact as the table's strategy asks, or `full`: every bucket into one run without dead rows. Spark, if attached, does it in
+        parallel. `where` chooses partitions (partition columns only), `buckets` bucket numbers. Raises CommitConflict."""
+        wanted = _wanted(self.current, where, buckets)
+        run = self.engine.compactions(self.meta, self.current)
+        return compact_table(self.meta, self.current, run, wanted, full=full)
+
+    def verify(self) -> list[Finding]:
+        """Check every invariant and every checksum of all snapshots; reads all files. Empty: nothing is wrong."""
+        return verify(self.meta)
+
+    def snapshots(self) -> pa.Table:
+        """A row a snapshot, ascending."""
+        return listings.snapshots(self.meta)
+
+    def files(self, snapshot: int | None = None) -> pa.Table:
+        """A row a live data file of the latest or given snapshot."""
+        return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot)))
+
+    def buckets(self) -> pa.Table:
+        """A row a bucket: live and dead rows, bytes, files."""
+        return listings.buckets(self.files())
+
+    def partitions(self) -> pa.Table:
+        """A row a partition: live and dead rows, bytes, files."""
+        return listings.partitions(self.files())
+
+    def manifests(self) -> pa.Table:
+        """A row a manifest of the latest snapshot."""
+        return listings.manifests(self.meta, self.meta.latest())
+
+    def schemas(self) -> pa.Table:
+        """A row a version of the schema."""
+        return listings.schemas(self.meta)
+
+    def states(self) -> dict[Bucket, BucketState]:
+        """The buckets of the latest snapshot, as values."""
+        latest = self.meta.latest()
+        return self.meta.states(latest, self.current) if latest else {}
+
+
+def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):
+    """The buckets a compaction is to touch, as a function."""
+    numbers = None if buckets is None else {int(number) for number in buckets}
+    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.bucket)):
+        raise InvalidQuery("no such buckets", expected=f"0 to {schema.parsed_options.bucket - 1}", found=wrong, cure="correct them")
+    predicate = None
+    if where is not None:
+        predicate = parse(where, schema.plain_columns)
+        if other := sorted(predicate.columns - set(schema.partition_by)):
+            raise InvalidQuery(
+                "where chooses partitions here", expected=f"partition columns {list(schema.partition_by)}", found=other, cure="leave the others out")
+
+    def wanted(bucket: Bucket) -> bool:
+        return (numbers is None or bucket.number in numbers) and (predicate is None or partition_matches(predicate, schema, bucket.partition))
+
+    return wanted

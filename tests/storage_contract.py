@@ -1,0 +1,252 @@
+"""What every storage must do. A backend's tests subclass `StorageContract` and give the fixture `storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lsmlake.errors import InvalidQuery, StorageFailed
+from lsmlake.store.storage import Storage, read_bytes
+
+NAMES = [
+    "plain",
+    "dt=2026-01-01/bucket-0/data-1.parquet",
+    "city=Málaga/名前/файл",
+    "with space/a b.txt",
+    "odd/100%25/a#b?c&d+e'f\"g;h[1]{2}*",
+    ".hidden",
+    "deep/" + "x/" * 20 + "leaf",
+]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "fail", "put", "delete"]), st.sampled_from(["a/1", "a/2", "a-/1", "b"]), st.binary(max_size=4)),
+    max_size=12)
+
+
+def put(storage: Storage, path: str, data: bytes) -> None:
+    with storage.write(path) as sink:
+        sink.write(data)
+
+
+def paths(storage: Storage, prefix: str = "") -> tuple[str, ...]:
+    return tuple(entry.path for entry in storage.list(prefix))
+
+
+class StorageContract:
+    @pytest.fixture
+    def storage(self) -> Iterator[Storage]:
+        raise NotImplementedError("a backend's test class gives its storage")
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_what_was_written_is_read_listed_and_sized(self, storage, name):
+        put(storage, name, b"content")
+        assert read_bytes(storage, name) == b"content"
+        assert storage.size(name) == 7
+        (entry,) = storage.list("")
+        assert (entry.path, entry.size) == (name, 7)
+        assert entry.modified_ms > 1_600_000_000_000
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_what_was_put_is_read_listed_and_sized(self, storage, name):
+        assert storage.put_if_absent(name, b"content")
+        assert read_bytes(storage, name) == b"content"
+        assert storage.size(name) == 7
+        assert paths(storage) == (name,)
+
+    @pytest.mark.parametrize("name", ["", "/etc/x", "../x", "a/../../x", "a//b", "a/", "./a", "a/.tmp-1", "a\0b"])
+    def test_a_path_that_leaves_the_storage_is_refused(self, storage, name):
+        for verb in (storage.read, storage.size, storage.delete, lambda path: put(storage, path, b""),
+                     lambda path: storage.put_if_absent(path, b"")):
+            with pytest.raises(InvalidQuery):
+                verb(name)
+        assert paths(storage) == ()
+
+    def test_a_file_is_read_from_any_position(self, storage):
+        put(storage, "f", bytes(range(200)))
+        with storage.read("f") as file:
+            assert file.size() == 200
+            file.seek(100)
+            assert file.read(3) == bytes([100, 101, 102])
+            assert file.read_at(2, 5) == bytes([5, 6])
+
+    def test_readers_of_one_file_do_not_disturb_each_other(self, storage):
+        put(storage, "f", b"abcdef")
+        with storage.read("f") as one, storage.read("f") as other:
+            assert (one.read(2), other.read(3), one.read(2)) == (b"ab", b"abc", b"cd")
+
+    def test_empty_files_are_files(self, storage):
+        put(storage, "written", b"")
+        assert storage.put_if_absent("put", b"")
+        assert [(entry.path, entry.size) for entry in storage.list("")] == [("put", 0), ("written", 0)]
+        assert read_bytes(storage, "put") == read_bytes(storage, "written") == b""
+
+    def test_parquet_goes_through_sink_and_file(self, storage):
+        table = pa.table({"k": np.arange(10_000), "v": np.arange(10_000) * 0.5})
+        with storage.write("t/data.parquet") as sink, pq.ParquetWriter(sink, table.schema) as writer:
+            writer.write_table(table, row_group_size=1_000)
+        with storage.read("t/data.parquet") as file:
+            assert pq.ParquetFile(file).read_row_group(3).equals(table.slice(3_000, 1_000))
+
+    def test_a_sink_may_be_closed_inside_its_context(self, storage):
+        with storage.write("f") as sink:
+            sink.write(b"all")
+            sink.close()
+        assert read_bytes(storage, "f") == b"all"
+
+    def test_nothing_is_visible_before_the_sink_is_left(self, storage):
+        with storage.write("d/f") as sink:
+            sink.write(b"x" * 100_000)
+            sink.flush()
+            assert storage.size("d/f") is None
+            assert paths(storage) == ()
+            with pytest.raises(FileNotFoundError):
+                storage.read("d/f")
+        assert storage.size("d/f") == 100_000
+
+    @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, FileNotFoundError, InvalidQuery("no")])
+    def test_a_sink_left_by_an_exception_leaves_nothing(self, storage, failure):
+        kind = failure if isinstance(failure, type) else type(failure)
+        with pytest.raises(kind), storage.write("d/f") as sink:
+            sink.write(b"half")
+            raise failure
+        assert storage.size("d/f") is None
+        assert paths(storage) == ()
+
+    def test_a_sink_left_by_an_exception_leaves_the_old_file(self, storage):
+        put(storage, "f", b"old")
+        with pytest.raises(ZeroDivisionError), storage.write("f") as sink:
+            sink.write(b"new")
+            raise ZeroDivisionError
+        assert read_bytes(storage, "f") == b"old"
+
+    def test_an_oserror_in_the_sinks_body_becomes_storage_failed(self, storage):
+        with pytest.raises(StorageFailed) as caught, storage.write("f"):
+            raise OSError(28, "no space left")
+        assert isinstance(caught.value.__cause__, OSError)
+        assert "free space" in str(caught.value)
+        assert paths(storage) == ()
+
+    def test_write_replaces_and_a_reader_keeps_what_it_opened(self, storage):
+        put(storage, "f", b"old")
+        with storage.read("f") as file:
+            put(storage, "f", b"newer")
+            assert file.read() == b"old"
+        assert read_bytes(storage, "f") == b"newer"
+
+    def test_put_if_absent_keeps_the_first_content(self, storage):
+        assert storage.put_if_absent("s/1", b"first")
+        assert not storage.put_if_absent("s/1", b"second")
+        assert read_bytes(storage, "s/1") == b"first"
+        put(storage, "s/2", b"written")
+        assert not storage.put_if_absent("s/2", b"put")
+        assert read_bytes(storage, "s/2") == b"written"
+        assert paths(storage) == ("s/1", "s/2")
+
+    def test_put_if_absent_after_delete_creates_again(self, storage):
+        assert storage.put_if_absent("f", b"1")
+        storage.delete("f")
+        assert storage.put_if_absent("f", b"2")
+
+    def test_of_many_threads_exactly_one_puts(self, storage):
+        def race(round_and_number):
+            path, number = round_and_number
+            return storage.put_if_absent(path, number.to_bytes(2, "big") * 500)
+
+        tries = [(f"race/{turn}", number) for turn in range(8) for number in range(16)]
+        with ThreadPoolExecutor(16) as pool:
+            won = list(pool.map(race, tries))
+        for turn in range(8):
+            (winner,) = [number for (path, number), first in zip(tries, won, strict=True) if first and path == f"race/{turn}"]
+            assert read_bytes(storage, f"race/{turn}") == winner.to_bytes(2, "big") * 500
+        assert len(paths(storage)) == 8
+
+    def test_a_reader_never_sees_half_of_what_writers_race_to_write(self, storage):
+        put(storage, "f", b"\0" * 50_000)
+
+        def write(number):
+            put(storage, "f", bytes([number]) * 50_000)
+
+        with ThreadPoolExecutor(4) as pool:
+            writes = [pool.submit(write, number) for number in range(1, 21)]
+            while not all(done.done() for done in writes):
+                seen = read_bytes(storage, "f")
+                assert len(seen) == 50_000 and len(set(seen)) == 1
+        assert paths(storage) == ("f",)
+
+    def test_listing_is_sorted_by_path_and_recursive(self, storage):
+        names = ["a", "a-b", "a.b/c", "a0", "b/a/x", "b/a-x", "b/a0/x", "b/z", "ä", "z"]
+        for name in reversed(names):
+            put(storage, name, b"")
+        assert paths(storage) == tuple(sorted(names))
+        assert paths(storage, "b") == ("b/a-x", "b/a/x", "b/a0/x", "b/z")
+        assert paths(storage, "b/a") == ("b/a/x",)
+
+    def test_listing_takes_a_directory_not_a_part_of_a_name(self, storage):
+        put(storage, "snapshot/1", b"")
+        put(storage, "snapshots/2", b"")
+        assert paths(storage, "snapshot") == ("snapshot/1",)
+        assert paths(storage, "snap") == paths(storage, "nothing/here") == paths(storage, "snapshot/1") == ()
+
+    def test_folders_are_the_directories_right_below(self, storage):
+        for name in ("file", "b/c/d/x", "b/x", "a-b/x", "a/x", "ä b=1/x"):
+            put(storage, name, b"")
+        assert tuple(storage.folders("")) == ("a", "a-b", "b", "ä b=1")
+        assert tuple(storage.folders("b")) == ("c",)
+        assert tuple(storage.folders("b/c/d")) == tuple(storage.folders("nothing")) == tuple(storage.folders("file")) == ()
+
+    def test_files_may_be_deleted_during_a_listing(self, storage):
+        for number in range(5):
+            put(storage, f"d{number}/f", b"")
+        for entry in storage.list(""):
+            storage.delete(entry.path)
+        assert paths(storage) == ()
+
+    def test_what_is_absent(self, storage):
+        put(storage, "d/f", b"")
+        for name in ("nothing", "d", "d/nothing", "d/f/below"):
+            assert storage.size(name) is None
+            with pytest.raises(FileNotFoundError, match=name):
+                storage.read(name)
+        for name in ("nothing", "d/nothing", "d/f/below"):
+            storage.delete(name)
+        assert paths(storage) == ("d/f",)
+
+    def test_a_storage_is_a_dictionary(self, storage):
+        roots = map(str, count())
+
+        @settings(max_examples=40, deadline=None)
+        @given(STEPS)
+        def behaves_like_one(steps):
+            root, model = next(roots), {}
+            for verb, name, data in steps:
+                _apply(verb, f"{root}/{name}", data, storage, model)
+            listed = {entry.path: entry.size for entry in storage.list(root)}
+            assert listed == {path: len(data) for path, data in model.items()}
+            assert list(listed) == sorted(model)
+            assert {path: read_bytes(storage, path) for path in listed} == model
+
+        behaves_like_one()
+
+
+def _apply(verb: str, path: str, data: bytes, storage: Storage, model: dict[str, bytes]) -> None:
+    if verb == "write":
+        put(storage, path, data)
+        model[path] = data
+    elif verb == "fail":
+        with pytest.raises(ZeroDivisionError), storage.write(path) as sink:
+            sink.write(data)
+            raise ZeroDivisionError
+    elif verb == "put":
+        assert storage.put_if_absent(path, data) == (path not in model)
+        model.setdefault(path, data)
+    else:
+        storage.delete(path)
+        model.pop(path, None)

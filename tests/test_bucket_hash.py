@@ -1,0 +1,187 @@
+"""`spark_hash` against a row-at-a-time twin in plain Python; `test_bucket_hash_spark.py` holds it against Spark itself."""
+
+import math
+import struct
+from datetime import datetime, time
+from decimal import Context, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_keys import TYPES, array
+
+from lsmlake.lsm import bucket_hash
+from lsmlake.lsm.bucket_hash import bucket_of, spark_hash
+
+thorough = settings(max_examples=100, deadline=None)
+EXACT = Context(prec=60)
+MASK = 0xFFFFFFFF
+
+
+# --- the twin: one value at a time, in unbounded integers ---
+
+
+def rotate(value, bits):
+    return (value << bits | value >> (32 - bits)) & MASK
+
+
+def stir(seed, word):
+    word = rotate((word & MASK) * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+    return (rotate(seed ^ word, 13) * 5 + 0xE6546B64) & MASK
+
+
+def finish(seed, length):
+    seed ^= length
+    seed = (seed ^ seed >> 16) * 0x85EBCA6B & MASK
+    seed = (seed ^ seed >> 13) * 0xC2B2AE35 & MASK
+    return seed ^ seed >> 16
+
+
+def hash_int(value, seed):
+    return finish(stir(seed, value), 4)
+
+
+def hash_long(value, seed):
+    return finish(stir(stir(seed, value), value >> 32), 8)
+
+
+def hash_bytes(value, seed):
+    aligned = len(value) // 4 * 4
+    for i in range(0, aligned, 4):
+        seed = stir(seed, int.from_bytes(value[i : i + 4], "little"))
+    for byte in value[aligned:]:
+        seed = stir(seed, byte - 256 if byte > 127 else byte)
+    return finish(seed, len(value))
+
+
+def java_bytes(value):
+    """What Java's BigInteger.toByteArray gives."""
+    return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
+
+
+def ieee_bits(value, letter):
+    value = math.nan if math.isnan(value) else value + 0.0
+    return int.from_bytes(struct.pack(f"<{letter}", value), "little")
+
+
+def hash_value(value, type, seed):
+    if value is None:
+        return seed
+    if pa.types.is_boolean(type) or type in (pa.int8(), pa.int16(), pa.int32(), pa.date32()):
+        return hash_int(int(value), seed)
+    if pa.types.is_float32(type):
+        return hash_int(ieee_bits(value, "f"), seed)
+    if pa.types.is_float64(type):
+        return hash_long(ieee_bits(value, "d"), seed)
+    if isinstance(value, Decimal):
+        unscaled = int(value.scaleb(type.scale, EXACT))
+        return hash_long(unscaled, seed) if type.precision <= 18 else hash_bytes(java_bytes(unscaled), seed)
+    if isinstance(value, str | bytes):
+        return hash_bytes(value.encode() if isinstance(value, str) else value, seed)
+    return hash_long(value * 1000 if pa.types.is_time(type) else value, seed)
+
+
+def hash_row(values, types):
+    seed = 42
+    for value, type in zip(values, types, strict=True):
+        seed = hash_value(value, type, seed)
+    return seed - (1 << 32) if seed >> 31 else seed
+
+
+# --- the comparison ---
+
+
+def drawable(type):
+    nan = st.just(float("nan")) if pa.types.is_floating(type) else st.nothing()
+    return st.none() | TYPES[type] | nan
+
+
+@pytest.mark.parametrize("type", TYPES, ids=str)
+def test_every_type_hashes_as_the_twin_does(type):
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(drawable(type), max_size=20))
+    def check(values):
+        assert spark_hash([array(values, type)]).tolist() == [hash_row([value], [type]) for value in values]
+
+    check()
+
+
+@st.composite
+def columns(draw):
+    types = draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=4))
+    rows = draw(st.lists(st.tuples(*map(drawable, types)), min_size=1, max_size=20))
+    return types, rows
+
+
+@thorough
+@given(columns(), st.data())
+def test_columns_are_chained_in_whatever_chunks_they_come(drawn, data):
+    types, rows = drawn
+    chunked = []
+    for values, type in zip(zip(*rows, strict=True), types, strict=True):
+        cut = data.draw(st.integers(0, len(rows)))
+        full = array(values + values, type)
+        chunked.append(pa.chunked_array([full.slice(len(rows), cut), full.slice(cut, len(rows) - cut)]))
+    assert spark_hash(chunked).tolist() == [hash_row(row, types) for row in rows]
+
+
+@thorough
+@given(st.lists(st.binary(max_size=40), max_size=30))
+def test_blocks_do_not_show(values):
+    expected = [hash_row([value], [pa.binary()]) for value in values]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucket_hash, "_BLOCK_ROWS", 4)
+        assert spark_hash([pa.array(values, pa.binary())]).tolist() == expected
+
+
+@thorough
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.integers(1, 32_767))
+def test_buckets_are_the_positive_remainder(values, buckets):
+    found = bucket_of([pa.array(values, pa.int64())], buckets)
+    assert found.dtype == np.int32
+    assert found.tolist() == [hash_row([value], [pa.int64()]) % buckets for value in values]
+
+
+# What Spark 4.3 answers to `hash(...)`: the numbers on disk depend on, so they must never change.
+PINNED = [
+    ([pa.array(["a", b"a"][:1])], 1485273170),
+    ([pa.array([b"ab"])], -97053317),
+    ([pa.array([time(1, 2, 3, 456)])], -1354059667),
+    ([pa.array([None], pa.int64())], 42),
+]
+
+
+@pytest.mark.parametrize(("columns", "expected"), PINNED)
+def test_known_answers_of_spark(columns, expected):
+    assert spark_hash(columns).tolist() == [expected]
+
+
+def test_a_dictionary_hashes_as_the_text_it_stands_for():
+    text = pa.array(["b", None, "a", "b"])
+    assert spark_hash([text.dictionary_encode()]).tolist() == spark_hash([text]).tolist()
+
+
+def test_units_of_time_do_not_matter():
+    stamp = [datetime(2026, 1, 2, 3, 4, 5), datetime(1900, 1, 1)]
+    hashes = {str(unit): spark_hash([pa.array(stamp, pa.timestamp(unit))]).tolist() for unit in ("s", "ms", "us", "ns")}
+    assert len(set(map(tuple, hashes.values()))) == 1, hashes
+    clock = [spark_hash([pa.array([time(1, 2, 3)], type)])[0] for type in (pa.time32("s"), pa.time32("ms"), pa.time64("us"))]
+    assert len(set(clock)) == 1
+
+
+def test_digits_spark_cannot_store_are_cut_off():
+    fine, coarse = pa.array([1_234_567], pa.int64()), pa.array([1_234], pa.int64())
+    for at_ns, at_us in ((pa.timestamp("ns"), pa.timestamp("us")), (pa.time64("ns"), pa.time64("us"))):
+        assert spark_hash([fine.cast(at_ns)]) == spark_hash([coarse.cast(at_us)])
+
+
+def test_no_rows_no_hashes():
+    assert [len(spark_hash([pa.array([], type)])) for type in TYPES] == [0] * len(TYPES)
+
+
+def test_the_sign_of_zero_does_not_matter():
+    for type in (pa.float32(), pa.float64()):
+        positive, negative = spark_hash([pa.array([0.0, -0.0], type)])
+        assert positive == negative

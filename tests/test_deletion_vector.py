@@ -1,0 +1,173 @@
+"""Deletion vectors against a set of integers, and their bytes against Iceberg's."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap, BitMap64
+
+from lsmlake.errors import Corrupt
+from lsmlake.format.deletion_vector import CHUNK_ROWS, EMPTY, DeletionVector
+
+GOLDEN_POSITIONS = [0, 19, 27, 42, 43, 48]  # encoded by Iceberg's Java code
+GOLDEN = bytes.fromhex("0000002cd1d339640100000000000000000000003a300000010000000000050010000000000013001b002a002b00300054d61d2b")
+
+_borders = st.sampled_from([0, 1 << 16, 5 << 16, 1 << 31, 1 << 32, 3 << 32])
+_near_borders = st.builds(lambda border, step: max(0, border + step), _borders, st.integers(-70, 70))
+_points = st.sets(_near_borders | st.integers(0, 400_000) | st.integers(0, (1 << 63) - 1), max_size=20)
+_runs = st.builds(lambda start, length: set(range(start, start + length)), st.integers(0, 200_000), st.integers(0, 5_000))
+POSITIONS = st.builds(lambda points, runs: points.union(*runs), _points, st.lists(_runs, max_size=2))
+
+
+def vector(positions) -> DeletionVector:
+    return DeletionVector.of(np.array(list(positions), dtype=np.int64))
+
+
+def reframed(body: bytes) -> bytes:
+    """A blob with a right length and checksum around any body (magic and bitmap)."""
+    return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+
+class TestBytes:
+    def test_are_those_of_iceberg(self):
+        assert vector(GOLDEN_POSITIONS).encode() == GOLDEN
+        assert DeletionVector.decode(GOLDEN, "f").positions().tolist() == GOLDEN_POSITIONS
+
+    def test_of_no_position(self):
+        assert EMPTY.encode() == reframed(bytes.fromhex("d1d33964") + bytes(8))
+        assert DeletionVector.decode(EMPTY.encode(), "f") == EMPTY
+
+    def test_of_a_long_run_are_few_even_after_a_union_of_single_positions(self):
+        whole = vector(range(100, 50_000, 2)) | vector(range(101, 50_000, 2))
+        assert len(whole.encode()) < 100
+        assert whole.encode() == vector(range(100, 50_000)).encode()
+
+    def test_with_empty_bitmaps_before_the_used_one_are_read(self):
+        """Java writes a bitmap for every key up to the last."""
+        bitmaps = enumerate([BitMap(), BitMap(), BitMap([7])])
+        keyed = b"".join(key.to_bytes(4, "little") + bitmap.serialize() for key, bitmap in bitmaps)
+        blob = reframed(bytes.fromhex("d1d33964") + (3).to_bytes(8, "little") + keyed)
+        assert DeletionVector.decode(blob, "f").positions().tolist() == [(2 << 32) + 7]
+
+    @settings(max_examples=100, deadline=None)
+    @given(POSITIONS)
+    def test_decode_to_what_was_encoded(self, positions):
+        encoded = vector(positions).encode()
+        decoded = DeletionVector.decode(memoryview(encoded), "f")
+        assert set(decoded.positions().tolist()) == positions
+        assert decoded.encode() == encoded
+        assert pickle.loads(pickle.dumps(decoded)) == decoded
+
+
+class TestDamage:
+    """Whatever happens to the bytes, decoding raises Corrupt or tells the truth."""
+
+    blob = vector([*GOLDEN_POSITIONS, *range(70_000, 80_000), *range(200_000, 300_000, 3), 1 << 40]).encode()
+
+    def test_any_flipped_bit_of_the_golden_blob(self):
+        for at in range(len(GOLDEN) * 8):
+            damaged = bytearray(GOLDEN)
+            damaged[at // 8] ^= 1 << at % 8
+            with pytest.raises(Corrupt, match="index/dv-1: "):
+                DeletionVector.decode(bytes(damaged), "index/dv-1")
+
+    def test_any_cut_and_any_tail(self):
+        for length in range(len(GOLDEN)):
+            with pytest.raises(Corrupt):
+                DeletionVector.decode(GOLDEN[:length], "f")
+        with pytest.raises(Corrupt, match="length"):
+            DeletionVector.decode(GOLDEN + b"\0", "f")
+
+    @pytest.mark.parametrize(("damaged", "message"), [
+        (b"", "cut off, expected at least 20 bytes, found 0"),
+        (bytes(30), "wrong length, expected 22 bytes, found 0"),
+        (reframed(b"\xd1\xd3\x39\x65" + bytes(8)), "bad magic.*expected d1d33964, found d1d33965"),
+        (GOLDEN[:-1] + b"\x2c", "checksum, expected 0x54d61d2c, found 0x54d61d2b"),
+        (reframed(GOLDEN[4:-4] + b"\0"), "bytes past its bitmap"),
+        (reframed(GOLDEN[4:-5]), "no roaring bitmap"),
+        (reframed(bytes.fromhex("d1d33964") + b"\xff" * 40), "no roaring bitmap"),
+        (reframed(bytes.fromhex("d1d33964") + BitMap64([1 << 63]).serialize()), "impossible position"),
+    ])
+    def test_is_told_by_kind_with_place_and_cure(self, damaged, message):
+        with pytest.raises(Corrupt, match=message) as caught:
+            DeletionVector.decode(damaged, "index/dv-1")
+        assert caught.value.where == "index/dv-1"
+        assert "restore the file" in str(caught.value)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.data())
+    def test_under_a_right_checksum_is_corrupt_or_some_vector(self, data):
+        body = bytearray(self.blob[4:-4])
+        for at in data.draw(st.lists(st.integers(4, len(body) - 1) | st.integers(4, 60), min_size=1, max_size=6)):
+            body[at] = data.draw(st.integers(0, 255))
+        try:
+            found = DeletionVector.decode(reframed(bytes(body)), "f").positions()
+        except Corrupt:
+            return
+        assert (np.diff(found) > 0).all() and (found >= 0).all()
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.binary(max_size=80))
+    def test_of_everything_is_corrupt(self, garbage):
+        with pytest.raises(Corrupt):
+            DeletionVector.decode(reframed(bytes.fromhex("d1d33964") + b"\1" + garbage), "f")
+
+
+class TestValue:
+    @settings(max_examples=100, deadline=None)
+    @given(POSITIONS, POSITIONS)
+    def test_is_a_set_of_positions(self, left, right):
+        a, b = vector(left), vector(right)
+        assert a.positions().dtype == np.int64
+        assert a.positions().tolist() == sorted(left)
+        assert len(a) == a.cardinality == len(left)
+        assert a.max_position == max(left, default=-1)
+        assert (a | b) == vector(left | right)
+        assert (a == b) == (left == right)
+        assert a.positions().tolist() == sorted(left), "a union changes neither side"
+
+    def test_takes_positions_unsorted_repeated_and_of_any_integer_type(self):
+        for dtype in (np.int32, np.uint32, np.int64, np.uint64):
+            assert DeletionVector.of(np.array([9, 3, 3, 7], dtype=dtype)).positions().tolist() == [3, 7, 9]
+        assert DeletionVector.of(np.array([], dtype=np.int64)) == EMPTY
+        assert DeletionVector.of(np.arange(20)[::-2]).positions().tolist() == list(range(1, 20, 2))
+
+    def test_refuses_a_negative_position(self):
+        with pytest.raises(AssertionError):
+            vector([-1])
+
+    @settings(max_examples=100, deadline=None)
+    @given(POSITIONS, st.integers(0, 200_000) | _near_borders, st.integers(0, 300))
+    def test_mask_of_a_range_of_rows(self, positions, start, count):
+        mask = vector(positions).dead_mask(start, count)
+        assert mask.dtype == bool
+        assert mask.tolist() == [row in positions for row in range(start, start + count)]
+
+    def test_masks_of_neighbouring_ranges_make_the_whole(self):
+        dead = vector(range(1, 200_000, 7))
+        parts = [dead.dead_mask(start, 1_000) for start in range(0, 200_000, 1_000)]
+        assert np.flatnonzero(np.concatenate(parts)).tolist() == list(range(1, 200_000, 7))
+
+    @settings(max_examples=100, deadline=None)
+    @given(POSITIONS)
+    def test_chunks_hold_each_position_as_one_bit(self, positions):
+        chunks = list(vector(positions).chunks())
+        numbers = [number for number, _ in chunks]
+        assert numbers == sorted({position >> 16 for position in positions})
+        found = set()
+        for number, words in chunks:
+            assert words.dtype == np.int64 and words.shape == (CHUNK_ROWS // 64,)
+            for word in np.flatnonzero(words).tolist():
+                value = int(words[word]) % (1 << 64)
+                found |= {(number << 16) + (word << 6) + bit for bit in range(64) if value >> bit & 1}
+        assert found == positions
+
+    def test_empty(self):
+        assert vector([]) == EMPTY
+        assert (len(EMPTY), EMPTY.max_position, list(EMPTY.chunks())) == (0, -1, [])
+        assert not EMPTY.dead_mask(0, 5).any()

@@ -1,0 +1,356 @@
+"""Storages against the contract, what only the local one promises, and the fault harness on programs small enough to count."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+import re
+import resource
+import signal
+import time
+from itertools import islice, product
+from math import comb
+from threading import Event
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from faults import Crash, FaultStorage, every_fault, interleavings
+from storage_contract import NAMES, StorageContract, paths, put
+
+from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
+from lsmlake.store.local import LocalStorage
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.storage import read_bytes, storage_errors
+
+
+class TestMemory(StorageContract):
+    @pytest.fixture
+    def storage(self):
+        return MemoryStorage()
+
+    def test_spark_cannot_reach_it(self, storage):
+        with pytest.raises(InvalidQuery, match="connect to a directory"):
+            storage.uri("f")
+
+    def test_its_clock_dates_the_files(self):
+        storage = MemoryStorage(clock=iter([5, 9]).__next__)
+        put(storage, "a", b"")
+        storage.put_if_absent("b", b"")
+        assert [entry.modified_ms for entry in storage.list("")] == [5, 9]
+
+
+class TestFaultFree(StorageContract):
+    """A wrapper that injects nothing is a storage like any other."""
+
+    @pytest.fixture
+    def storage(self):
+        return FaultStorage(MemoryStorage(), full_after_bytes=100_000_000)
+
+
+class TestLocal(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path):
+        return LocalStorage(tmp_path / "root")
+
+    @pytest.fixture(autouse=True)
+    def no_temporary_stays(self, tmp_path):
+        yield
+        assert [name for _, _, names in os.walk(tmp_path) for name in names if name.startswith(".tmp-")] == []
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_uri_is_the_absolute_path_with_pattern_characters_escaped(self, storage, name):
+        put(storage, name, b"x")
+        assert storage.uri(name).startswith("file:///")
+        assert os.path.getsize(re.sub(r"\\(.)", r"\1", storage.uri(name).removeprefix("file://"))) == 1
+        assert not re.search(r"(?<!\\)[{}\[\]*?]", storage.uri(name))
+
+    def test_uri_of_a_common_name_has_nothing_escaped(self):
+        assert LocalStorage("/w h").uri("db/t/dt=1/ä%20.parquet") == "file:///w h/db/t/dt=1/ä%20.parquet"
+
+    def test_pickles_and_does_not_depend_on_the_working_directory(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        storage = pickle.loads(pickle.dumps(LocalStorage("here")))
+        monkeypatch.chdir("/")
+        put(storage, "f", b"x")
+        assert (tmp_path / "here" / "f").read_bytes() == b"x"
+
+    def test_of_many_processes_exactly_one_puts(self, storage):
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            won = pool.starmap(storage.put_if_absent, [("s/1", bytes([number]) * 1_000) for number in range(16)], chunksize=1)
+        assert sum(won) == 1
+        assert read_bytes(storage, "s/1") == bytes([won.index(True)]) * 1_000
+
+    def test_a_killed_writer_leaves_nothing_visible(self, storage, tmp_path):
+        put(storage, "d/first", b"")
+        child = multiprocessing.get_context("spawn").Process(target=_write_until_killed, args=(storage, "d/f"))
+        child.start()
+        while child.is_alive() and not list((tmp_path / "root" / "d").glob(".tmp-*")):
+            time.sleep(0.005)
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        assert paths(storage) == ("d/first",)
+        for left in (tmp_path / "root" / "d").glob(".tmp-*"):
+            left.unlink()
+
+    def test_content_and_names_are_synced_before_and_after_publishing(self, storage, tmp_path, monkeypatch):
+        log, fsync, link, replace = [], os.fsync, os.link, os.replace
+        named = lambda descriptor: os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: E731
+        monkeypatch.setattr(os, "fsync", lambda descriptor: (log.append(("sync", named(descriptor)[:5])), fsync(descriptor)))
+        monkeypatch.setattr(os, "link", lambda old, new: (log.append(("link", os.path.basename(new))), link(old, new)))
+        monkeypatch.setattr(os, "replace", lambda old, new: (log.append(("replace", os.path.basename(new))), replace(old, new)))
+        (tmp_path / "root").mkdir()
+        put(storage, "d/f", b"x")
+        assert log == [("sync", "root"), ("sync", ".tmp-"), ("replace", "f"), ("sync", "d")]
+        log.clear()
+        storage.put_if_absent("d/g", b"x")
+        assert log == [("sync", ".tmp-"), ("link", "g"), ("sync", "d")]
+
+    def test_a_link_that_succeeded_but_was_answered_with_exists_counts(self, storage, monkeypatch):
+        link = os.link
+
+        def answer_lost(old, new):
+            link(old, new)
+            raise FileExistsError(errno.EEXIST, "exists")
+
+        monkeypatch.setattr(os, "link", answer_lost)
+        assert storage.put_if_absent("f", b"mine")
+        assert not storage.put_if_absent("f", b"other")
+        assert read_bytes(storage, "f") == b"mine"
+
+    def test_a_file_in_the_place_of_a_directory_is_told(self, storage):
+        put(storage, "d", b"file")
+        for verb in (lambda: put(storage, "d/f", b""), lambda: storage.put_if_absent("d/f", b"")):
+            with pytest.raises(StorageFailed, match=r"root/d/f.*move away the file") as caught:
+                verb()
+            assert isinstance(caught.value.__cause__, OSError)
+
+    def test_a_directory_in_the_place_of_a_file_is_told(self, storage):
+        put(storage, "d/f", b"")
+        with pytest.raises(StorageFailed, match=r"root/d: cannot write.*move away the directory"):
+            put(storage, "d", b"")
+        assert not storage.put_if_absent("d", b"")
+        with pytest.raises(StorageFailed, match=r"root/d: cannot delete"):
+            storage.delete("d")
+
+    def test_a_limit_of_the_system_in_mid_write_is_told_and_leaves_nothing(self, storage):
+        def write_table():
+            with storage.write("t/f.parquet") as sink:
+                pq.write_table(pa.table({"x": [os.urandom(100_000)]}), sink)
+
+        data = bytes(100_000)
+        for verb in (lambda: put(storage, "t/f", data), lambda: storage.put_if_absent("t/f", data), write_table):
+            failed = _with_file_size_limit(verb, 50_000)
+            assert isinstance(failed, StorageFailed)
+            assert failed.__cause__.errno == errno.EFBIG
+            assert "raise the limit" in str(failed)
+        assert paths(storage) == ()
+
+
+def _write_until_killed(storage, path):
+    with storage.write(path) as sink:
+        while True:
+            sink.write(b"x")
+            time.sleep(0.001)
+
+
+def _with_file_size_limit(verb, limit_bytes):
+    """What the verb raises while no file of this process may grow past the limit (a stand-in for a full disk)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
+    try:
+        verb()
+    except LakeError as error:
+        return error
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class TestErrorMapping:
+    @pytest.mark.parametrize(("number", "cure"), [
+        (errno.ENOSPC, "free space"),
+        (errno.EACCES, "let this user"),
+        (errno.EROFS, "for writing"),
+        (errno.EIO, "see the cause"),
+    ])
+    def test_says_what_where_why_and_the_cure(self, number, cure):
+        with pytest.raises(StorageFailed) as caught, storage_errors("write", "a/b"):
+            raise OSError(number, "the reason")
+        assert str(caught.value).startswith("a/b: cannot write, found the reason; ") and cure in str(caught.value)
+        assert caught.value.__cause__.errno == number
+
+    def test_an_error_of_ours_is_not_wrapped_again(self):
+        with pytest.raises(StorageFailed) as caught, storage_errors("write", "outer"), storage_errors("write", "inner"):
+            raise PermissionError(errno.EACCES, "denied")
+        assert caught.value.where == "inner"
+
+    def test_other_exceptions_pass(self):
+        for error in (FileNotFoundError("gone"), InvalidQuery("no"), ValueError("x"), KeyboardInterrupt()):
+            with pytest.raises(type(error)) as caught, storage_errors("write", "a"):
+                raise error
+            assert caught.value is error
+
+
+def _publish(storage):
+    """A toy commit: a file, then the name that makes it count, then a hint. Looks at all verbs once."""
+    with storage.write("data/1") as sink:
+        sink.write(b"rows")
+    assert storage.size("data/1") == 4
+    won = storage.put_if_absent("snapshot/1", b"data/1")
+    list(storage.list("snapshot"))
+    storage.delete("data/old")
+    return won
+
+
+class TestFaultStorage:
+    def test_logs_and_counts_every_call(self):
+        storage = FaultStorage(MemoryStorage())
+        _publish(storage)
+        assert read_bytes(storage, "data/1") == b"rows"
+        assert storage.calls == [
+            ("write-begin", "data/1"), ("write-publish", "data/1"), ("size", "data/1"), ("put_if_absent", "snapshot/1"),
+            ("list", "snapshot"), ("delete", "data/old"), ("read", "data/1")]
+
+    @pytest.mark.parametrize("mode", ["crash", "error"])
+    def test_each_call_fails_once_before_and_once_after_its_effect(self, mode):
+        ends = list(every_fault(_publish, MemoryStorage, mode))
+        assert len(ends) == 12
+        assert all(isinstance(end.outcome, Crash if mode == "crash" else StorageFailed) for end in ends)
+        data_then_snapshot = [(), ("data/1",), ("data/1", "snapshot/1")]
+        seen = [data_then_snapshot.index(paths(end.world)) for end in ends]
+        #       begin  publish  size  put   list  delete
+        assert seen == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+
+    def test_every_fault_finds_the_window_of_a_wrong_commit_order(self):
+        def snapshot_first(storage):
+            storage.put_if_absent("snapshot/1", b"data/1")
+            put(storage, "data/1", b"rows")
+
+        dangling = [end.call for end in every_fault(snapshot_first, MemoryStorage)
+                    if end.world.size("snapshot/1") is not None and end.world.size("data/1") is None]
+        assert dangling == [
+            ("put_if_absent", "snapshot/1"), ("write-begin", "data/1"), ("write-begin", "data/1"), ("write-publish", "data/1")]
+
+    def test_no_handler_of_library_code_swallows_a_crash_and_the_dead_call_nothing(self):
+        storage = FaultStorage(MemoryStorage()).fail_at(1)
+        with pytest.raises(Crash):
+            try:
+                storage.put_if_absent("a", b"")
+            except Exception:
+                pytest.fail("swallowed")
+            finally:
+                with pytest.raises(Crash):
+                    storage.delete("b")
+        assert storage.calls == [("put_if_absent", "a")]
+
+    def test_an_error_strikes_once(self):
+        storage = FaultStorage(MemoryStorage()).fail_at(1, after=True, mode="error")
+        with pytest.raises(StorageFailed, match="free space"):
+            storage.put_if_absent("a", b"")
+        assert not storage.put_if_absent("a", b"")
+
+    def test_a_disk_that_fills_up_in_mid_write_leaves_nothing(self):
+        storage = FaultStorage(MemoryStorage(), full_after_bytes=3_000)
+        put(storage, "small", bytes(1_000))
+        with pytest.raises(StorageFailed, match="free space") as caught, storage.write("big") as sink:
+            for _ in range(10):
+                sink.write(bytes(400))
+        assert caught.value.__cause__.errno == errno.ENOSPC
+        with pytest.raises(StorageFailed), storage.write("t") as sink:
+            pq.write_table(pa.table({"x": [os.urandom(10_000)]}), sink)
+        with pytest.raises(StorageFailed):
+            storage.put_if_absent("s", bytes(2_001))
+        assert paths(storage) == ("small",)
+
+
+def _calls(count):
+    """A program of so many calls that remembers nothing."""
+    return lambda storage: [storage.size(f"p{number}") for number in range(count)]
+
+
+class TestInterleavings:
+    @pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 3), (1, 1), (2, 3), (4, 4), (1, 7)])
+    def test_there_are_as_many_as_combinatorics_says_and_no_two_alike(self, m, n):
+        orders = [tuple(step.program for step in run.steps) for run in interleavings(_calls(m), _calls(n), MemoryStorage)]
+        assert len(orders) == len(set(orders)) == comb(m + n, n)
+        assert all((order.count(0), order.count(1)) == (m, n) for order in orders)
+
+    @pytest.mark.parametrize("switches_max", [0, 1, 2, 3])
+    def test_bounded_switches_leave_out_exactly_the_orders_with_more(self, switches_max):
+        def switches(order):
+            return sum(order[i] != order[i - 1] and order[i - 1] in order[i:] for i in range(1, len(order)))
+
+        expected = {order for order in product((0, 1), repeat=7) if order.count(0) == 3 and switches(order) <= switches_max}
+        runs = interleavings(_calls(3), _calls(4), MemoryStorage, switches_max=switches_max)
+        orders = [tuple(step.program for step in run.steps) for run in runs]
+        assert len(orders) == len(set(orders)) and set(orders) == expected
+
+    def test_of_two_puts_one_wins_in_every_order(self):
+        def program(name):
+            def run(storage):
+                storage.size("s")
+                won = storage.put_if_absent("s", name)
+                return won, read_bytes(storage, "s")
+
+            return run
+
+        winners = set()
+        for run in interleavings(program(b"a"), program(b"b"), MemoryStorage):
+            (a, seen_a), (b, seen_b) = run.results
+            assert a != b
+            assert seen_a == seen_b == read_bytes(run.world, "s") == (b"a" if a else b"b")
+            winners.add(a)
+        assert winners == {True, False}
+
+    def test_a_lost_update_is_found(self):
+        """Read, add, write back: in some order one increment is lost, and only in such where the reads come first."""
+        def increment(storage):
+            put(storage, "n", bytes([read_bytes(storage, "n")[0] + 1]))
+
+        def world():
+            storage = MemoryStorage()
+            put(storage, "n", b"\0")
+            return storage
+
+        ends = {read_bytes(run.world, "n")[0] for run in interleavings(increment, increment, world)}
+        assert ends == {1, 2}
+        assert {read_bytes(run.world, "n")[0] for run in interleavings(increment, increment, world, switches_max=0)} == {2}
+
+    def test_a_sink_in_the_making_is_two_calls(self):
+        def write(storage):
+            put(storage, "f", b"a")
+
+        def look(storage):
+            return storage.size("f")
+
+        assert [run.results[1] for run in interleavings(write, look, MemoryStorage)] == [1, None, None]
+
+    def test_a_failing_program_tells_its_schedule(self):
+        def check(storage):
+            assert storage.size("f") is None
+
+        with pytest.raises(AssertionError, match="program 1 failed under the schedule a: put_if_absent f, b: size f"):
+            list(interleavings(lambda storage: storage.put_if_absent("f", b""), check, MemoryStorage))
+
+    def test_more_than_the_limit_is_refused_but_a_sample_is_not(self):
+        with pytest.raises(OverflowError, match="more than 19"):
+            list(interleavings(_calls(3), _calls(3), MemoryStorage, limit=19))
+        assert len(list(interleavings(_calls(3), _calls(3), MemoryStorage, limit=20))) == 20
+        assert len(list(islice(interleavings(_calls(9), _calls(9), MemoryStorage), 5))) == 5
+
+    def test_a_program_that_hangs_is_told_and_lets_the_other_go(self):
+        gone_on, over = [], Event()
+        with pytest.raises(TimeoutError, match="no storage call"):
+            one, other = lambda storage: gone_on.append(storage.size("f")), lambda storage: over.wait(5)
+            list(interleavings(one, other, MemoryStorage, timeout_s=0.05))
+        time.sleep(0.05)
+        assert gone_on == [], "the waiting program ends where it stood"
+        over.set()
+
+    def test_a_program_of_chance_is_refused(self):
+        names = iter("abcdefgh")
+        with pytest.raises(AssertionError, match="not deterministic"):
+            list(interleavings(lambda storage: (storage.size(next(names)), storage.size("x")), _calls(1), MemoryStorage))
