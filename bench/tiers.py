@@ -140,13 +140,13 @@ def main(scale: float) -> None:
     for live_rows, batches, skew in ((1_000_000, 200, 1), (4_000_000, 1_000, 1), (1_000_000, 200, 4), (4_000_000, 1_000, 4)):
         kind = "all keys alike" if skew == 1 else "mostly recent keys"
         print(f"\n{live_rows / 1e6:g} M rows, {batches} batches of 25 k, 80 % updates of {kind}; scale {scale:g}")
-        print(f"{'strategy':32} {'written':>7} {'runs':>5} {'mean':>5} {'dead':>5} {'mean':>5} {'files':>5}")
+        print(f"{'strategy':36} {'written':>7} {'runs':>5} {'mean':>5} {'dead':>5} {'mean':>5} {'files':>5}")
         for name, strategy in contenders():
             scaled = replace(strategy, small_run_bytes=int(strategy.small_run_bytes * scale))
             rows = [int(number * scale) for number in (live_rows, 25_000, TARGET_BYTES / ROW_BYTES)]
             found = simulate(scaled, rows[0], rows[1], batches, 0.8, skew, seed=1, target_rows=rows[2])
             print(
-                f"{name:32} {found.written:7.2f} {found.runs_max:5} {found.runs_mean:5.1f}"
+                f"{name:36} {found.written:7.2f} {found.runs_max:5} {found.runs_mean:5.1f}"
                 f" {found.dead_max:5.2f} {found.dead_mean:5.2f} {found.files_max:5}",
                 flush=True,
             )

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from datetime import datetime, time
+from datetime import date, datetime, time
 from decimal import Context, Decimal
 
 import numpy as np
@@ -144,17 +144,31 @@ def test_buckets_are_the_positive_remainder(values, buckets):
     assert found.tolist() == [hash_row([value], [pa.int64()]) % buckets for value in values]
 
 
-# What Spark 4.3 answers to `hash(...)`: the numbers on disk depend on, so they must never change.
-PINNED = [
-    ([pa.array(["a", b"a"][:1])], 1485273170),
-    ([pa.array([b"ab"])], -97053317),
-    ([pa.array([time(1, 2, 3, 456)])], -1354059667),
-    ([pa.array([None], pa.int64())], 42),
-]
+# What Spark 4.3 answers. Rows lie on disk by these numbers, so they never change.
+PINNED = {
+    "true": ([pa.array([True])], -559580957),
+    "1": ([pa.array([1], pa.int32())], -559580957),
+    "1L": ([pa.array([1], pa.int64())], -1712319331),
+    "1.5F": ([pa.array([1.5], pa.float32())], -221251528),
+    "1.5D": ([pa.array([1.5], pa.float64())], 1290763749),
+    "DATE'2026-01-02'": ([pa.array([date(2026, 1, 2)])], -525258383),
+    "TIMESTAMP'2026-01-02 03:04:05.678'": ([pa.array([datetime(2026, 1, 2, 3, 4, 5, 678_000)])], 193725561),
+    "TIME'01:02:03.000456'": ([pa.array([time(1, 2, 3, 456)])], -1354059667),
+    "CAST(123.45 AS DECIMAL(5,2))": ([pa.array([Decimal("123.45")], pa.decimal128(5, 2))], 1416086240),
+    "-12345678901234567890.5": ([pa.array([Decimal("-12345678901234567890.5")], pa.decimal128(38, 1))], -777928638),
+    "'Müller'": ([pa.array(["Müller"])], -536729112),
+    "X'00FF80'": ([pa.array([b"\0\xff\x80"])], -2052482636),
+    "CAST(NULL AS BIGINT)": ([pa.array([None], pa.int64())], 42),
+    "7L, 'DE', NULL, DATE'2026-01-02'": (
+        [pa.array([7]), pa.array(["DE"]), pa.array([None], pa.int32()), pa.array([date(2026, 1, 2)])],
+        -1800593929,
+    ),
+}
 
 
-@pytest.mark.parametrize(("columns", "expected"), PINNED)
-def test_known_answers_of_spark(columns, expected):
+@pytest.mark.parametrize("sql", PINNED)
+def test_known_answers_of_spark(sql):
+    columns, expected = PINNED[sql]
     assert spark_hash(columns).tolist() == [expected]
 
 
@@ -185,3 +199,10 @@ def test_the_sign_of_zero_does_not_matter():
     for type in (pa.float32(), pa.float64()):
         positive, negative = spark_hash([pa.array([0.0, -0.0], type)])
         assert positive == negative
+
+
+def test_every_nan_is_the_same():
+    doubles = np.array([0x7FF8_0000_0000_0000, 0xFFF8_0000_0000_0001], np.uint64).view(np.float64)
+    floats = np.array([0x7FC0_0000, 0xFFC0_0001], np.uint32).view(np.float32)
+    for values in (doubles, floats):
+        assert len(set(spark_hash([pa.array(values)]).tolist())) == 1

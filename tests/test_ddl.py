@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.format.ddl import columns_of, format_columns, format_type, parse_columns
+from lsmlake.format.ddl import columns_of, format_columns, format_type, parse_columns, requoted
 
 WORDS = [
     ("BOOLEAN", pa.bool_()),
@@ -53,6 +53,26 @@ def test_names_nullability_and_comments():
     assert schema.names == ["id", "a b", "c`d", "n"]
     assert [field.nullable for field in schema] == [False, False, True, True]
     assert [field.metadata for field in schema] == [None, {b"comment": b"it's"}, None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("'it''s'", "'it\\'s'"),
+        ("''''", "'\\''"),
+        ('"a""b" \'a\'', '"a\\"b" \'a\''),
+        ("'é😀''' = '''x'", "'é😀\\'' = '\\'x'"),
+        ("'a' 'b'", "'a' 'b'"),
+        ("'a'\"b\"", "'a'\"b\""),
+        ("`a``b` = '' -- it''s", "`a``b` = '' -- it''s"),
+    ],
+)
+def test_doubled_quotes_are_escaped_and_nothing_else(text, same):
+    assert requoted(text) == same
+
+
+def test_a_comment_may_double_its_quotes():
+    assert parse_columns("a INT COMMENT 'it''s'").field("a").metadata == {b"comment": b"it's"}
 
 
 def test_comments_inside_a_struct_stay_with_their_field():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -97,7 +100,16 @@ def test_universal_picks(options, standing, expected, reason):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "ratio", "count"), [((8, 9, 10), 10, 0), ((8, 9, 10), 20, 3), ((1, 1, 5), 1, 2), ((1, 1, 2), 1, 3), ((1,), 1, 0)]
+    ("sizes", "ratio", "count"),
+    [
+        ((8, 9, 10), 10, 0),
+        ((8, 9, 10), 20, 3),
+        ((100, 101), 1, 2),
+        ((100, 102), 1, 0),
+        ((1, 1, 5), 1, 2),
+        ((1, 1, 2), 1, 3),
+        ((1,), 1, 0),
+    ],
 )
 def test_the_next_older_run_joins_while_it_is_hardly_bigger(sizes, ratio, count):
     standing = " ".join(f"{level}:{size}" for level, size in enumerate(sizes, start=2))
@@ -308,6 +320,7 @@ def dirty_bucket(dead, count=6, more=()):
         (0.5, 0.2, (45, 0, 0, 44, 43, 0), [["d0"]]),
         (0.5, 0.1, (45, 0, 0, 44, 43, 0), [["d0"], ["d3"]]),
         (0.5, 0.0, (1, 0, 1, 0, 0, 0), [["d0"], ["d2"]]),
+        (0.9, 0.5, (55, 55, 55, 55, 55, 55), [["d0", "d1"]]),
     ],
 )
 def test_files_are_rewritten_in_place_for_their_dead_rows(file_share, bucket_share, dead, rewritten):
@@ -348,6 +361,13 @@ def test_levels_grow_with_the_trigger_and_never_cut_a_deeper_tree():
 )
 def test_full_takes_everything_to_the_last_level(standing, expected):
     assert choice(pick_full(tree(standing), PickOptions())) == expected
+
+
+def test_full_leaves_no_dead_row_in_files_that_need_no_merge():
+    levels = Levels.of([file("new", 1, 100, 2, (0, 9)), file("old", 5, 100, 1, (20, 29))], {"old": 1})
+    steps = plan_task(pick_full(levels, PickOptions()), levels, target_file_bytes=1, vectors=True)
+    assert [rewrite.files[0].name for rewrite in steps.rewrites] == ["old"]
+    assert [move.file.name for move in steps.upgrades] == ["new"]
 
 
 def test_full_of_a_single_run_rewrites_only_the_files_with_dead_rows():
@@ -422,6 +442,7 @@ def test_files_are_rewritten_alone_when_forced_or_dirty_or_when_lookup_may_chang
         "rewrites": [["1:6-9"]], "upgrades": ["0:1-5"], "kept": [], "dropped": []
     }  # fmt: skip
     assert outcome(levels, level, rewrite_level0=True)["rewrites"] == [["0:1-5"]]
+    assert outcome(Levels.of(levels.files, {"1:6-9": 50}), level, vectors=True)["rewrites"] == []
     dirty = Levels.of(levels.files, {"1:6-9": 51})
     assert outcome(dirty, level, vectors=True)["rewrites"] == [["1:6-9"]]
     assert outcome(dirty, level, vectors=True, dead_share=0.6)["rewrites"] == []
@@ -492,7 +513,7 @@ strategies = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(trees(), strategies)
 def test_any_pick_takes_all_of_level_0_without_a_gap_and_keeps_level_order_time_order(levels, options):
     for found in (pick(levels, options, now_ms=0), pick_full(levels, options)):
@@ -515,7 +536,7 @@ def test_any_pick_takes_all_of_level_0_without_a_gap_and_keeps_level_order_time_
         assert [recency(file) for file in found.inputs] == sorted(recency(file) for file in found.inputs)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(trees(), strategies, st.integers(1, 200), st.booleans())
 def test_every_input_is_in_one_step_and_no_output_reaches_across_a_file_that_stays(levels, options, target, rewrite_level0):
     found = pick(levels, options, now_ms=0)
@@ -635,7 +656,7 @@ batches = st.lists(
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "merge on read"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(batches=batches, options=strategies)
 def test_a_bucket_never_loses_or_doubles_a_key(vectors, batches, options):
     if not vectors and options.strategy == TIERED:
@@ -680,6 +701,20 @@ def test_an_upsert_into_a_free_level_writes_its_rows_once():
     bucket.obey(pick(bucket.levels(), bucket.options, now_ms=0))
     assert [(file.name, file.level) for file in bucket.levels().files] == [("f1", 30), ("f0", 31)]
     assert bucket.dead == {"f0": {2}, "f1": {3}}
+
+
+def test_tiered_writes_less_than_universal_and_bounds_dead_rows_in_the_simulation(monkeypatch):
+    spec = spec_from_file_location("tiers", Path(__file__).parent.parent / "bench" / "tiers.py")
+    monkeypatch.setitem(sys.modules, "tiers", module_from_spec(spec))
+    spec.loader.exec_module(sys.modules["tiers"])
+    tiny = {"live_rows": 4000, "batch_rows": 100, "batches": 150, "update_share": 0.8, "skew": 1, "seed": 7, "target_rows": 9999}
+    simulate = sys.modules["tiers"].simulate
+    universal = simulate(PickOptions(), **tiny)
+    tiers8 = simulate(PickOptions(TIERED, small_run_bytes=4000), **tiny)
+    assert tiers8.written < 0.7 * universal.written
+    assert tiers8.dead_max < 0.3 / 0.7 + 0.01
+    assert universal.runs_max <= 5 < tiers8.runs_max < 24
+    assert simulate(PickOptions(), **tiny) == universal
 
 
 def test_the_order_of_inputs_is_that_of_time():

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import TokenType
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.format import types
@@ -53,7 +55,7 @@ def parse_columns(text: str) -> pa.Schema:
     Comments are field metadata `b"comment"`. Raises InvalidSchema for anything else than names, types, NOT NULL and COMMENT.
     """
     try:
-        parsed = sqlglot.parse_one(f"STRUCT<\n{text}\n>", into=exp.DataType, dialect="spark")
+        parsed = sqlglot.parse_one(f"STRUCT<\n{requoted(text)}\n>", into=exp.DataType, dialect="spark")
     except ParseError as error:
         raise _unreadable(text, error) from error
     except (SqlglotError, RecursionError) as error:
@@ -61,6 +63,19 @@ def parse_columns(text: str) -> pa.Schema:
     if not parsed.expressions:
         raise InvalidSchema("there is no column", where=repr(text), expected=_GRAMMAR)
     return columns_of(parsed.expressions)
+
+
+def requoted(text: str) -> str:
+    """SQL text that sqlglot reads as Spark does: a doubled quote, as in 'it''s', becomes an escaped one; no position changes.
+
+    (sqlglot takes it for two literals side by side, which mean `its`.) Raises sqlglot's TokenError.
+    """
+    characters = list(text)
+    for one, two in pairwise(sqlglot.tokenize(text, dialect="spark")):
+        side_by_side = one.end + 1 == two.start and text[one.end] == text[two.start]
+        if side_by_side and one.token_type is two.token_type is TokenType.STRING:
+            characters[one.end] = "\\"
+    return "".join(characters)
 
 
 def columns_of(definitions: Iterable[exp.Expression]) -> pa.Schema:

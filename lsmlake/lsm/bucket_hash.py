@@ -76,7 +76,8 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
     if any(check(type) for check in _INT_TYPES):
         return _hash_words(fixed_width(column, f"<i{type.byte_width}", "<i4").view(np.uint32)[:, None], seeds)
     if pa.types.is_floating(type):
-        values = fixed_width(column, f"<f{type.byte_width}") + np.zeros(1, f"<f{type.byte_width}")  # -0.0 becomes 0.0
+        values = fixed_width(column, f"<f{type.byte_width}")
+        values += 0.0  # turns -0.0 into 0.0
         values[np.isnan(values)] = np.nan
         return _hash_words(values.view(np.uint32).reshape(len(values), -1), seeds)
     if pa.types.is_decimal128(type):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from lsmlake.errors import CommitConflict
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.schema import Schema
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed, in_full
 from lsmlake.ops.commit import Committed, Identity, commit
 from lsmlake.ops.compact import Choose, compact_bucket
@@ -21,10 +20,10 @@ _ROUNDS = 10
 class CompactionReport:
     """What a compaction did. `upgraded` files only changed their level; `rows`, `bytes`: written; `marked`: rows newly dead.
 
-    `snapshot` is None if there was nothing to do.
+    `snapshot_id` is None if there was nothing to do.
     """
 
-    snapshot: Snapshot | None = None
+    snapshot_id: int | None = None
     buckets: int = 0
     files_in: int = 0
     files_out: int = 0
@@ -82,7 +81,7 @@ def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
     made = {file.name for change in committed.changes for file in change.added}
     new = [file for change in committed.changes for file in change.added if file.name not in gone]
     return CompactionReport(
-        committed.snapshot or report.snapshot, report.buckets + len(committed.changes), report.files_in + len(gone), report.files_out + len(made),
+        committed.snapshot.id if committed.snapshot else report.snapshot_id, report.buckets + len(committed.changes), report.files_in + len(gone), report.files_out + len(made),
         report.upgraded + len(gone & made), report.rows + sum(f.rows for f in new), report.bytes + sum(f.bytes for f in new),
         report.marked + sum(_marked(change.base, change.vectors) for change in committed.changes))  # fmt: skip
 

@@ -1,22 +1,60 @@
-"""Spark schemas and Arrow schemas, each as the other."""
+"""Spark types and Arrow types, each as the other. Our own, since PySpark's mapping is not public and changes between releases."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidSchema
+from lsmlake.format.types import COMMENT
+
+_PAIRS = (
+    (st.BooleanType, pa.bool_()), (st.ByteType, pa.int8()), (st.ShortType, pa.int16()), (st.IntegerType, pa.int32()),
+    (st.LongType, pa.int64()), (st.FloatType, pa.float32()), (st.DoubleType, pa.float64()), (st.StringType, pa.string()),
+    (st.BinaryType, pa.binary()), (st.DateType, pa.date32()), (st.TimestampType, pa.timestamp("us", "UTC")),
+    (st.TimestampNTZType, pa.timestamp("us")),
+)  # fmt: skip
+_TO_ARROW = dict(_PAIRS)
+_TO_SPARK = {arrow: spark for spark, arrow in _PAIRS}
 
 
-def to_arrow(schema: StructType) -> pa.Schema:
-    """Raises InvalidSchema for a type that Arrow does not know."""
-    try:
-        return to_arrow_schema(schema)
-    except PySparkException as unknown:
-        raise InvalidSchema("a Spark type has no Arrow type", found=unknown, cure="cast the column first") from unknown
+def to_arrow(schema: st.StructType) -> pa.Schema:
+    """Raises InvalidSchema for a type no column can have."""
+    return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
 
 
-def to_spark(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+def to_spark(schema: pa.Schema) -> st.StructType:
+    """`schema` has canonical types only."""
+    return st.StructType([st.StructField(field.name, _spark(field.type), field.nullable) for field in schema])
+
+
+def _arrow_field(field: st.StructField, column: str) -> pa.Field:
+    comment = (field.metadata or {}).get("comment")
+    return pa.field(field.name, _arrow(field.dataType, column), field.nullable, {COMMENT: comment.encode()} if comment else None)
+
+
+def _arrow(type_: st.DataType, column: str) -> pa.DataType:
+    if isinstance(type_, st.DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, st.StructType):
+        return pa.struct([_arrow_field(field, f"{column}.{field.name}") for field in type_.fields])
+    if isinstance(type_, st.ArrayType):
+        return pa.list_(pa.field("element", _arrow(type_.elementType, f"{column}.element"), type_.containsNull))
+    if isinstance(type_, st.MapType):
+        key = pa.field("key", _arrow(type_.keyType, f"{column}.key"), False)
+        return pa.map_(key, pa.field("value", _arrow(type_.valueType, f"{column}.value"), type_.valueContainsNull))
+    if type(type_) in _TO_ARROW:
+        return _TO_ARROW[type(type_)]
+    raise InvalidSchema("no column can have this type", where=f"column {column!r}", found=type_.simpleString(), cure="cast the column first")
+
+
+def _spark(type_: pa.DataType) -> st.DataType:
+    if pa.types.is_decimal(type_):
+        return st.DecimalType(type_.precision, type_.scale)
+    if pa.types.is_struct(type_):
+        return st.StructType([st.StructField(f.name, _spark(f.type), f.nullable) for f in type_])
+    if pa.types.is_map(type_):
+        return st.MapType(_spark(type_.key_type), _spark(type_.item_type), type_.item_field.nullable)
+    if pa.types.is_list(type_):
+        return st.ArrayType(_spark(type_.value_type), type_.value_field.nullable)
+    return _TO_SPARK[type_]()

@@ -95,16 +95,18 @@ def plan_task(
     def moves(section: Section) -> bool:
         return may_move(section) and section.files[0].bytes * 100 >= target_file_bytes * SMALL_PERCENT
 
-    dropped = tuple(file for file in compaction.inputs if file.rows <= levels.dead.get(file.name, 0))
+    def is_empty(file: DataFile) -> bool:
+        return file.rows <= levels.dead.get(file.name, 0)
+
     groups = [
-        group for part in compaction.parts for group in _groups(sections(file for file in part if file not in dropped), moves)
+        group for part in compaction.parts for group in _groups(sections(file for file in part if not is_empty(file)), moves)
     ]
     moved = [group[0].files[0] for group in groups if len(group) == 1 and may_move(group[0])]
     return Steps(
         upgrades=tuple(Upgrade(file, compaction.output_level) for file in moved if file.level != compaction.output_level),
         rewrites=tuple(Rewrite(group) for group in groups if len(group) > 1 or not may_move(group[0])),
         kept=tuple(file for file in moved if file.level == compaction.output_level),
-        dropped=dropped,
+        dropped=tuple(file for file in compaction.inputs if is_empty(file)),
         drop_deletes=drops_deletes(compaction.output_level, levels.highest_level, vectors),
     )
 

@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format import types
-from lsmlake.format.ddl import format_type, type_of
+from lsmlake.format.ddl import format_type, requoted, type_of
 from lsmlake.lsm.predicate.comparison import compare, fold, is_in, like
 from lsmlake.lsm.predicate.literal import cast, number, show, zone_named
 from lsmlake.lsm.predicate.order import common_type
@@ -41,8 +41,9 @@ def parse(text: str, schema: pa.Schema, *, zone: str = "UTC") -> Predicate:
     `zone` is the session's time zone, for timestamps that name none. Raises InvalidQuery, with position, for text that is not
     SQL, columns that do not exist, literals that do not fit and whatever is not in `SUPPORTED`.
     """
-    where = repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
+    where = _shown(text)
     try:
+        text = requoted(text)
         found = sqlglot.parse(text, dialect="spark")
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
@@ -53,20 +54,25 @@ def parse(text: str, schema: pa.Schema, *, zone: str = "UTC") -> Predicate:
         raise InvalidQuery("the predicate is not SQL", where=where, expected=SUPPORTED) from error
     if len(found) != 1 or found[0] is None or isinstance(found[0], exp.Block):
         raise InvalidQuery("there must be one predicate", where=where, expected=SUPPORTED)
-    return from_sqlglot(found[0], schema, zone=zone, where=where)
+    return from_sqlglot(found[0], schema, text, zone=zone)
 
 
-def from_sqlglot(node: exp.Expression, schema: pa.Schema, *, zone: str = "UTC", where: str = "") -> Predicate:
-    """`parse` for an expression that sqlglot has parsed already (dialect spark), as the WHERE of a statement."""
+def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC") -> Predicate:
+    """`parse` for an expression that sqlglot has parsed already, as the WHERE of the (`requoted`) statement `text`."""
+    assert requoted(text) == text, "sqlglot would have read 'it''s' as its"
     try:
-        return _Reader(schema, zone_named(zone), where).predicate(node)
+        return _Reader(schema, zone_named(zone), text).predicate(node)
     except RecursionError as error:
-        raise InvalidQuery("the predicate is nested too deeply", where=where, cure="use fewer parentheses") from error
+        raise InvalidQuery("the predicate is nested too deeply", where=_shown(text), cure="use fewer parentheses") from error
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
 
 
 class _Reader:
-    def __init__(self, schema: pa.Schema, zone: tzinfo, where: str) -> None:
-        self.schema, self.zone, self.where = schema, zone, where
+    def __init__(self, schema: pa.Schema, zone: tzinfo, text: str) -> None:
+        self.schema, self.zone, self.text = schema, zone, text
 
     def predicate(self, node: exp.Expression) -> Predicate:
         match node:
@@ -180,7 +186,8 @@ class _Reader:
         return value
 
     def _literal(self, node: exp.Expression) -> object:
-        match node.unnest():
+        node = node.unnest()
+        match node:
             case exp.Null():
                 return None
             case exp.Boolean():
@@ -255,14 +262,14 @@ class _Reader:
         try:
             return read()
         except (ValueError, OverflowError) as error:
-            raise self._error(node, str(error), found="" if self.where else node.sql("spark")) from error
+            raise self._error(node, str(error)) from error
 
     def _unsupported(self, node: exp.Expression) -> InvalidQuery:
         return self._error(node, "this is not supported in a predicate", expected=SUPPORTED, found=node.sql("spark"))
 
     def _error(self, node: exp.Expression, what: str, **named: object) -> InvalidQuery:
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        where = f"character {min(starts) + 1} of {self.where}" if starts and self.where else self.where
+        where = f"character {min(starts) + 1} of {_shown(self.text)}" if starts else _shown(self.text)
         return InvalidQuery(what, where=where, **named)
 
 
