@@ -23,7 +23,11 @@ def as_table(data: object) -> pa.Table:
         raise InvalidData("the data cannot be turned into an Arrow table", found=broken, cure="bring a pyarrow.Table") from broken
     if type(data).__module__.startswith("pyspark."):
         raise InvalidData(
-            "a Spark DataFrame needs Spark attached", found=type(data).__name__, cure='use lsmlake.connect("...", spark=spark)')
+            "a Spark DataFrame needs Spark attached", found=type(data).__name__, cure='use lsmlake.connect("...", spark=spark)'
+        )
     raise InvalidData(
-        "the data has no Arrow stream interface", expected="pyarrow, pandas, Polars or DuckDB data, a dict of columns or a list of dicts",
-        found=type(data).__name__, cure="convert it to a pyarrow.Table")
+        "the data has no Arrow stream interface",
+        expected="pyarrow, pandas, Polars or DuckDB data, a dict of columns or a list of dicts",
+        found=type(data).__name__,
+        cure="convert it to a pyarrow.Table",
+    )

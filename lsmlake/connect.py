@@ -15,15 +15,19 @@ from lsmlake.store.local import LocalStorage
 def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake:
     """Open the warehouse in directory `location` (a path or file:// address), made by the first write.
 
-    `spark`: a SparkSession, classic or Connect, that then does the work on DataFrames. Without it everything but Spark's own verbs
-    runs in this process. Raises InvalidQuery for an address this release cannot reach.
+    `spark`: a SparkSession, classic or Connect, that then does the work on DataFrames. Without it everything but Spark's own
+    verbs runs in this process. Raises InvalidQuery for an address this release cannot reach.
     """
     text = os.fspath(location)
     if text.startswith("file://"):
         text = text[len("file://") :]
     elif "://" in text:
         raise InvalidQuery(
-            "this release keeps tables in file systems only", where=text, expected="a directory", cure="mount the store, or use a local directory")
+            "this release keeps tables in file systems only",
+            where=text,
+            expected="a directory",
+            cure="mount the store, or use a local directory",
+        )
     return Lake(Env(LocalStorage(Path(text).expanduser())), _engine(spark))
 
 

@@ -31,8 +31,16 @@ class Engine:
         return None
 
     def upsert(
-        self, meta: Metadata, schema: Schema, data: object, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
-    ) -> Snapshot | None:  # fmt: skip
+        self,
+        meta: Metadata,
+        schema: Schema,
+        data: object,
+        identity: Identity,
+        *,
+        row_kind: str | None,
+        compact: bool | None,
+        deletes: bool,
+    ) -> Snapshot | None:
         """Write a data set that this engine `owns`. `deletes`: it holds keys to delete."""
         _needs_spark("upsert of a distributed data set")
 

@@ -68,15 +68,24 @@ class Lake:
         return self.env.storage.size(TablePaths(root).schema(0)) is not None
 
     def create_table(
-        self, name: str, schema: object, *, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
-        options: Mapping[str, object] | None = None, if_not_exists: bool = False, comment: str | None = None,
-    ) -> Table:  # fmt: skip
-        """Make a table. `schema`: a pyarrow.Schema, a Spark StructType or DDL text "id BIGINT NOT NULL, ...". Options have Paimon's
-        names. Raises TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption."""
+        self,
+        name: str,
+        schema: object,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, object] | None = None,
+        if_not_exists: bool = False,
+        comment: str | None = None,
+    ) -> Table:
+        """Make a table. `schema`: a pyarrow.Schema, a Spark StructType or DDL text "id BIGINT NOT NULL, ...". Options have
+        Paimon's names. Raises TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption."""
         database, table = split_name(name)
         self._need(database)
         root = f"{database_dir(database)}/{table}"
-        created = Schema.create(self._columns(schema), primary_key, partition_by, dict(options or {}), comment, self.env.clock(), name)
+        created = Schema.create(
+            self._columns(schema), primary_key, partition_by, dict(options or {}), comment, self.env.clock(), name
+        )
         if not Metadata(self.env, TablePaths(root)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure="choose another name or pass if_not_exists=True")
         return self.table(name)
@@ -87,8 +96,11 @@ class Lake:
         columns = schema if isinstance(schema, pa.Schema) else self.engine.columns_of(schema)
         if columns is None:
             raise InvalidSchema(
-                "not a schema", expected="a pyarrow.Schema, DDL text or, with Spark attached, a StructType", found=type(schema).__name__,
-                cure='e.g. "id BIGINT NOT NULL, name STRING"')
+                "not a schema",
+                expected="a pyarrow.Schema, DDL text or, with Spark attached, a StructType",
+                found=type(schema).__name__,
+                cure='e.g. "id BIGINT NOT NULL, name STRING"',
+            )
         return columns
 
     def table(self, name: str) -> Table:
@@ -105,7 +117,8 @@ class Lake:
         return Table(name, Metadata(self.env, paths), schema, self.engine)
 
     def drop_table(self, name: str) -> None:
-        """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no table."""
+        """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no
+        table."""
         root = self.table(name).path
         storage = self.env.storage
         paths = [entry.path for entry in storage.list(root)]

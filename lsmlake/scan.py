@@ -62,12 +62,14 @@ class Scan:
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
         masked = sum(len(split.vectors) for split in plan.splits)
-        return "\n".join([
-            f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
-            f"columns   {', '.join(plan.columns)}",
-            f"where     {self.where or 'all rows'}",
-            f"files     {steps}",
-            f"masked    {plan.dead_rows} dead rows in {masked} files",
-            f"level 0   {waiting} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
-            f"strategy  {self.engine.strategy(plan)}",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
+                f"columns   {', '.join(plan.columns)}",
+                f"where     {self.where or 'all rows'}",
+                f"files     {steps}",
+                f"masked    {plan.dead_rows} dead rows in {masked} files",
+                f"level 0   {waiting} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
+                f"strategy  {self.engine.strategy(plan)}",
+            ]
+        )

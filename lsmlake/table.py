@@ -70,16 +70,22 @@ class Table:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def upsert(
-        self, data: object, *, row_kind: str | None = None, commit_id: int | None = None, writer_id: str | None = None,
+        self,
+        data: object,
+        *,
+        row_kind: str | None = None,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
         compact: bool | None = None,
-    ) -> Snapshot | None:  # fmt: skip
+    ) -> Snapshot | None:
         """Insert or replace rows by key, as one commit; all of them or, after an error, none.
 
         `data`: anything with the Arrow stream interface, or a DataFrame of the attached Spark session; columns by name. Of
-        several rows with one key the last wins. `row_kind`: text column of '+I', '-U', '+U', '-D' (default: option `rowkind.field`).
-        `writer_id`, `commit_id` make it idempotent: a pair that has committed does nothing and returns that snapshot; the ids of a
-        writer must grow. `compact`: None as the options say, True at once, False only level 0. `None`: there was nothing to commit.
-        Raises InvalidData before anything is written; CommitConflict, CommitUnknown, StorageFailed.
+        several rows with one key the last wins. `row_kind`: text column of '+I', '-U', '+U', '-D' (default: option
+        `rowkind.field`). `writer_id`, `commit_id` make it idempotent: a pair that has committed does nothing and returns that
+        snapshot; the ids of a writer must grow. `compact`: None as the options say, True at once, False only level 0.
+        Returns None if there was nothing to commit. Raises InvalidData before anything is written; CommitConflict,
+        CommitUnknown, StorageFailed.
         """
         identity = self._identity(writer_id, commit_id)
         if self.engine.owns(data):
@@ -100,9 +106,13 @@ class Table:
         if commit_id is None:
             return Identity(writer_id or self.meta.env.ids())
         if not writer_id:
-            raise InvalidData("a commit_id means nothing without its writer", found=f"commit_id={commit_id}", cure="give writer_id too")
+            raise InvalidData(
+                "a commit_id means nothing without its writer", found=f"commit_id={commit_id}", cure="give writer_id too"
+            )
         if isinstance(commit_id, bool) or not isinstance(commit_id, int) or commit_id < 0:
-            raise InvalidData("a commit_id is a number", expected="an integer from 0 on", found=repr(commit_id), cure="count batches")
+            raise InvalidData(
+                "a commit_id is a number", expected="an integer from 0 on", found=repr(commit_id), cure="count batches"
+            )
         return Identity(writer_id, commit_id)
 
     def sink(self, writer_id: str | None = None):
@@ -120,9 +130,14 @@ class Table:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def scan(
-        self, *, where: str | None = None, columns: Sequence[str] | None = None, mode: str = "fresh", snapshot: int | None = None,
+        self,
+        *,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        mode: str = "fresh",
+        snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
-    ) -> Scan:  # fmt: skip
+    ) -> Scan:
         """Describe a read; nothing happens until a `to_...`, `count` or `plan` of the result.
 
         `where`: a predicate in SQL text, Spark's dialect and meaning. `mode`: 'fresh' sees every committed row, 'raw' only those
@@ -139,7 +154,8 @@ class Table:
     # -- looking after it ---------------------------------------------------------------------------------------------
 
     def compact(self, *, full: bool = False, where: str | None = None, buckets: Sequence[int] | None = None) -> CompactionReport:
-        """Compact as the table's strategy asks, or `full`: every bucket into one run without dead rows. Spark, if attached, does it in
+        """Compact as the table's strategy asks, or `full`: every bucket into one run without dead rows. Spark, if attached,
+        does it in
         parallel. `where` chooses partitions (partition columns only), `buckets` bucket numbers. Raises CommitConflict."""
         wanted = _wanted(self.current, where, buckets)
         run = self.engine.compactions(self.meta, self.current)
@@ -183,15 +199,23 @@ def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):
     """The buckets a compaction is to touch, as a function."""
     numbers = None if buckets is None else {int(number) for number in buckets}
     if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.bucket)):
-        raise InvalidQuery("no such buckets", expected=f"0 to {schema.parsed_options.bucket - 1}", found=wrong, cure="correct them")
+        raise InvalidQuery(
+            "no such buckets", expected=f"0 to {schema.parsed_options.bucket - 1}", found=wrong, cure="correct them"
+        )
     predicate = None
     if where is not None:
         predicate = parse(where, schema.plain_columns)
         if other := sorted(predicate.columns - set(schema.partition_by)):
             raise InvalidQuery(
-                "where chooses partitions here", expected=f"partition columns {list(schema.partition_by)}", found=other, cure="leave the others out")
+                "where chooses partitions here",
+                expected=f"partition columns {list(schema.partition_by)}",
+                found=other,
+                cure="leave the others out",
+            )
 
     def wanted(bucket: Bucket) -> bool:
-        return (numbers is None or bucket.number in numbers) and (predicate is None or partition_matches(predicate, schema, bucket.partition))
+        return (numbers is None or bucket.number in numbers) and (
+            predicate is None or partition_matches(predicate, schema, bucket.partition)
+        )
 
     return wanted

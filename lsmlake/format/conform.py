@@ -52,8 +52,12 @@ def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str] | None 
 def _check_type(found: pa.DataType, field: pa.Field) -> None:
     if not _fits(found, field.type):
         raise InvalidData(
-            "type does not fit", where=f"column {field.name!r}", expected=types.type_name(field.type), found=found,
-            cure="convert the column before writing")
+            "type does not fit",
+            where=f"column {field.name!r}",
+            expected=types.type_name(field.type),
+            found=found,
+            cure="convert the column before writing",
+        )
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType, nested: bool = False) -> bool:
@@ -77,8 +81,12 @@ def _fits(found: pa.DataType, wanted: pa.DataType, nested: bool = False) -> bool
     if t.is_timestamp(wanted):
         return t.is_timestamp(found) and bool(found.tz) == bool(wanted.tz)
     if t.is_struct(wanted):
-        return t.is_struct(found) and {f.name for f in found} == {f.name for f in wanted} and found.num_fields == wanted.num_fields and all(
-            _fits(found.field(f.name).type, f.type, True) for f in wanted)  # fmt: skip
+        return (
+            t.is_struct(found)
+            and {f.name for f in found} == {f.name for f in wanted}
+            and found.num_fields == wanted.num_fields
+            and all(_fits(found.field(f.name).type, f.type, True) for f in wanted)
+        )
     if t.is_map(wanted):
         return t.is_map(found) and _fits(found.key_type, wanted.key_type, True) and _fits(found.item_type, wanted.item_type, True)
     if t.is_list(wanted):
@@ -91,8 +99,12 @@ def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     where = f"column {field.name!r}"
     _check_type(column.type, field)
     if not field.nullable and column.null_count:
-        raise InvalidData("a null in a column that cannot hold one", where=where, found=f"{column.null_count} nulls",
-                          cure="fill or drop those rows")  # fmt: skip
+        raise InvalidData(
+            "a null in a column that cannot hold one",
+            where=where,
+            found=f"{column.null_count} nulls",
+            cure="fill or drop those rows",
+        )
     if column.type == field.type:
         _check_nested_nulls(column, field, where)
         return column
@@ -100,11 +112,18 @@ def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     try:
         if pa.types.is_integer(column.type) and pa.types.is_decimal(field.type):
-            column = column.cast(pa.decimal128(38, field.type.scale))  # Arrow wants room for any integer before it looks at the values
+            column = column.cast(
+                pa.decimal128(38, field.type.scale)
+            )  # Arrow wants room for any integer before it looks at the values
         converted = column.cast(field.type, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as refused:
-        raise InvalidData("a value does not fit", where=where, expected=types.type_name(field.type), found=f"{column.type}: {refused}",
-                          cure="convert the column before writing") from refused  # fmt: skip
+        raise InvalidData(
+            "a value does not fit",
+            where=where,
+            expected=types.type_name(field.type),
+            found=f"{column.type}: {refused}",
+            cure="convert the column before writing",
+        ) from refused
     _check_exact(column, converted, where)
     _check_nested_nulls(converted, field, where)
     return converted
@@ -112,14 +131,22 @@ def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, where: str) -> None:
     """Arrow rounds double to float without a word: compare the way back."""
-    if not (pa.types.is_floating(column.type) and pa.types.is_floating(converted.type)) or converted.type.bit_width >= column.type.bit_width:
+    if (
+        not (pa.types.is_floating(column.type) and pa.types.is_floating(converted.type))
+        or converted.type.bit_width >= column.type.bit_width
+    ):
         return
     back = converted.cast(column.type)
     same = pc.or_(pc.equal(back, column), pc.and_(pc.is_nan(back), pc.is_nan(column)))
     if pc.all(same).as_py() is False:
         bad = column.filter(pc.invert(same))[0].as_py()
-        raise InvalidData("a value does not fit", where=where, expected=types.type_name(converted.type), found=f"{bad!r}, which would be rounded",
-                          cure="round the column yourself, or use a DOUBLE column")  # fmt: skip
+        raise InvalidData(
+            "a value does not fit",
+            where=where,
+            expected=types.type_name(converted.type),
+            found=f"{bad!r}, which would be rounded",
+            cure="round the column yourself, or use a DOUBLE column",
+        )
 
 
 def _check_nested_nulls(column: pa.ChunkedArray | pa.Array, field: pa.Field, where: str) -> None:
@@ -129,8 +156,12 @@ def _check_nested_nulls(column: pa.ChunkedArray | pa.Array, field: pa.Field, whe
     for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         for child, values in _children(array, field.type):
             if not child.nullable and values.null_count:
-                raise InvalidData("a null in a nested field that cannot hold one", where=f"{where}, field {child.name!r}",
-                                  found=f"{values.null_count} nulls", cure="fill or drop those rows")  # fmt: skip
+                raise InvalidData(
+                    "a null in a nested field that cannot hold one",
+                    where=f"{where}, field {child.name!r}",
+                    found=f"{values.null_count} nulls",
+                    cure="fill or drop those rows",
+                )
             _check_nested_nulls(values, child, where)
 
 
@@ -151,8 +182,15 @@ def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
         if column is None or not pa.types.is_floating(column.type):
             continue
         if pc.any(pc.is_nan(column)).as_py():
-            raise InvalidData("NaN in a key column", where=f"column {name!r}", expected="a number: NaN equals nothing, not even itself", found="NaN",
-                              cure="drop those rows or give them a number")  # fmt: skip
+            raise InvalidData(
+                "NaN in a key column",
+                where=f"column {name!r}",
+                expected="a number: NaN equals nothing, not even itself",
+                found="NaN",
+                cure="drop those rows or give them a number",
+            )
         zero = pa.scalar(0.0, column.type)
-        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), pc.if_else(pc.equal(column, zero), zero, column))
+        table = table.set_column(
+            table.schema.get_field_index(name), table.schema.field(name), pc.if_else(pc.equal(column, zero), zero, column)
+        )
     return table

@@ -29,10 +29,18 @@ def wrap(kind: str, payload: bytes) -> bytes:
 def unwrap(kind: str, data: bytes, where: str) -> bytes:
     """The payload. Raises Corrupt or UnsupportedFormat naming `where`."""
     if len(data) < _HEAD.size + _TAIL.size:
-        raise Corrupt("file is truncated", where=where, expected=f"{_HEAD.size + _TAIL.size} bytes or more", found=len(data), cure=_RESTORE)
+        raise Corrupt(
+            "file is truncated", where=where, expected=f"{_HEAD.size + _TAIL.size} bytes or more", found=len(data), cure=_RESTORE
+        )
     magic, found_kind, version = _HEAD.unpack_from(data)
     if magic != _MAGIC or found_kind != kind.encode("ascii"):
-        raise Corrupt("file does not begin with its magic", where=where, expected=_MAGIC + kind.encode(), found=magic + found_kind, cure=_RESTORE)
+        raise Corrupt(
+            "file does not begin with its magic",
+            where=where,
+            expected=_MAGIC + kind.encode(),
+            found=magic + found_kind,
+            cure=_RESTORE,
+        )
     checksum, found = _TAIL.unpack_from(data, len(data) - _TAIL.size)[0], zlib.crc32(memoryview(data)[: -_TAIL.size])
     _check_version(version, where)
     if checksum != found:
@@ -52,9 +60,13 @@ def unwrap_json(kind: str, data: bytes, where: str) -> dict:
         if not isinstance(content, dict):
             raise ValueError
     except ValueError:
-        raise Corrupt("file is not a JSON object", where=where, expected=f"lsmlake-{kind}", found=f"{len(data)} bytes", cure=_RESTORE) from None
+        raise Corrupt(
+            "file is not a JSON object", where=where, expected=f"lsmlake-{kind}", found=f"{len(data)} bytes", cure=_RESTORE
+        ) from None
     if content.get("format") != f"lsmlake-{kind}":
-        raise Corrupt("file is of another kind", where=where, expected=f"lsmlake-{kind}", found=content.get("format"), cure=_RESTORE)
+        raise Corrupt(
+            "file is of another kind", where=where, expected=f"lsmlake-{kind}", found=content.get("format"), cure=_RESTORE
+        )
     _check_version(content.get("version"), where)
     checksum = content.pop("checksum", None)
     if checksum != (found := _json_checksum(content)):
@@ -72,4 +84,9 @@ def _check_version(version: object, where: str) -> None:
         raise Corrupt("file carries no format version", where=where, expected=f"1 to {VERSION}", found=version, cure=_RESTORE)
     if version > VERSION:
         raise UnsupportedFormat(
-            "file is of a newer format", where=where, expected=f"version {VERSION} or older", found=f"version {version}", cure="upgrade lsmlake")
+            "file is of a newer format",
+            where=where,
+            expected=f"version {VERSION} or older",
+            found=f"version {version}",
+            cure="upgrade lsmlake",
+        )

@@ -109,7 +109,8 @@ class Change:
 class CommitMessage:
     """What one task wrote to one bucket, to be committed by the driver.
 
-    `append`: the new level-0 run, always valid. `compact`: the same rows already moved up or merged, valid only while `compact.base`
+    `append`: the new level-0 run, always valid. `compact`: the same rows already moved up or merged, valid only while
+    `compact.base`
     stands; then it is used *instead of* `append`. A pure compaction has no `append`. `rows`: the user's rows, repeats of
     a key folded. `written`: every path the task wrote; what the commit does not use of them is removed after it.
     """

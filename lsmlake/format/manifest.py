@@ -2,8 +2,9 @@
 
 In memory a manifest is an Arrow table, one row an entry, so 100,000 files are folded and pruned by array operations:
 
-    kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, bytes, rows, delete_rows, kmin:<i>, kmax:<i> key bounds,
-    level, sequence, min_sequence (null = inherited), schema_id, source, created_ms, n:<id> / lo:<id> / hi:<id> statistics by field id
+    kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, bytes, rows, delete_rows,
+    kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
+    n:<id>, lo:<id>, hi:<id> statistics by field id
 
 On disk it is zstd(msgpack({"columns": [{name, type, values}]})) in the common envelope: self-describing, any reader of
 msgpack can follow. Dates are days, timestamps microseconds, decimals text.
@@ -28,10 +29,20 @@ from lsmlake.format.schema import Schema
 
 ADD, DELETE = 0, 1
 _FIXED = (
-    ("kind", pa.int8()), ("bucket", pa.int32()), ("total_buckets", pa.int32()), ("name", pa.string()), ("bytes", pa.int64()),
-    ("rows", pa.int64()), ("delete_rows", pa.int64()), ("level", pa.int16()), ("sequence", pa.int64()), ("min_sequence", pa.int64()),
-    ("schema_id", pa.int32()), ("source", pa.string()), ("created_ms", pa.int64()),
-)  # fmt: skip
+    ("kind", pa.int8()),
+    ("bucket", pa.int32()),
+    ("total_buckets", pa.int32()),
+    ("name", pa.string()),
+    ("bytes", pa.int64()),
+    ("rows", pa.int64()),
+    ("delete_rows", pa.int64()),
+    ("level", pa.int16()),
+    ("sequence", pa.int64()),
+    ("min_sequence", pa.int64()),
+    ("schema_id", pa.int32()),
+    ("source", pa.string()),
+    ("created_ms", pa.int64()),
+)
 _CODEC = pa.Codec("zstd", 3)
 
 
@@ -43,12 +54,15 @@ class ManifestEntry(NamedTuple):
 
 
 class ManifestMeta(NamedTuple):
-    """A manifest as its list knows it. `sequence` is the snapshot that added it: what its entries inherit. Bounds are inclusive."""
+    """A manifest as its list knows it. `sequence` is the snapshot that added it: what its entries inherit. Bounds are
+    inclusive; those of the partition have a value for each partition column, as stored, `None` where there are only nulls."""
 
     name: str
     bytes: int
     added: int
     deleted: int
+    partition_min: Sequence
+    partition_max: Sequence
     bucket_min: int
     bucket_max: int
     level_min: int
@@ -80,7 +94,11 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
     """Entries as columns. O(entries x columns)."""
     arrow, files = entries_schema(schema), [entry.file for entry in entries]
     values: dict[str, list] = {name: [getattr(file, name) for file in files] for name, _ in _FIXED[3:]}
-    values |= {"kind": [e.kind for e in entries], "bucket": [e.bucket.number for e in entries], "total_buckets": [e.total_buckets for e in entries]}
+    values |= {
+        "kind": [e.kind for e in entries],
+        "bucket": [e.bucket.number for e in entries],
+        "total_buckets": [e.total_buckets for e in entries],
+    }
     for i in range(len(schema.partition_by)):
         values[f"p:{i}"] = [e.bucket.partition[i] for e in entries]
     for i in range(len(schema.key)):
@@ -96,7 +114,10 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
 
 
 def encode(table: pa.Table) -> bytes:
-    columns = [{"name": f.name, "type": _type_name(f.type), "values": _stored(c)} for f, c in zip(table.schema, table.columns, strict=True)]
+    columns = [
+        {"name": f.name, "type": _type_name(f.type), "values": _stored(c)}
+        for f, c in zip(table.schema, table.columns, strict=True)
+    ]
     return _pack("MANF", {"rows": table.num_rows, "columns": columns})
 
 
@@ -107,7 +128,9 @@ def decode(data: bytes, where: str) -> pa.Table:
         columns = {c["name"]: _loaded(c["values"], c["type"]) for c in content["columns"]}
         table = pa.table(columns)
     except (KeyError, TypeError, pa.ArrowException) as broken:
-        raise Corrupt("manifest columns cannot be read", where=where, found=broken, cure="restore the file from a copy") from broken
+        raise Corrupt(
+            "manifest columns cannot be read", where=where, found=broken, cure="restore the file from a copy"
+        ) from broken
     if table.num_rows != content["rows"]:
         raise Corrupt("manifest is incomplete", where=where, expected=f"{content['rows']} entries", found=table.num_rows)
     return table
@@ -125,8 +148,9 @@ def _storage(type_: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_decimal(type_) else type_
 
 
-def _stored(column: pa.ChunkedArray) -> list:
-    return column.cast(_storage(column.type)).to_pylist()
+def _stored(values: pa.ChunkedArray | pa.Scalar) -> list | object:
+    stored = values.cast(_storage(values.type))
+    return stored.as_py() if isinstance(stored, pa.Scalar) else stored.to_pylist()
 
 
 def _loaded(values: list, name: str) -> pa.Array:
@@ -222,12 +246,17 @@ def _statistics(table: pa.Table, schema: Schema) -> list[dict[int, ColumnStats]]
     per_column = []
     for number in schema.field_ids().values():
         nulls = table[f"n:{number}"].to_pylist()
-        bounds = [table[f"{side}:{number}"].to_pylist() if f"{side}:{number}" in table.column_names else [None] * len(nulls) for side in ("lo", "hi")]
+        bounds = [
+            table[f"{side}:{number}"].to_pylist() if f"{side}:{number}" in table.column_names else [None] * len(nulls)
+            for side in ("lo", "hi")
+        ]
         per_column.append((number, list(map(ColumnStats, nulls, *bounds))))
     return [{number: stats[row] for number, stats in per_column if stats[row].nulls is not None} for row in range(table.num_rows)]
 
 
-def states(table: pa.Table, vectors: Mapping[str, VectorRef], schema: Schema, *, statistics: bool = True) -> dict[Bucket, BucketState]:
+def states(
+    table: pa.Table, vectors: Mapping[str, VectorRef], schema: Schema, *, statistics: bool = True
+) -> dict[Bucket, BucketState]:
     """The live set by bucket."""
     grouped: dict[Bucket, tuple[int, list[DataFile]]] = {}
     for bucket, total, file in files_of(table, schema, statistics=statistics):
@@ -246,8 +275,21 @@ def describe(name: str, data: bytes, table: pa.Table, schema_id: int, sequence: 
     kinds = table["kind"].to_numpy()
     buckets, levels = table["bucket"].to_numpy(), table["level"].to_numpy()
     added = int((kinds == ADD).sum())
+    partitions = [pc.min_max(table[column]) for column in table.column_names if column.startswith("p:")]
     return ManifestMeta(
-        name, len(data), added, len(kinds) - added, int(buckets.min()), int(buckets.max()), int(levels.min()), int(levels.max()), schema_id, sequence)
+        name,
+        len(data),
+        added,
+        len(kinds) - added,
+        [_stored(found["min"]) for found in partitions],
+        [_stored(found["max"]) for found in partitions],
+        int(buckets.min()),
+        int(buckets.max()),
+        int(levels.min()),
+        int(levels.max()),
+        schema_id,
+        sequence,
+    )
 
 
 def encode_list(manifests: Sequence[ManifestMeta]) -> bytes:

@@ -23,7 +23,11 @@ def split_name(name: str) -> tuple[str, str]:
     parts = name.split(".")
     if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts):
         raise InvalidQuery(
-            "not a table name", where=repr(name), expected="database.table of letters, digits, '_' and '-'", cure="e.g. 'sales.orders'")
+            "not a table name",
+            where=repr(name),
+            expected="database.table of letters, digits, '_' and '-'",
+            cure="e.g. 'sales.orders'",
+        )
     return parts[0], parts[1]
 
 
@@ -85,7 +89,8 @@ class TablePaths:
     def bucket_dir(self, bucket: Bucket) -> str:
         """Hive style, values escaped; for people only: values are read from manifests, never from a path."""
         parts = [
-            f"{name}={_partition_text(value, self.null_name)}" for name, value in zip(self.partition_by, bucket.partition, strict=True)
+            f"{name}={_partition_text(value, self.null_name)}"
+            for name, value in zip(self.partition_by, bucket.partition, strict=True)
         ]
         return "/".join([self.root, *parts, f"bucket-{bucket.number}"])
 

@@ -18,7 +18,13 @@ def parse(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     kinds = pc.index_in(column.cast(pa.string()), value_set=pa.array(NAMES))
     if kinds.null_count:
         bad = column.filter(pc.is_null(kinds))[0].as_py()
-        raise InvalidData("unknown row kind", where=f"column {name!r}", expected="'+I', '-U', '+U' or '-D'", found=repr(bad), cure="map it first")
+        raise InvalidData(
+            "unknown row kind",
+            where=f"column {name!r}",
+            expected="'+I', '-U', '+U' or '-D'",
+            found=repr(bad),
+            cure="map it first",
+        )
     return kinds.cast(pa.int8())
 
 

@@ -36,9 +36,14 @@ class Schema:
 
     @staticmethod
     def create(
-        columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Mapping[str, object],
-        comment: str | None, time_ms: int, where: str,
-    ) -> Schema:  # fmt: skip
+        columns: pa.Schema,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str],
+        options: Mapping[str, object],
+        comment: str | None,
+        time_ms: int,
+        where: str,
+    ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where)
         columns = types.canonical_schema(columns)
@@ -50,7 +55,15 @@ class Schema:
         ids = itertools.count(1)
         columns = types.number_fields(columns, ids)
         return Schema(
-            0, columns, next(ids) - 1, tuple(primary_key), tuple(partition_by), {k: _as_text(v) for k, v in options.items()}, comment, time_ms)
+            0,
+            columns,
+            next(ids) - 1,
+            tuple(primary_key),
+            tuple(partition_by),
+            {k: _as_text(v) for k, v in options.items()},
+            comment,
+            time_ms,
+        )
 
     @cached_property
     def parsed_options(self) -> Options:
@@ -86,10 +99,16 @@ class Schema:
         return envelope.wrap_json(
             "schema",
             {
-                "id": self.id, "fields": [types.to_json(field) for field in self.columns], "highest_field_id": self.highest_field_id,
-                "primary_key": self.primary_key, "partition_by": self.partition_by, "options": dict(self.options),
-                "comment": self.comment, "time_ms": self.time_ms,
-            })  # fmt: skip
+                "id": self.id,
+                "fields": [types.to_json(field) for field in self.columns],
+                "highest_field_id": self.highest_field_id,
+                "primary_key": self.primary_key,
+                "partition_by": self.partition_by,
+                "options": dict(self.options),
+                "comment": self.comment,
+                "time_ms": self.time_ms,
+            },
+        )
 
     @staticmethod
     def decode(data: bytes, where: str) -> Schema:
@@ -97,11 +116,19 @@ class Schema:
         content = envelope.unwrap_json("schema", data, where)
         try:
             return Schema(
-                content["id"], pa.schema([types.from_json(field) for field in content["fields"]]), content["highest_field_id"],
-                tuple(content["primary_key"]), tuple(content["partition_by"]), content["options"], content["comment"], content["time_ms"])
+                content["id"],
+                pa.schema([types.from_json(field) for field in content["fields"]]),
+                content["highest_field_id"],
+                tuple(content["primary_key"]),
+                tuple(content["partition_by"]),
+                content["options"],
+                content["comment"],
+                content["time_ms"],
+            )
         except KeyError as missing:
             raise Corrupt(
-                "schema lacks a field or has an unknown type", where=where, found=missing, cure="restore the file from a copy") from missing
+                "schema lacks a field or has an unknown type", where=where, found=missing, cure="restore the file from a copy"
+            ) from missing
 
 
 def _as_text(value: object) -> str:
@@ -119,8 +146,11 @@ def _check_names(columns: pa.Schema, where: str) -> None:
             raise InvalidSchema("a column name is blank", where=where, found=repr(name), cure="name the column")
         if name.lower() in seen:
             raise InvalidSchema(
-                "two columns have the same name (case does not tell them apart in Spark)", where=where,
-                found=f"{seen[name.lower()]!r} and {name!r}", cure="rename one")
+                "two columns have the same name (case does not tell them apart in Spark)",
+                where=where,
+                found=f"{seen[name.lower()]!r} and {name!r}",
+                cure="rename one",
+            )
         if name.lower() == ROW_KIND:
             raise InvalidSchema(f"the column name {ROW_KIND!r} is reserved", where=where, cure="rename the column")
         seen[name.lower()] = name
@@ -128,44 +158,73 @@ def _check_names(columns: pa.Schema, where: str) -> None:
 
 def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
     if isinstance(primary_key, str) or isinstance(partition_by, str):
-        raise InvalidSchema("primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']")
+        raise InvalidSchema(
+            "primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']"
+        )
     if not primary_key:
         raise InvalidSchema(
-            "a table needs a primary key", where=where, expected="primary_key=[...]", found="none",
-            cure="name the columns that identify a row; append-only tables are not supported by this release")
+            "a table needs a primary key",
+            where=where,
+            expected="primary_key=[...]",
+            found="none",
+            cure="name the columns that identify a row; append-only tables are not supported by this release",
+        )
     for role, names in (("primary key", primary_key), ("partition", partition_by)):
         if len(set(names)) != len(names):
             raise InvalidSchema(f"a {role} column is named twice", where=where, found=list(names), cure="name it once")
         for name in names:
             if name not in columns.names:
-                raise InvalidSchema(f"{role} column {name!r} is not in the schema", where=where, expected=f"one of {columns.names}", cure="correct the name")
+                raise InvalidSchema(
+                    f"{role} column {name!r} is not in the schema",
+                    where=where,
+                    expected=f"one of {columns.names}",
+                    cure="correct the name",
+                )
             types.check_orderable(columns.field(name).type, name)
     outside = [name for name in partition_by if name not in primary_key]
     if outside:
         raise InvalidSchema(
-            "the primary key must contain the partition columns", where=where, found=f"{outside} outside of it",
-            cure="add them to primary_key, or partition by columns of the key")
+            "the primary key must contain the partition columns",
+            where=where,
+            found=f"{outside} outside of it",
+            cure="add them to primary_key, or partition by columns of the key",
+        )
     if set(primary_key) == set(partition_by):
         raise InvalidSchema(
-            "the primary key is nothing but partition columns", where=where, found=list(primary_key),
-            cure="a partition would hold one row: partition by fewer columns")
+            "the primary key is nothing but partition columns",
+            where=where,
+            found=list(primary_key),
+            cure="a partition would hold one row: partition by fewer columns",
+        )
 
 
-def _check_options(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str) -> None:
+def _check_options(
+    columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str
+) -> None:
     key = [name for name in primary_key if name not in partition_by]
     for name in options.bucket_key:
         if name not in key:
             raise InvalidOption(
-                f"bucket-key column {name!r} is not in the primary key less the partition columns", where=where, expected=f"some of {key}",
-                cure="a key must always fall into one bucket: choose columns of the key")
+                f"bucket-key column {name!r} is not in the primary key less the partition columns",
+                where=where,
+                expected=f"some of {key}",
+                cure="a key must always fall into one bucket: choose columns of the key",
+            )
     if len(set(options.bucket_key)) != len(options.bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
     if options.rowkind_field is not None:
         if options.rowkind_field not in columns.names:
-            raise InvalidOption(f"rowkind.field {options.rowkind_field!r} is not a column", where=where, expected=f"one of {columns.names}")
+            raise InvalidOption(
+                f"rowkind.field {options.rowkind_field!r} is not a column", where=where, expected=f"one of {columns.names}"
+            )
         if not pa.types.is_string(columns.field(options.rowkind_field).type):
             raise InvalidOption(
-                f"rowkind.field {options.rowkind_field!r} must be a string column", where=where,
-                found=columns.field(options.rowkind_field).type, cure="store '+I', '-U', '+U' or '-D' as text")
+                f"rowkind.field {options.rowkind_field!r} must be a string column",
+                where=where,
+                found=columns.field(options.rowkind_field).type,
+                cure="store '+I', '-U', '+U' or '-D' as text",
+            )
         if options.rowkind_field in primary_key:
-            raise InvalidOption(f"rowkind.field {options.rowkind_field!r} is a key column", where=where, cure="use a column outside the key")
+            raise InvalidOption(
+                f"rowkind.field {options.rowkind_field!r} is a key column", where=where, cure="use a column outside the key"
+            )

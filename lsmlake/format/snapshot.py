@@ -54,7 +54,9 @@ class Snapshot:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("snapshot", data, where)
         if content.keys() != {f.name for f in fields(Snapshot)}:
-            raise Corrupt("snapshot has other fields than it must", where=where, found=sorted(content), cure="restore the file from a copy")
+            raise Corrupt(
+                "snapshot has other fields than it must", where=where, found=sorted(content), cure="restore the file from a copy"
+            )
         for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "changelog_manifest_list"):
             content[name] = Named(*content[name]) if content[name] else None
         return Snapshot(**content)

@@ -17,10 +17,19 @@ from lsmlake.errors import InvalidSchema
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"
 _NAMES = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(), "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(), "STRING": pa.string(), "BINARY": pa.binary(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
     "TIMESTAMP_NTZ": pa.timestamp("us"),
-}  # fmt: skip
+}
 _BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
@@ -52,15 +61,22 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
     if type_ in _BY_TYPE:
         return type_
     raise InvalidSchema(
-        "no column can have this type", where=f"column {column!r}", expected=f"{', '.join(_NAMES)}, DECIMAL(p,s), STRUCT, ARRAY or MAP",
-        found=type_, cure=_CURES.get(str(type_), "convert the column first"))
+        "no column can have this type",
+        where=f"column {column!r}",
+        expected=f"{', '.join(_NAMES)}, DECIMAL(p,s), STRUCT, ARRAY or MAP",
+        found=type_,
+        cure=_CURES.get(str(type_), "convert the column first"),
+    )
 
 
 _CURES = {
-    "uint8": "use int16: Spark has no unsigned integers", "uint16": "use int32: Spark has no unsigned integers",
-    "uint32": "use int64: Spark has no unsigned integers", "uint64": "use decimal(20, 0): Spark has no unsigned integers",
-    "halffloat": "use float", "null": "give the column a type",
-}  # fmt: skip
+    "uint8": "use int16: Spark has no unsigned integers",
+    "uint16": "use int32: Spark has no unsigned integers",
+    "uint32": "use int64: Spark has no unsigned integers",
+    "uint64": "use decimal(20, 0): Spark has no unsigned integers",
+    "halffloat": "use float",
+    "null": "give the column a type",
+}
 
 
 def _canonical_field(field: pa.Field, column: str) -> pa.Field:
@@ -80,7 +96,8 @@ def plain(type_: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in type_])
     if t.is_map(type_):
         return pa.map_(
-            pa.field("key", plain(type_.key_type), False), pa.field("value", plain(type_.item_type), type_.item_field.nullable))
+            pa.field("key", plain(type_.key_type), False), pa.field("value", plain(type_.item_type), type_.item_field.nullable)
+        )
     if t.is_list(type_):
         return pa.list_(pa.field("element", plain(type_.value_type), type_.value_field.nullable))
     return type_
@@ -161,5 +178,9 @@ def check_orderable(type_: pa.DataType, column: str) -> None:
     """Keys and partitions need an order. Raises InvalidSchema, naming `column`, for a nested type."""
     if pa.types.is_nested(type_):
         raise InvalidSchema(
-            "a key or partition column needs a type with an order", where=f"column {column!r}",
-            expected=f"{', '.join(_NAMES)} or DECIMAL(p,s)", found=type_, cure="use a field of it as a column of its own")
+            "a key or partition column needs a type with an order",
+            where=f"column {column!r}",
+            expected=f"{', '.join(_NAMES)} or DECIMAL(p,s)",
+            found=type_,
+            cure="use a field of it as a column of its own",
+        )

@@ -22,10 +22,24 @@ def slices(keys: pa.Table, files: Sequence[DataFile]) -> list[tuple[int, int]]:
     """For every file the half-open range of rows of `keys` (ascending) within its [min_key, max_key]."""
     if not files:
         return []
-    low = pa.table([pa.array(column, field.type) for column, field in zip(zip(*(f.min_key for f in files), strict=True), keys.schema, strict=True)], schema=keys.schema)
-    high = pa.table([pa.array(column, field.type) for column, field in zip(zip(*(f.max_key for f in files), strict=True), keys.schema, strict=True)], schema=keys.schema)
+    low = pa.table(
+        [
+            pa.array(column, field.type)
+            for column, field in zip(zip(*(f.min_key for f in files), strict=True), keys.schema, strict=True)
+        ],
+        schema=keys.schema,
+    )
+    high = pa.table(
+        [
+            pa.array(column, field.type)
+            for column, field in zip(zip(*(f.max_key for f in files), strict=True), keys.schema, strict=True)
+        ],
+        schema=keys.schema,
+    )
     wanted, lows, highs = comparable([keys, low, high])
-    return list(zip(np.searchsorted(wanted, lows, "left").tolist(), np.searchsorted(wanted, highs, "right").tolist(), strict=True))
+    return list(
+        zip(np.searchsorted(wanted, lows, "left").tolist(), np.searchsorted(wanted, highs, "right").tolist(), strict=True)
+    )
 
 
 def groups(keys: pa.Table, low: pa.Array, high: pa.Array) -> np.ndarray:

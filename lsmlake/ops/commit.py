@@ -62,7 +62,8 @@ def commit(
 ) -> Committed:
     """Publish `messages` as one snapshot and remove the files it did not use.
 
-    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries`, CommitUnknown if
+    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries`,
+    CommitUnknown if
     the store fails in step 5 and cannot be asked; after the first the table is as before, after the second as before or after.
     """
     buckets = [message.bucket for message in messages]
@@ -85,8 +86,11 @@ def commit(
         wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
     attempt.clean(())
     raise CommitConflict(
-        "other commits won every time", where=meta.paths.root, found=f"{1 + options.commit_retries} attempts",
-        cure="run it again; with many writers raise commit.max-retries")
+        "other commits won every time",
+        where=meta.paths.root,
+        found=f"{1 + options.commit_retries} attempts",
+        cure="run it again; with many writers raise commit.max-retries",
+    )
 
 
 def replayed(meta: Metadata, identity: Identity, latest: Snapshot | None) -> Snapshot | None:
@@ -111,14 +115,20 @@ def replayed(meta: Metadata, identity: Identity, latest: Snapshot | None) -> Sna
     if identity.commit_id == last:
         return latest  # its snapshot has expired, the note of it has not
     raise InvalidData(
-        f"commit id {identity.commit_id} of writer {identity.writer_id!r} is behind its last one", where=meta.paths.root,
-        expected=f"more than {last}", found=identity.commit_id, cure="commit ids of a writer must grow; use another writer_id for another job")
+        f"commit id {identity.commit_id} of writer {identity.writer_id!r} is behind its last one",
+        where=meta.paths.root,
+        expected=f"more than {last}",
+        found=identity.commit_id,
+        cure="commit ids of a writer must grow; use another writer_id for another job",
+    )
 
 
 class _Attempt:
     """Attempts to publish the same messages; keeps what can be used again."""
 
-    def __init__(self, meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str]
+    ) -> None:
         self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
         self.manifests: dict[tuple[int, ...], ManifestMeta] = {}  # by the identity of the changes in it
         self.tried: tuple[int, Rebased] | None = None
@@ -154,8 +164,11 @@ class _Attempt:
             snapshot = self.meta.snapshot(number)
         except (SnapshotNotFound, StorageFailed, Corrupt) as silent:
             raise CommitUnknown(
-                "the store failed while publishing", where=self.meta.paths.snapshot(number), found=unknown.cause,
-                cure="look at snapshots(); commit again with the same writer_id and commit_id, which is safe") from silent
+                "the store failed while publishing",
+                where=self.meta.paths.snapshot(number),
+                found=unknown.cause,
+                cure="look at snapshots(); commit again with the same writer_id and commit_id, which is safe",
+            ) from silent
         ours = (snapshot.writer_id, snapshot.commit_id) == (self.identity.writer_id, self.identity.commit_id)
         return Committed(snapshot, rebased.changes, rebased.overtaken) if ours else Conflict()
 
@@ -186,9 +199,7 @@ class _Attempt:
         wanted = [message.bucket for message in self.messages if message.compact is not None]
         return self.meta.states(latest, self.schema, wanted) if latest and wanted else {}
 
-    def _snapshot(
-        self, number: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]
-    ) -> Snapshot:
+    def _snapshot(self, number: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]) -> Snapshot:
         """Write everything the new snapshot names, and describe it."""
         meta, changes = self.meta, rebased.changes
         delta = [self._manifest(changes)._replace(sequence=number)] if any(c.added or c.removed for c in changes) else []
@@ -206,10 +217,20 @@ class _Attempt:
         if self.identity.commit_id is not None:
             writers[self.identity.writer_id] = self.identity.commit_id
         return Snapshot(
-            id=number, schema_id=self.schema.id, base_manifest_list=base_list, delta_manifest_list=delta_list, index_manifest=index,
-            writer_id=self.identity.writer_id, commit_id=self.identity.commit_id, kind=APPEND if rows else COMPACT, time_ms=meta.env.clock(),
-            total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes), delta_rows=rows,
-            writers=writers, properties=dict(self.properties))  # fmt: skip
+            id=number,
+            schema_id=self.schema.id,
+            base_manifest_list=base_list,
+            delta_manifest_list=delta_list,
+            index_manifest=index,
+            writer_id=self.identity.writer_id,
+            commit_id=self.identity.commit_id,
+            kind=APPEND if rows else COMPACT,
+            time_ms=meta.env.clock(),
+            total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes),
+            delta_rows=rows,
+            writers=writers,
+            properties=dict(self.properties),
+        )
 
     def _manifest(self, changes: tuple[Change, ...]) -> ManifestMeta:
         which = _identities(changes)
@@ -248,7 +269,9 @@ def _entries(changes: Sequence[Change]) -> list[ManifestEntry]:
 
 
 def _index(before: Mapping[str, object], changes: Sequence[Change]) -> dict:
-    gone = {file.name for change in changes for file in change.removed} - {file.name for change in changes for file in change.added}
+    gone = {file.name for change in changes for file in change.removed} - {
+        file.name for change in changes for file in change.added
+    }
     after = {name: ref for name, ref in before.items() if name not in gone}
     for change in changes:
         after.update(change.vectors)
@@ -274,4 +297,9 @@ def _check(changes: Sequence[Change], states: Mapping[Bucket, BucketState], wher
             continue
         before = states.get(change.bucket) or BucketState(change.bucket, change.total_buckets)
         if found := violations(apply(before, change)):
-            raise Corrupt("a commit would break the table and was not made", where=where, found="; ".join(found), cure="run `lsmlake verify`, and report this")
+            raise Corrupt(
+                "a commit would break the table and was not made",
+                where=where,
+                found="; ".join(found),
+                cure="run `lsmlake verify`, and report this",
+            )

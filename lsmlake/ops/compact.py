@@ -67,10 +67,15 @@ class _Bucket:
 
 
 def compact_bucket(
-    meta: Metadata, schema: Schema, state: BucketState, choose: Choose, own: Mapping[str, pa.Table] = {}, own_files: Iterable[DataFile] = ()
+    meta: Metadata,
+    schema: Schema,
+    state: BucketState,
+    choose: Choose,
+    own: Mapping[str, pa.Table] = {},
+    own_files: Iterable[DataFile] = (),
 ) -> CommitMessage | None:
-    """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed, whose rows are in `own` by name
-    (key columns and maybe `_row_kind`), so they need not be read again. Returns `None` if there was nothing to do."""
+    """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed, whose rows are in `own` by
+    name (key columns and maybe `_row_kind`), so they need not be read again. Returns `None` if there was nothing to do."""
     work = _Bucket(state, {f.name: f for f in (*state.files, *own_files)}, state.vectors)
     with ThreadPoolExecutor(_THREADS) as pool:
         for _ in range(_PICKS_MAX):
@@ -182,7 +187,14 @@ def _rewrite(task: _Task, rewrite: Rewrite, level: int) -> tuple[DataFile, ...]:
     files = rewrite.files
     tables = chain.from_iterable(_merged(task, section.files) for section in rewrite.sections)
     return write_run(
-        task.meta.env, task.meta.paths, task.schema, task.bucket, tables, _origin(files, level), nan_columns_of(files, task.schema))
+        task.meta.env,
+        task.meta.paths,
+        task.schema,
+        task.bucket,
+        tables,
+        _origin(files, level),
+        nan_columns_of(files, task.schema),
+    )
 
 
 def _origin(files: Iterable[DataFile], level: int) -> Origin:

@@ -69,7 +69,11 @@ def compact_table(
         if not left:
             return report
     raise CommitConflict(
-        "other compactions were faster every time", where=meta.paths.root, found=f"{len(left)} buckets left", cure="run one compaction at a time")
+        "other compactions were faster every time",
+        where=meta.paths.root,
+        found=f"{len(left)} buckets left",
+        cure="run one compaction at a time",
+    )
 
 
 def _bytes(state: BucketState) -> int:
@@ -81,9 +85,15 @@ def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
     made = {file.name for change in committed.changes for file in change.added}
     new = [file for change in committed.changes for file in change.added if file.name not in gone]
     return CompactionReport(
-        committed.snapshot.id if committed.snapshot else report.snapshot_id, report.buckets + len(committed.changes), report.files_in + len(gone), report.files_out + len(made),
-        report.upgraded + len(gone & made), report.rows + sum(f.rows for f in new), report.bytes + sum(f.bytes for f in new),
-        report.marked + sum(_marked(change.base, change.vectors) for change in committed.changes))  # fmt: skip
+        committed.snapshot.id if committed.snapshot else report.snapshot_id,
+        report.buckets + len(committed.changes),
+        report.files_in + len(gone),
+        report.files_out + len(made),
+        report.upgraded + len(gone & made),
+        report.rows + sum(f.rows for f in new),
+        report.bytes + sum(f.bytes for f in new),
+        report.marked + sum(_marked(change.base, change.vectors) for change in committed.changes),
+    )
 
 
 def _marked(base: BucketState, vectors: Collection) -> int:

@@ -84,7 +84,9 @@ class Intake:
 
 def _uniform(rows: pa.Table) -> pa.Table:
     """Spills of one bucket agree on their columns: with `_row_kind`."""
-    return rows if ROW_KIND in rows.column_names else rows.append_column(ROW_KIND, pa.array(np.full(rows.num_rows, INSERT, np.int8)))
+    return (
+        rows if ROW_KIND in rows.column_names else rows.append_column(ROW_KIND, pa.array(np.full(rows.num_rows, INSERT, np.int8)))
+    )
 
 
 def _last_in_order(pieces: list[pa.Table], key: tuple[str, ...]) -> pa.Table:

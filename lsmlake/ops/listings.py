@@ -40,26 +40,28 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
     rows = [(state, file) for state in found.values() for file in state.files]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
-    return pa.table({
-        "partition": pa.array([partition_text(schema, state.bucket.partition) for state, _ in rows], pa.string()),
-        "bucket": pa.array([state.bucket.number for state, _ in rows], pa.int32()),
-        "file_path": pa.array([meta.paths.data(state.bucket, f.name) for state, f in rows], pa.string()),
-        "level": pa.array([f.level for _, f in rows], pa.int32()),
-        "record_count": pa.array([f.rows for _, f in rows], pa.int64()),
-        "deleted_record_count": pa.array(dead, pa.int64()),
-        "delete_row_count": pa.array([f.delete_rows for _, f in rows], pa.int64()),
-        "file_size_in_bytes": pa.array([f.bytes for _, f in rows], pa.int64()),
-        "min_key": pa.array([key_text(f.min_key) for _, f in rows], pa.string()),
-        "max_key": pa.array([key_text(f.max_key) for _, f in rows], pa.string()),
-        "null_value_counts": pa.array([_by_name(f, names, 0) for _, f in rows], pa.string()),
-        "min_value_stats": pa.array([_by_name(f, names, 1) for _, f in rows], pa.string()),
-        "max_value_stats": pa.array([_by_name(f, names, 2) for _, f in rows], pa.string()),
-        "min_sequence_number": pa.array([f.min_sequence for _, f in rows], pa.int64()),
-        "max_sequence_number": pa.array([f.sequence for _, f in rows], pa.int64()),
-        "schema_id": pa.array([f.schema_id for _, f in rows], pa.int32()),
-        "file_source": pa.array([f.source for _, f in rows], pa.string()),
-        "creation_time": pa.array([f.created_ms for _, f in rows], _TIME),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "partition": pa.array([partition_text(schema, state.bucket.partition) for state, _ in rows], pa.string()),
+            "bucket": pa.array([state.bucket.number for state, _ in rows], pa.int32()),
+            "file_path": pa.array([meta.paths.data(state.bucket, f.name) for state, f in rows], pa.string()),
+            "level": pa.array([f.level for _, f in rows], pa.int32()),
+            "record_count": pa.array([f.rows for _, f in rows], pa.int64()),
+            "deleted_record_count": pa.array(dead, pa.int64()),
+            "delete_row_count": pa.array([f.delete_rows for _, f in rows], pa.int64()),
+            "file_size_in_bytes": pa.array([f.bytes for _, f in rows], pa.int64()),
+            "min_key": pa.array([key_text(f.min_key) for _, f in rows], pa.string()),
+            "max_key": pa.array([key_text(f.max_key) for _, f in rows], pa.string()),
+            "null_value_counts": pa.array([_by_name(f, names, 0) for _, f in rows], pa.string()),
+            "min_value_stats": pa.array([_by_name(f, names, 1) for _, f in rows], pa.string()),
+            "max_value_stats": pa.array([_by_name(f, names, 2) for _, f in rows], pa.string()),
+            "min_sequence_number": pa.array([f.min_sequence for _, f in rows], pa.int64()),
+            "max_sequence_number": pa.array([f.sequence for _, f in rows], pa.int64()),
+            "schema_id": pa.array([f.schema_id for _, f in rows], pa.int32()),
+            "file_source": pa.array([f.source for _, f in rows], pa.string()),
+            "creation_time": pa.array([f.created_ms for _, f in rows], _TIME),
+        }
+    )
 
 
 def partition_text(schema: Schema, partition: tuple) -> str | None:
@@ -83,34 +85,51 @@ def partitions(files_table: pa.Table) -> pa.Table:
 
 
 def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
-    grouped = files_table.group_by(by, use_threads=False).aggregate([
-        ("record_count", "sum"), ("deleted_record_count", "sum"), ("file_size_in_bytes", "sum"), ("file_path", "count"), ("creation_time", "max"),
-    ])  # fmt: skip
+    grouped = files_table.group_by(by, use_threads=False).aggregate(
+        [
+            ("record_count", "sum"),
+            ("deleted_record_count", "sum"),
+            ("file_size_in_bytes", "sum"),
+            ("file_path", "count"),
+            ("creation_time", "max"),
+        ]
+    )
     live = pc.subtract(grouped["record_count_sum"], grouped["deleted_record_count_sum"])
     columns = {name: grouped[name] for name in by} | {
-        "record_count": live, "deleted_record_count": grouped["deleted_record_count_sum"], "file_size_in_bytes": grouped["file_size_in_bytes_sum"],
-        "file_count": grouped["file_path_count"], "last_update_time": grouped["creation_time_max"],
-    }  # fmt: skip
+        "record_count": live,
+        "deleted_record_count": grouped["deleted_record_count_sum"],
+        "file_size_in_bytes": grouped["file_size_in_bytes_sum"],
+        "file_count": grouped["file_path_count"],
+        "last_update_time": grouped["creation_time_max"],
+    }
     return pa.table(columns).sort_by([(name, "ascending") for name in by])
 
 
 def manifests(meta: Metadata, snapshot: Snapshot | None) -> pa.Table:
     found = meta.manifest_metas(snapshot) if snapshot else ()
-    return pa.table({
-        "file_name": pa.array([m.name for m in found], pa.string()), "file_size": pa.array([m.bytes for m in found], pa.int64()),
-        "num_added_files": pa.array([m.added for m in found], pa.int64()), "num_deleted_files": pa.array([m.deleted for m in found], pa.int64()),
-        "schema_id": pa.array([m.schema_id for m in found], pa.int64()), "snapshot_id": pa.array([m.sequence for m in found], pa.int64()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "file_name": pa.array([m.name for m in found], pa.string()),
+            "file_size": pa.array([m.bytes for m in found], pa.int64()),
+            "num_added_files": pa.array([m.added for m in found], pa.int64()),
+            "num_deleted_files": pa.array([m.deleted for m in found], pa.int64()),
+            "schema_id": pa.array([m.schema_id for m in found], pa.int64()),
+            "snapshot_id": pa.array([m.sequence for m in found], pa.int64()),
+        }
+    )
 
 
 def schemas(meta: Metadata) -> pa.Table:
     numbers = numbered([entry.path for entry in meta.env.storage.list(meta.paths.schemas)], "schema")
     found = [meta.schema(number) for number in numbers]
-    return pa.table({
-        "schema_id": pa.array([s.id for s in found], pa.int64()),
-        "fields": pa.array([", ".join(f"{f.name} {f.type}" for f in s.columns) for s in found], pa.string()),
-        "partition_keys": pa.array([list(s.partition_by) for s in found], pa.list_(pa.string())),
-        "primary_keys": pa.array([list(s.primary_key) for s in found], pa.list_(pa.string())),
-        "options": pa.array([list(s.options.items()) for s in found], pa.map_(pa.string(), pa.string())),
-        "comment": pa.array([s.comment for s in found], pa.string()), "update_time": pa.array([s.time_ms for s in found], _TIME),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "schema_id": pa.array([s.id for s in found], pa.int64()),
+            "fields": pa.array([", ".join(f"{f.name} {f.type}" for f in s.columns) for s in found], pa.string()),
+            "partition_keys": pa.array([list(s.partition_by) for s in found], pa.list_(pa.string())),
+            "primary_keys": pa.array([list(s.primary_key) for s in found], pa.list_(pa.string())),
+            "options": pa.array([list(s.options.items()) for s in found], pa.map_(pa.string(), pa.string())),
+            "comment": pa.array([s.comment for s in found], pa.string()),
+            "update_time": pa.array([s.time_ms for s in found], _TIME),
+        }
+    )

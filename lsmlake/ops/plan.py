@@ -1,7 +1,7 @@
 """Planning a read: from a snapshot and a predicate to the files that may hold an answer. Metadata only, array operations only.
 
-Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0 is
-pruned by the key alone: its rows supersede older ones whether or not they match the filter.
+Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0
+is pruned by the key alone: its rows supersede older ones whether or not they match the filter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 @dataclass(frozen=True)
 class Split:
-    """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede them."""
+    """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede
+    them."""
 
     bucket: Bucket
     files: tuple[DataFile, ...]
@@ -64,13 +65,19 @@ class Plan:
 
 
 def plan(
-    meta: Metadata, schema: Schema, snapshot: Snapshot | None, predicate: Predicate | None = None, columns: Sequence[str] | None = None,
+    meta: Metadata,
+    schema: Schema,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    columns: Sequence[str] | None = None,
     mode: str = FRESH,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery."""
     names = _check_columns(columns, schema)
     if mode not in (FRESH, RAW):
-        raise InvalidQuery("unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh sees every row, raw skips level 0")
+        raise InvalidQuery(
+            "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh sees every row, raw skips level 0"
+        )
     if snapshot is None:
         return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
     table = meta.live(snapshot, schema)
@@ -87,8 +94,10 @@ def plan(
 
 def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
     """Whether `predicate`, which looks at partition columns only, is true of a partition."""
-    values = pa.table([pa.array([value], schema.row_columns.field(n).type) for n, value in zip(schema.partition_by, partition, strict=True)],
-                      names=list(schema.partition_by))  # fmt: skip
+    values = pa.table(
+        [pa.array([value], schema.row_columns.field(n).type) for n, value in zip(schema.partition_by, partition, strict=True)],
+        names=list(schema.partition_by),
+    )
     return bool(np.asarray(evaluate(predicate, values))[0])
 
 

@@ -56,7 +56,8 @@ def count(meta: Metadata, plan: Plan) -> int:
 
 
 def newest_level0(meta: Metadata, plan: Plan, split: Split) -> pa.Table | None:
-    """The newest row of every key at level 0, deletes included (`_row_kind`), with key and needed columns; `None` without level 0."""
+    """The newest row of every key at level 0, deletes included (`_row_kind`), with key and needed columns; `None` without level
+    0."""
     return _level0(meta, plan, split, plan.needed)
 
 
@@ -114,5 +115,3 @@ def _finish(table: pa.Table, plan: Plan) -> pa.Table:
 
 def output_schema(plan: Plan) -> pa.Schema:
     return pa.schema([plan.schema.plain_columns.field(name) for name in plan.columns])
-
-

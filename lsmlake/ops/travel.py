@@ -34,7 +34,9 @@ def _milliseconds(value: str | datetime.datetime) -> int:
     try:
         when = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(str(value))
     except ValueError:
-        raise InvalidQuery("not a timestamp", expected="'YYYY-MM-DD HH:MM:SS' or a datetime", found=repr(value), cure="correct it") from None
+        raise InvalidQuery(
+            "not a timestamp", expected="'YYYY-MM-DD HH:MM:SS' or a datetime", found=repr(value), cure="correct it"
+        ) from None
     return int(when.timestamp() * 1000)
 
 
@@ -43,8 +45,12 @@ def _at(meta: Metadata, time_ms: int) -> Snapshot:
     place = bisect_right(ids, time_ms, key=lambda number: meta.snapshot(number).time_ms)
     if place == 0:
         raise SnapshotNotFound(
-            "the table has no snapshot so old", where=meta.paths.root, expected=f"a time from {_text(meta, ids)} on", found=_iso(time_ms),
-            cure="snapshots() lists those that are kept")
+            "the table has no snapshot so old",
+            where=meta.paths.root,
+            expected=f"a time from {_text(meta, ids)} on",
+            found=_iso(time_ms),
+            cure="snapshots() lists those that are kept",
+        )
     return meta.snapshot(ids[place - 1])
 
 

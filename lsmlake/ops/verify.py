@@ -1,6 +1,7 @@
 """Verify: read everything a table names and check that it is what was written.
 
-Snapshots: contiguous, decodable, their manifests whole (I4, I6); buckets sound (I1, I3); row counts right. Data files: there, of the
+Snapshots: contiguous, decodable, their manifests whole (I4, I6); buckets sound (I1, I3); row counts right. Data files: there,
+of the
 right size, every page's checksum, keys ascending and unique, within their bounds, in the bucket they hash to. Vectors: checksums,
 positions below the row count. Above level 0 a key lives in one file (I2), in the latest snapshot.
 """
@@ -65,7 +66,9 @@ class _Checker:
                 yield from self._bucket(schema, state, latest=number == numbers[-1])
 
     def _snapshot(self, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
-        live = sum(f.rows for s in states.values() for f in s.files) - sum(r.cardinality for s in states.values() for r in s.vectors.values())
+        live = sum(f.rows for s in states.values() for f in s.files) - sum(
+            r.cardinality for s in states.values() for r in s.vectors.values()
+        )
         if live != snapshot.total_rows:
             yield Finding(self.meta.paths.snapshot(snapshot.id), f"total_rows is {snapshot.total_rows}, the files hold {live}")
         named = set(self.meta.vector_refs(snapshot))
@@ -114,7 +117,9 @@ class _Checker:
         if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
             yield Finding(path, f"its last key is not the {file.max_key} of the manifest")
 
-    def _keys(self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str) -> Iterator[Finding]:
+    def _keys(
+        self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str
+    ) -> Iterator[Finding]:
         if last is None and tuple(c[0].as_py() for c in keys.columns) != file.min_key:
             yield Finding(path, f"its first key is not the {file.min_key} of the manifest")
         joined = comparable([keys if last is None else pa.concat_tables([last, keys])])[0]
@@ -127,7 +132,9 @@ class _Checker:
         vector = self.meta.vector(ref)
         rows = next((file.rows for file in state.files if file.name == name), 0)
         if len(vector) and vector.max_position >= rows:
-            yield Finding(self.meta.paths.puffin(ref.puffin), f"I3: marks position {vector.max_position} of {name}, which has {rows} rows")
+            yield Finding(
+                self.meta.paths.puffin(ref.puffin), f"I3: marks position {vector.max_position} of {name}, which has {rows} rows"
+            )
 
     def _puffin(self, name: str) -> Iterator[Finding]:
         path = self.meta.paths.puffin(name)

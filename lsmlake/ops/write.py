@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.format import rowkind
@@ -44,7 +43,12 @@ def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tupl
     kinds = None
     if source is not None:
         if data.schema.names.count(source) != 1:
-            raise InvalidData("the row-kind column is not in the data, or twice", where=f"column {source!r}", expected="once", found=data.schema.names)
+            raise InvalidData(
+                "the row-kind column is not in the data, or twice",
+                where=f"column {source!r}",
+                expected="once",
+                found=data.schema.names,
+            )
         kinds = rowkind.parse(data[source], source)
         if source not in schema.columns.names:
             data = data.drop_columns([source])
@@ -132,7 +136,8 @@ def _narrow(codes: np.ndarray) -> np.ndarray:
 def write_bucket(
     meta: Metadata, schema: Schema, bucket: Bucket, tables: Iterable[pa.Table], base: BucketState | None, choose: Choose | None
 ) -> CommitMessage | None:
-    """Write sorted, folded rows (a list if they are in memory) as the level-0 run of one commit and, with `choose`, compact the bucket at once.
+    """Write sorted, folded rows (a list if they are in memory) as the level-0 run of one commit and, with `choose`, compact the
+    bucket at once.
 
     `base`: the bucket as of the snapshot the compaction starts from (`None` = no such bucket yet).
     """
@@ -143,7 +148,9 @@ def write_bucket(
     if not files:
         return None
     append = Change(bucket, total, added=files)
-    message = CommitMessage(bucket, append, rows=sum(f.rows for f in files), written=tuple(meta.paths.data(bucket, f.name) for f in files))
+    message = CommitMessage(
+        bucket, append, rows=sum(f.rows for f in files), written=tuple(meta.paths.data(bucket, f.name) for f in files)
+    )
     if choose is None:
         return message
     return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, _by_file(files, kept))
@@ -173,7 +180,7 @@ def _by_file(files: Sequence[DataFile], kept: Sequence[pa.Table]) -> dict[str, p
 
 def _compacted(
     meta: Metadata, schema: Schema, message: CommitMessage, base: BucketState, choose: Choose, own: dict[str, pa.Table]
-) -> CommitMessage:  # fmt: skip
+) -> CommitMessage:
     compacted = compact_bucket(meta, schema, base, choose, own, message.append.added)
     if compacted is None or (compacted.compact.added == message.append.added and not compacted.compact.removed):
         return message

@@ -30,7 +30,9 @@ class SparkEngine(Engine):
 
     def __init__(self, spark) -> None:
         if not hasattr(spark, "createDataFrame"):
-            raise InvalidOption("not a Spark session", where="connect(spark=...)", expected="a SparkSession", found=type(spark).__name__)
+            raise InvalidOption(
+                "not a Spark session", where="connect(spark=...)", expected="a SparkSession", found=type(spark).__name__
+            )
         self.spark = spark
         spark.conf.set(_LISTING, str(_LISTING_FILES))
 
@@ -45,8 +47,16 @@ class SparkEngine(Engine):
         return to_arrow(schema) if isinstance(schema, StructType) else None
 
     def upsert(
-        self, meta: Metadata, schema: Schema, data: object, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
-    ) -> Snapshot | None:  # fmt: skip
+        self,
+        meta: Metadata,
+        schema: Schema,
+        data: object,
+        identity: Identity,
+        *,
+        row_kind: str | None,
+        compact: bool | None,
+        deletes: bool,
+    ) -> Snapshot | None:
         return write.upsert(meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=deletes)
 
     def compactions(self, meta: Metadata, schema: Schema) -> Run:

@@ -7,8 +7,8 @@ left join with a broadcast table of bitmap chunks:
 2. (file name, chunk) finds the dense bitmap of those 65,536 rows, 1,024 longs, if any of them is dead;
 3. the row stays unless its bit is set.
 
-Files without a vector go through a plain scan. In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting
-keys, and the newest waiting row of every key is added.
+Files without a vector go through a plain scan. In buckets with rows waiting at level 0, the older rows are anti-joined with the
+waiting keys, and the newest waiting row of every key is added.
 
 Arrow: Python tasks read whole splits as the embedded path does. For stores and sizes the first cannot do.
 """
@@ -24,11 +24,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import Bucket
-from lsmlake.format.schema import ROW_KIND
 from lsmlake.ops.plan import Plan, Split
-from lsmlake.ops.read import newest_level0, read_split
-from lsmlake.lsm.merge.deduplicate import without_deletes
+from lsmlake.ops.read import read_split
 from lsmlake.spark import tasks
 from lsmlake.spark.types import to_spark
 from lsmlake.store.metadata import Metadata
@@ -89,7 +86,9 @@ class _Native:
         return self.filtered(self.scan(paths))
 
     def masked(self, paths: Sequence[str], bitmaps: pa.Table):
-        rows = self.filtered(self.scan(paths).select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)))
+        rows = self.filtered(
+            self.scan(paths).select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW))
+        )
         rows = rows.withColumn(_CHUNK, F.shiftright(_ROW, 16))
         joined = rows.join(F.broadcast(self.spark.createDataFrame(bitmaps)), [_FILE, _CHUNK], "left")
         alive = F.expr(f"{_BITS} is null or getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63)) = 0")
@@ -128,7 +127,9 @@ def _bitmaps(meta: Metadata, splits: Sequence[Split]) -> pa.Table:
                 words.append(bits)
     offsets = np.arange(len(words) + 1, dtype=np.int32) * 1024
     values = np.concatenate(words) if words else np.zeros(0, np.int64)
-    return pa.table([pa.array(files, pa.string()), pa.array(chunks, pa.int64()), pa.ListArray.from_arrays(offsets, values)], schema=_BITMAPS)
+    return pa.table(
+        [pa.array(files, pa.string()), pa.array(chunks, pa.int64()), pa.ListArray.from_arrays(offsets, values)], schema=_BITMAPS
+    )
 
 
 def _waiting_keys(native: _Native, splits: Sequence[Split]):
@@ -146,7 +147,9 @@ def _without(rows, keys, plan: Plan):
 
 def _newest(native: _Native, splits: Sequence[Split]):
     """The newest row of every waiting key. One run without deletes is that already; otherwise tasks merge a bucket each."""
-    single = [split for split in splits if len({f.sequence for f in split.level0}) == 1 and not any(f.delete_rows for f in split.level0)]
+    single = [
+        split for split in splits if len({f.sequence for f in split.level0}) == 1 and not any(f.delete_rows for f in split.level0)
+    ]
     rest = [split for split in splits if split not in single]
     parts = []
     if single:

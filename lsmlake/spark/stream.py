@@ -37,24 +37,32 @@ def _query_id(spark, checkpoint: str | None) -> str:
     query = spark.sparkContext.getLocalProperty(_QUERY_ID)
     if not query:
         raise InvalidData(
-            "called outside of a streaming query, so batches cannot be told apart", expected="a call by foreachBatch",
-            cure="pass writer_id to sink(), or use upsert")
+            "called outside of a streaming query, so batches cannot be told apart",
+            expected="a call by foreachBatch",
+            cure="pass writer_id to sink(), or use upsert",
+        )
     return query
 
 
 def sink(table: Table, writer_id: str | None, connect: bool) -> Sink:
     if writer_id is None and connect:
         raise InvalidOption(
-            "on Spark Connect a foreachBatch function cannot learn which query calls it", where=f"{table.name}.sink()", expected="writer_id",
-            cure='pass a name that is this stream\'s own and stays the same over restarts, sink(writer_id="orders-stream"), or use write_stream')
+            "on Spark Connect a foreachBatch function cannot learn which query calls it",
+            where=f"{table.name}.sink()",
+            expected="writer_id",
+            cure="name the stream, the same over restarts, as in sink(writer_id='orders-stream'), or use write_stream",
+        )
     return Sink(table, writer_id, None)
 
 
 def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object]):
     if not checkpoint:
-        raise InvalidOption("a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=...")
+        raise InvalidOption(
+            "a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=..."
+        )
     if not getattr(df, "isStreaming", False):
-        raise InvalidData("not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch")
+        raise InvalidData(
+            "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
+        )
     writer = df.writeStream.foreachBatch(Sink(table, None, str(checkpoint))).option("checkpointLocation", str(checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
-

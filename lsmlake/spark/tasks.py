@@ -32,7 +32,9 @@ def collect(df) -> tuple[list, list[LakeError]]:
 
 def payloads(spark, values: Sequence[object]):
     """A DataFrame with a task for each of `values`, in their order."""
-    table = pa.table({"id": pa.array(range(len(values)), pa.int32()), "payload": pa.array([pickle.dumps(v) for v in values], pa.binary())})
+    table = pa.table(
+        {"id": pa.array(range(len(values)), pa.int32()), "payload": pa.array([pickle.dumps(v) for v in values], pa.binary())}
+    )
     return spark.createDataFrame(table).repartitionById(len(values), F.col("id"))
 
 

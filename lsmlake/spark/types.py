@@ -9,11 +9,19 @@ from lsmlake.errors import InvalidSchema
 from lsmlake.format.types import COMMENT
 
 _PAIRS = (
-    (st.BooleanType, pa.bool_()), (st.ByteType, pa.int8()), (st.ShortType, pa.int16()), (st.IntegerType, pa.int32()),
-    (st.LongType, pa.int64()), (st.FloatType, pa.float32()), (st.DoubleType, pa.float64()), (st.StringType, pa.string()),
-    (st.BinaryType, pa.binary()), (st.DateType, pa.date32()), (st.TimestampType, pa.timestamp("us", "UTC")),
+    (st.BooleanType, pa.bool_()),
+    (st.ByteType, pa.int8()),
+    (st.ShortType, pa.int16()),
+    (st.IntegerType, pa.int32()),
+    (st.LongType, pa.int64()),
+    (st.FloatType, pa.float32()),
+    (st.DoubleType, pa.float64()),
+    (st.StringType, pa.string()),
+    (st.BinaryType, pa.binary()),
+    (st.DateType, pa.date32()),
+    (st.TimestampType, pa.timestamp("us", "UTC")),
     (st.TimestampNTZType, pa.timestamp("us")),
-)  # fmt: skip
+)
 _TO_ARROW = dict(_PAIRS)
 _TO_SPARK = {arrow: spark for spark, arrow in _PAIRS}
 
@@ -45,7 +53,9 @@ def _arrow(type_: st.DataType, column: str) -> pa.DataType:
         return pa.map_(key, pa.field("value", _arrow(type_.valueType, f"{column}.value"), type_.valueContainsNull))
     if type(type_) in _TO_ARROW:
         return _TO_ARROW[type(type_)]
-    raise InvalidSchema("no column can have this type", where=f"column {column!r}", found=type_.simpleString(), cure="cast the column first")
+    raise InvalidSchema(
+        "no column can have this type", where=f"column {column!r}", found=type_.simpleString(), cure="cast the column first"
+    )
 
 
 def _spark(type_: pa.DataType) -> st.DataType:

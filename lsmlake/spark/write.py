@@ -2,7 +2,8 @@
 
 1. Check names and types on the driver; nothing has run yet.
 2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key.
-3. Shuffle by partition and bucket. Without partitions bucket b goes to task b; with partitions Spark decides on the number of tasks.
+3. Shuffle by partition and bucket. Without partitions bucket b goes to task b; with partitions Spark decides on the number of
+   tasks.
 4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
 """
 
@@ -46,7 +47,7 @@ class _Write:
 
 def upsert(
     meta: Metadata, schema: Schema, df, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
-) -> Snapshot | None:  # fmt: skip
+) -> Snapshot | None:
     """As `Table.upsert` and `Table.delete_keys`, for a DataFrame."""
     columns = _check(schema, df, row_kind, deletes)
     latest = meta.latest()
@@ -68,7 +69,9 @@ def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]
     found = to_arrow(df.schema)
     extra = [row_kind] if row_kind and row_kind not in names else []
     if extra and found.names.count(row_kind) != 1:
-        raise InvalidData("the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names)
+        raise InvalidData(
+            "the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names
+        )
     check_types(pa.schema([field for field in found if field.name not in extra]), schema, names)
     return names + extra
 

@@ -1,4 +1,5 @@
-"""Data files: sorted Parquet out, rolling at a target size, with statistics; in by row group, with positions and dead rows masked.
+"""Data files: sorted Parquet out, rolling at a target size, with statistics; in by row group, with positions and dead rows
+masked.
 
 Any Parquet reader understands them: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`. Columns
 with a NaN get no Parquet statistics at all: writers leave NaN out of the bounds, so a reader that orders NaN last, as Spark
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +31,7 @@ from lsmlake.format.stats import bounds
 from lsmlake.store.env import Env
 
 _RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
+_ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
 
 
@@ -46,37 +49,41 @@ class Origin:
 
 
 def write_run(
-    env: Env, paths: TablePaths, schema: Schema, bucket: Bucket, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (),
-) -> tuple[DataFile, ...]:  # fmt: skip
-    """Write one sorted run: `tables` ascending by key, keys unique, plain columns of the schema and maybe `_row_kind` (all or none).
+    env: Env,
+    paths: TablePaths,
+    schema: Schema,
+    bucket: Bucket,
+    tables: Iterable[pa.Table],
+    origin: Origin,
+    nan_columns: Collection[str] = (),
+) -> tuple[DataFile, ...]:
+    """Write one sorted run: `tables` ascending by key, keys unique, plain columns of the schema and maybe `_row_kind` (all or
+    none).
 
     `nan_columns`: float columns that may hold a NaN. Returns the files in key order. Bounded memory: one row group and one
     table. A file becomes visible only when complete; on an error files already complete stay behind unreferenced.
     """
     files: list[DataFile] = []
-    pending: list[pa.Table] = []
     writer: _FileWriter | None = None
     with ExitStack() as stack:
         for table in tables:
-            if not table.num_rows:
-                continue
-            if writer is None:
-                writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
-            pending.append(table)
-            rows = sum(t.num_rows for t in pending)
-            if rows >= writer.group_rows:
-                pending = writer.write_groups(pa.concat_tables(pending))
-            if writer.bytes >= schema.parsed_options.target_file_bytes:
-                files.append(writer.finish(pending, origin, env.clock()))
-                stack.pop_all().close()
-                pending, writer = [], None
+            while table.num_rows:
+                if writer is None:
+                    writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
+                table = writer.add(table)
+                if writer.bytes >= schema.parsed_options.target_file_bytes:
+                    files.append(writer.finish(origin, env.clock()))
+                    stack.pop_all().close()
+                    writer = None
         if writer is not None:
-            files.append(writer.finish(pending, origin, env.clock()))
-    assert all(a.max_key < b.min_key for a, b in zip(files, files[1:], strict=False)), "run out of order"
+            files.append(writer.finish(origin, env.clock()))
+    assert all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
     return tuple(files)
 
 
-def _open(stack: ExitStack, env: Env, paths: TablePaths, schema: Schema, bucket: Bucket, first: pa.Table, nan_columns: Collection[str]) -> _FileWriter:
+def _open(
+    stack: ExitStack, env: Env, paths: TablePaths, schema: Schema, bucket: Bucket, first: pa.Table, nan_columns: Collection[str]
+) -> _FileWriter:
     name = f"data-{env.ids()}.parquet"
     sink = stack.enter_context(env.storage.write(paths.data(bucket, name)))
     return _FileWriter(name, schema, sink, ROW_KIND in first.column_names, _row_group_rows(first, schema), nan_columns)
@@ -84,27 +91,43 @@ def _open(stack: ExitStack, env: Env, paths: TablePaths, schema: Schema, bucket:
 
 def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
     row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
-    return int(min(_ROW_GROUP_ROWS_MAX, max(1_024, schema.parsed_options.row_group_bytes // row_bytes)))
+    return int(min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, schema.parsed_options.row_group_bytes // row_bytes)))
 
 
 class _FileWriter:
     """One Parquet file being written."""
 
-    def __init__(self, name: str, schema: Schema, sink: pa.NativeFile, kinds: bool, group_rows: int, nan_columns: Collection[str]) -> None:
-        self.name, self.schema, self.sink, self.group_rows, self.nan_columns = name, schema, sink, group_rows, frozenset(nan_columns)
+    def __init__(
+        self, name: str, schema: Schema, sink: pa.NativeFile, kinds: bool, group_rows: int, nan_columns: Collection[str]
+    ) -> None:
+        self.name, self.schema, self.sink, self.group_rows, self.nan_columns = (
+            name,
+            schema,
+            sink,
+            group_rows,
+            frozenset(nan_columns),
+        )
         self.arrow = _with_kinds(schema) if kinds else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options
         delta = [name for name in schema.key if _integer_kind(schema.columns.field(name).type)]
         plain = [f.name for f in schema.columns if has_order(f.type) and f.name not in self.nan_columns]
         self.writer = pq.ParquetWriter(
-            sink, self.arrow, compression=options.compression, compression_level=options.zstd_level if options.compression == "zstd" else None,
+            sink,
+            self.arrow,
+            compression=options.compression,
+            compression_level=options.zstd_level if options.compression == "zstd" else None,
             use_dictionary=[path for path in leaf_paths(self.arrow) if path not in delta],
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
             sorting_columns=[pq.SortingColumn(self.arrow.get_field_index(name)) for name in schema.key],
-            write_statistics=plain if self.nan_columns else True, write_page_index=True, write_page_checksum=True, store_schema=False,
-            metadata_collector=self.footer)  # fmt: skip
-        self.rows = self.delete_rows = 0
+            write_statistics=plain if self.nan_columns else True,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=False,
+            metadata_collector=self.footer,
+        )
+        self.pending: list[pa.Table] = []
+        self.rows = self.delete_rows = self.waiting = 0
         self.nan_nulls = dict.fromkeys(self.nan_columns, 0)
         self.min_key: tuple | None = None
         self.max_key: tuple = ()
@@ -113,15 +136,20 @@ class _FileWriter:
     def bytes(self) -> int:
         return self.sink.tell()
 
-    def write_groups(self, table: pa.Table) -> list[pa.Table]:
-        """Write all whole row groups; returns what is left over."""
-        whole = table.num_rows // self.group_rows * self.group_rows
-        self._write(table.slice(0, whole))
-        return [table.slice(whole)] if whole < table.num_rows else []
+    def add(self, table: pa.Table) -> pa.Table:
+        """Take in rows until a row group is full, and write it; returns the rows left over."""
+        taken = table.slice(0, self.group_rows - self.waiting)
+        self.pending.append(taken)
+        self.waiting += taken.num_rows
+        if self.waiting == self.group_rows:
+            self._flush()
+        return table.slice(taken.num_rows)
 
-    def _write(self, table: pa.Table) -> None:
-        if not table.num_rows:
+    def _flush(self) -> None:
+        if not self.pending:
             return
+        table = pa.concat_tables(self.pending)
+        self.pending, self.waiting = [], 0
         key = table.select(self.schema.key)
         self.min_key = self.min_key if self.min_key is not None else _row(key, 0)
         self.max_key = _row(key, key.num_rows - 1)
@@ -132,14 +160,25 @@ class _FileWriter:
             self.delete_rows += pc.sum(pc.equal(table[ROW_KIND], DELETE)).as_py()
         self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
 
-    def finish(self, pending: Sequence[pa.Table], origin: Origin, now_ms: int) -> DataFile:
-        if pending:
-            self._write(pa.concat_tables(pending))
+    def finish(self, origin: Origin, now_ms: int) -> DataFile:
+        self._flush()
         self.writer.close()
         stats = _file_stats(self.footer[0], self.schema, self.nan_nulls)
         return DataFile(
-            self.name, self.sink.tell(), self.rows, self.delete_rows, self.min_key, self.max_key, origin.level,
-            self.schema.id, origin.source, now_ms, origin.sequence, origin.min_sequence, stats)  # fmt: skip
+            self.name,
+            self.sink.tell(),
+            self.rows,
+            self.delete_rows,
+            self.min_key,
+            self.max_key,
+            origin.level,
+            self.schema.id,
+            origin.source,
+            now_ms,
+            origin.sequence,
+            origin.min_sequence,
+            stats,
+        )
 
 
 def _with_kinds(schema: Schema) -> pa.Schema:
@@ -171,7 +210,11 @@ def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
 
 def nan_columns(table: pa.Table) -> list[str]:
     """The float columns that hold a NaN."""
-    return [f.name for f, c in zip(table.schema, table.columns, strict=True) if pa.types.is_floating(f.type) and pc.any(pc.is_nan(c)).as_py()]
+    return [
+        f.name
+        for f, c in zip(table.schema, table.columns, strict=True)
+        if pa.types.is_floating(f.type) and pc.any(pc.is_nan(c)).as_py()
+    ]
 
 
 def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
@@ -180,9 +223,11 @@ def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
     floats = [field.name for field in schema.columns if pa.types.is_floating(field.type)]
     unknown = ColumnStats(0, None, None)
     return {
-        name for name in floats for file in files
+        name
+        for name in floats
+        for file in files
         if (stats := file.stats.get(ids[name], unknown)).min is None and stats.nulls < file.rows
-    }  # fmt: skip
+    }
 
 
 def _file_stats(footer: pq.FileMetaData, schema: Schema, nan_nulls: Mapping[str, int]) -> dict[int, ColumnStats]:
@@ -221,9 +266,13 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as gone:
-        raise Corrupt("data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it") from gone
+        raise Corrupt(
+            "data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it"
+        ) from gone
     except (pa.ArrowException, OSError) as broken:
-        raise Corrupt("data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=_RESTORE) from broken
+        raise Corrupt(
+            "data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=_RESTORE
+        ) from broken
 
 
 class DataReader:
@@ -236,7 +285,9 @@ class DataReader:
             self.parquet = pq.ParquetFile(self.source, page_checksum_verification=True, pre_buffer=False)
         self.footer = self.parquet.metadata
         if self.footer.num_rows != file.rows:
-            raise Corrupt("data file has another number of rows", where=path, expected=file.rows, found=self.footer.num_rows, cure=_RESTORE)
+            raise Corrupt(
+                "data file has another number of rows", where=path, expected=file.rows, found=self.footer.num_rows, cure=_RESTORE
+            )
         counts = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
         self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -268,9 +319,13 @@ class DataReader:
         """The row groups one after the other, all rows, `_row_kind` only if asked for."""
         with reading(self.path):
             table = self.parquet.read_row_groups(list(groups), columns=list(columns), use_threads=True)
-        fields = [ROW_KIND_FIELD.remove_metadata() if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
+        fields = [
+            ROW_KIND_FIELD.remove_metadata() if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns
+        ]
         if missing := [field.name for field in fields if field.name not in table.column_names]:
-            raise Corrupt("data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=_RESTORE)
+            raise Corrupt(
+                "data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=_RESTORE
+            )
         return table.select(list(columns)).cast(pa.schema(fields))
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 20) -> Iterator[Chunk]:

@@ -1,6 +1,7 @@
 """The one door to the outside: storage, clock, identifiers, chance and sleep, injected everywhere.
 
-Nothing else in lsmlake calls `time`, `random`, `uuid`, `open` or `os`; a test holds that. Tests pass fakes and get byte-equal tables.
+Nothing else in lsmlake calls `time`, `random`, `uuid`, `open` or `os`; a test holds that. Tests pass fakes and get byte-equal
+tables.
 """
 
 from __future__ import annotations

@@ -62,7 +62,12 @@ class Metadata:
         """Raises TableNotFound if there is none."""
         found = numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")
         if not found:
-            raise TableNotFound("no table here", where=self.paths.root, expected="a folder 'schema' with schema-0", cure="check the name and the warehouse")
+            raise TableNotFound(
+                "no table here",
+                where=self.paths.root,
+                expected="a folder 'schema' with schema-0",
+                cure="check the name and the warehouse",
+            )
         return self.schema(found[-1])
 
     def put_schema(self, schema: Schema) -> bool:
@@ -77,7 +82,9 @@ class Metadata:
         try:
             data = read_bytes(self.env.storage, path)
         except FileNotFoundError:
-            raise SnapshotNotFound(f"there is no snapshot {number}", where=self.paths.root, cure="snapshots() lists those that are kept") from None
+            raise SnapshotNotFound(
+                f"there is no snapshot {number}", where=self.paths.root, cure="snapshots() lists those that are kept"
+            ) from None
         snapshot = Snapshot.decode(data, path)
         if snapshot.id != number:
             raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
@@ -178,7 +185,13 @@ class Metadata:
             raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
         vector = DeletionVector.decode(data, path)
         if len(vector) != ref.cardinality:
-            raise Corrupt("deletion vector marks another number of rows", where=path, expected=ref.cardinality, found=len(vector), cure=_RESTORE)
+            raise Corrupt(
+                "deletion vector marks another number of rows",
+                where=path,
+                expected=ref.cardinality,
+                found=len(vector),
+                cure=_RESTORE,
+            )
         return vector
 
     def vectors(self, refs: Mapping[str, VectorRef], names: Iterable[str]) -> dict[str, DeletionVector]:
@@ -220,5 +233,7 @@ class Metadata:
         except FileNotFoundError as gone:
             raise Corrupt("metadata file is missing", where=path, cure=_RESTORE) from gone
         if length is not None and len(data) != length:
-            raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=len(data), cure=_RESTORE)
+            raise Corrupt(
+                "metadata file has another length", where=path, expected=f"{length} bytes", found=len(data), cure=_RESTORE
+            )
         return data

@@ -59,7 +59,10 @@ def with_kinds(runs: Sequence[pa.Table]) -> list[pa.Table]:
     """The runs with `_row_kind` on all of them or on none: a run without it holds only +I."""
     if not any(ROW_KIND in run.column_names for run in runs):
         return list(runs)
-    return [run if ROW_KIND in run.column_names else run.append_column(_KIND, pa.array(np.zeros(run.num_rows, np.int8))) for run in runs]
+    return [
+        run if ROW_KIND in run.column_names else run.append_column(_KIND, pa.array(np.zeros(run.num_rows, np.int8)))
+        for run in runs
+    ]
 
 
 _KIND = ROW_KIND_FIELD.remove_metadata()

@@ -4,11 +4,12 @@ Spark brings both sides to a common type, row by row. That type's values are ord
 the literal is moved instead: with n(u) the column's u-th value as the common type sees it,
 
 1. find `low`, the first u with n(u) >= literal, and `high`, the first u with n(u) > literal;
-2. then `<` is u < low, `<=` is u < high, `=` is low <= u < high, and so on, exactly: `int > 10.5` becomes `int >= 11`,
+2. then `<` is u < low, `<=` is u < high, `=` is low <= u < high, and so on, exactly: `int >= 10.5` becomes `int >= 11`,
    `bigint = 1e18` the range of numbers that round to that double, `tinyint = 300` nothing at all.
 
 Text as a literal is cast to the column's type first (Spark in ANSI mode). A column is never cast: where Spark would have to (a
-STRING column and a number), the comparison is refused. Where Spark cuts decimals to 38 digits, the comparison here is exact.
+STRING column and a number), the comparison is refused. Spark is not followed in two corners: where it cuts decimals to 38 digits
+the comparison here is exact, and `bigint < 9223372036854775808` is NULL for a null row, where Spark says TRUE.
 """
 
 from __future__ import annotations

@@ -1,0 +1,132 @@
+"""The tree of folders is the architecture: imports run downhill, side effects stay at one edge, nothing is dead."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LIBRARY = ROOT / "lsmlake"
+SOURCES = sorted(LIBRARY.rglob("*.py"))
+
+LAYERS = [
+    "errors", "options", "format", "lsm", "store", "ops", "arrow", "engine", "scan", "table", "lake", "spark", "connect", "report", "cli",
+]  # fmt: skip
+"""From the top of the hill down: a module imports only from layers before its own, or from its own."""
+
+AMBIENT = {"os", "time", "random", "uuid", "tempfile", "shutil", "subprocess"}
+EDGE = {"store/env.py", "store/local.py", "store/memory.py", "store/spill.py", "connect.py"}
+LAZY = {"connect.py"}  # and cli/: Spark and the demo are optional there
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(LIBRARY).as_posix()
+
+
+def layer_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """(module, inside a function?) of every import."""
+    found = []
+
+    def walk(node: ast.AST, inside: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                found.extend((alias.name, inside) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{path}: relative import"
+                names = [f"{child.module}.{alias.name}" for alias in child.names]
+                found.extend((name if (ROOT / (name.replace(".", "/") + ".py")).exists() else child.module, inside) for name in names)
+            walk(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+    walk(ast.parse(path.read_text()), False)
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_imports_run_downhill(path: Path):
+    own = name_of(path).split("/")[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    for module, _ in imports_of(path):
+        if module.startswith("lsmlake.") and layer_of(module) != "errors":
+            assert LAYERS.index(layer_of(module)) <= LAYERS.index(own), f"{name_of(path)} imports {module}, which lies below it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_imports_stand_at_the_top(path: Path):
+    lazy = [module for module, inside in imports_of(path) if inside]
+    assert not lazy or name_of(path) in LAZY or name_of(path).startswith("cli/"), f"{name_of(path)} hides {lazy} in a function"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_side_effects_stay_at_the_edge(path: Path):
+    if name_of(path) in EDGE or name_of(path).startswith("cli/"):
+        return
+    ambient = {module.split(".")[0] for module, _ in imports_of(path)} & AMBIENT
+    assert not ambient, f"{name_of(path)} imports {ambient}: take storage, clock, ids and chance from Env"
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"]
+    assert not calls, f"{name_of(path)} opens files: go through Storage"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_only_the_spark_layer_knows_pyspark(path: Path):
+    if not name_of(path).startswith(("spark/", "cli/")):
+        assert not [m for m, _ in imports_of(path) if m.split(".")[0] == "pyspark"], f"{name_of(path)} imports pyspark"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if name_of(p).startswith(("spark/", "cli/"))], ids=name_of)
+def test_no_way_into_the_jvm(path: Path):
+    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    assert not names & {"_jvm", "_jdf", "_jsc", "_jsparkSession", "_gateway"}
+
+
+def test_modules_are_acyclic():
+    graph = {}
+    for path in SOURCES:
+        module = "lsmlake." + name_of(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        graph[module] = {m for m, inside in imports_of(path) if m.startswith("lsmlake") and not inside}
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in done:
+            for other in graph.get(module, ()):
+                if other != module:
+                    visit(other, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_every_module_is_used():
+    used = {module for path in [*SOURCES, *(ROOT / "tests").rglob("*.py")] for module, _ in imports_of(path)}
+    for path in SOURCES:
+        module = "lsmlake." + name_of(path).removesuffix(".py").replace("/", ".")
+        entry = name_of(path).endswith("__init__.py") or name_of(path) in ("cli/main.py",)
+        assert entry or module in used, f"{name_of(path)} is imported by nobody"
+
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_modules_say_what_they_are(path: Path):
+    text = path.read_text()
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
+    assert "TODO" not in text and "FIXME" not in text
+
+
+def test_public_names():
+    import lsmlake
+
+    assert sorted(lsmlake.__all__) == ["CompactionReport", "Lake", "Scan", "Table", "connect", "errors"]
+    tree = {"TableNotFound", "TableExists", "InvalidOption", "InvalidSchema", "InvalidData", "InvalidQuery", "CommitConflict",
+            "CommitUnknown", "Corrupt", "SnapshotNotFound", "UnsupportedFormat"}  # fmt: skip
+    assert all(issubclass(getattr(lsmlake.errors, name), lsmlake.errors.LakeError) for name in tree)
+    for name in ("upsert", "delete_keys", "scan", "df", "compact", "sink", "write_stream", "snapshots", "files", "buckets", "partitions",
+                 "manifests", "schemas", "schema", "primary_key", "partition_by", "options", "name", "path"):  # fmt: skip
+        assert hasattr(lsmlake.Table, name) or name == "name", name
