@@ -4,13 +4,46 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import embedded_upsert
+from bench import compact, embedded_upsert, tiers
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
+    "compact": compact.run,
     "embedded_upsert": embedded_upsert.run,
 }
+
+
+def main(arguments: list[str]) -> None:
+    given = _parser().parse_args(arguments)
+    if given.workload == "tiers":
+        tiers.main(given.scale)
+        return
+    run = WORKLOADS[given.workload]
+    settings = {name: value for name in inspect.signature(run).parameters if (value := getattr(given, name, None)) is not None}
+    with tempfile.TemporaryDirectory(prefix="lsmlake-bench-", dir=given.work) as folder:
+        report = run(Path(folder), **settings)
+    print(markdown(report) if given.markdown else text(report))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Ratios of two sides that did the same work, in one run.")
+    names = parser.add_subparsers(dest="workload", required=True, metavar="NAME")
+    for name, run in WORKLOADS.items():
+        one = names.add_parser(name, help=sys.modules[run.__module__].__doc__.splitlines()[0])
+        for parameter in list(inspect.signature(run).parameters.values())[1:]:
+            kind = type(parameter.default)
+            one.add_argument(f"--{parameter.name}", type=kind, metavar=kind.__name__, help=f"default {parameter.default}")
+        one.add_argument("--markdown", action="store_true", help="print a section for RESULTS.md")
+        one.add_argument("--work", type=Path, help="where the tables lie while it runs; default: the directory for temporary files")
+    one = names.add_parser("tiers", help=tiers.__doc__.splitlines()[0])
+    one.add_argument("--scale", type=float, default=0.1, help="default 0.1")
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

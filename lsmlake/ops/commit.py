@@ -25,6 +25,8 @@ from lsmlake.ops.invariants import apply, violations
 from lsmlake.ops.rebase import Rebased, rebase
 from lsmlake.store.metadata import Metadata
 
+_HINT_EVERY = 10  # a reader probes that many snapshots past the hint at most; writing it costs a commit about a tenth
+
 _Written = TypeVar("_Written", Named, ManifestMeta)
 
 
@@ -189,6 +191,8 @@ class _Attempt:
         return [*unused, *manifests]
 
     def _hint(self, number: int) -> None:
+        if number % _HINT_EVERY:
+            return
         try:
             self.meta.hint_latest(number)
         except StorageFailed:  # a hint only: readers look further

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format import manifest
+from lsmlake.format.files import BucketState
 from lsmlake.format.paths import numbered
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.levels import recency
 from lsmlake.store.metadata import Metadata
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -35,9 +37,10 @@ def snapshots(meta: Metadata) -> pa.Table:
 
 
 def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table:
-    """A row a live file; `deleted_record_count` counts the rows its vector marks. `partition`, keys: text, nullable."""
+    """A row a live file, by partition, bucket and recency, newest first; `deleted_record_count` counts the rows its vector marks.
+    `partition`, keys: text, nullable."""
     found = manifest.states(meta.live(snapshot, schema), meta.vector_refs(snapshot), schema) if snapshot else {}
-    rows = [(state, file) for state in found.values() for file in state.files]
+    rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=lambda f: (recency(f), f.min_key))]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
     return pa.table(
@@ -65,11 +68,25 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
 
 
 def partition_text(schema: Schema, partition: tuple) -> str | None:
-    return ", ".join(f"{n}={v}" for n, v in zip(schema.partition_by, partition, strict=True)) if partition else None
+    """'dt=2026-01-01, region=EU'; `None` for a table without partitions. A null has its directory's name."""
+    null = schema.parsed_options.partition_default_name
+    named = zip(schema.partition_by, partition, strict=True)
+    return ", ".join(f"{name}={null if value is None else _value_text(value)}" for name, value in named) if partition else None
 
 
 def key_text(key: tuple) -> str:
-    return ", ".join(map(str, key))
+    return ", ".join(map(_value_text, key))
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _place(state: BucketState) -> tuple:
+    """Where a bucket stands in a listing; nulls first."""
+    return tuple((value is not None, value) for value in state.bucket.partition), state.bucket.number
 
 
 def _by_name(file, names: dict[int, str], part: int) -> str:

@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from lsmlake.report.text import printable
 from lsmlake.report.units import human_bytes, human_count, human_share
 
 _LIVE, _DEAD, _QUIET = Style(color="cyan"), Style(color="red"), Style(dim=True)
@@ -151,9 +152,7 @@ def shortened(text: str, width: int, mark: str = "…") -> str:
 
 def _printable(text: str, ascii_only: bool) -> str:
     """`text` on one line, with escapes for what the terminal would obey or cannot show."""
-    if ascii_only:
-        return ascii(text)[1:-1]
-    return text if text.isprintable() else repr(text)[1:-1]
+    return ascii(text)[1:-1] if ascii_only else printable(text)
 
 
 def _counted(count: int, noun: str) -> str:

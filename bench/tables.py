@@ -1,0 +1,43 @@
+"""Tables to measure: made, cloned, looked into."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import lsmlake
+from bench.rows import KEY, SCHEMA
+from lsmlake.table import Table
+
+NAME = "bench.orders"
+
+
+def create(folder: Path, options: Mapping[str, object], spark: object | None = None) -> Table:
+    """A new table of orders in a new warehouse."""
+    lake = lsmlake.connect(folder, spark=spark)
+    lake.create_database("bench")
+    return lake.create_table(NAME, SCHEMA, primary_key=[KEY], options=options)
+
+
+def reopen(folder: Path, spark: object | None = None) -> Table:
+    """The table, nothing of it cached."""
+    return lsmlake.connect(folder, spark=spark).table(NAME)
+
+
+def clone(source: Path, target: Path, spark: object | None = None) -> Table:
+    """The same table once more: files are never changed, so a hard link is a copy."""
+    shutil.copytree(source, target, copy_function=os.link)
+    return reopen(target, spark)
+
+
+def paths(folder: Path, table: Table) -> list[str]:
+    """The live data files."""
+    return [str(folder / path) for path in table.files()["file_path"].to_pylist()]
+
+
+def fresh(folder: Path) -> Path:
+    """The path, with nothing there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder

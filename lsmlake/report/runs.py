@@ -1,0 +1,19 @@
+"""The sorted runs of a bucket as rows of its picture."""
+
+from __future__ import annotations
+
+from lsmlake.format.files import BucketState
+from lsmlake.lsm.levels import Levels
+from lsmlake.ops.listings import key_text
+from lsmlake.report.tree import TreeRow
+
+
+def tree_rows(state: BucketState) -> list[TreeRow]:
+    """A row a sorted run, newest first. O(files log files)."""
+    levels = Levels.of(state.files, {name: ref.cardinality for name, ref in state.vectors.items()})
+    return [
+        TreeRow(
+            run.level, len(run.files), run.rows, run.rows - run.live_rows, run.bytes,
+            key_text(run.files[0].min_key), key_text(run.files[-1].max_key))
+        for run in levels.runs
+    ]  # fmt: skip

@@ -1,0 +1,81 @@
+"""Which columns of a table of metadata people get to see, and what stands under them. `--json` has all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.report.listing import Column, Kind, Listing
+from lsmlake.report.text import counted
+from lsmlake.report.units import human_bytes, human_count, human_share
+
+_ROOMY = 100  # columns of a window with place for more than the essential
+
+
+def tables_view(tables: Sequence[Mapping[str, object]], where: str) -> Listing:
+    """Of records {name, rows, files, bytes, commit_time, primary_key}; a database without tables is a name alone."""
+    def column(name: str) -> list:
+        return [record.get(name) for record in tables]
+
+    keys = [", ".join(record["primary_key"]) if record.get("primary_key") else None for record in tables]
+    return Listing(
+        (
+            Column("table", Kind.TEXT, column("name")),
+            Column("rows", Kind.COUNT, column("rows")),
+            Column("files", Kind.COUNT, column("files")),
+            Column("size", Kind.BYTES, column("bytes")),
+            Column("last commit", Kind.TIME, column("commit_time")),
+            Column("key", Kind.TEXT, keys, _ROOMY),
+        ),
+        f"{counted(sum(record['table'] is not None for record in tables), 'table')} in {where}",
+    )
+
+
+def snapshots_view(snapshots: pa.Table) -> Listing:
+    column = _values(snapshots)
+    return Listing(
+        (
+            Column("snapshot", Kind.NUMBER, column("snapshot_id")),
+            Column("time", Kind.TIME, column("commit_time")),
+            Column("kind", Kind.TEXT, column("commit_kind")),
+            Column("rows", Kind.COUNT, column("total_record_count")),
+            Column("new rows", Kind.COUNT, column("delta_record_count")),
+            Column("writer", Kind.WORD, column("commit_user")),
+            Column("commit", Kind.NUMBER, column("commit_identifier")),
+        ),
+        counted(snapshots.num_rows, "snapshot") if snapshots.num_rows else "no snapshot: nothing was written yet",
+    )
+
+
+def files_view(files: pa.Table) -> Listing:
+    column = _values(files)
+    keys = [f"{first} .. {last}" for first, last in zip(column("min_key"), column("max_key"), strict=True)]
+    partition = [Column("partition", Kind.TEXT, column("partition"))] if files["partition"].null_count < files.num_rows else []
+    return Listing(
+        (
+            *partition,
+            Column("bucket", Kind.NUMBER, column("bucket")),
+            Column("level", Kind.NUMBER, column("level")),
+            Column("rows", Kind.COUNT, column("record_count")),
+            Column("dead", Kind.COUNT, column("deleted_record_count")),
+            Column("size", Kind.BYTES, column("file_size_in_bytes")),
+            Column("keys", Kind.WORD, keys, _ROOMY),
+            Column("created", Kind.TIME, column("creation_time"), _ROOMY),
+            Column("file", Kind.PATH, column("file_path")),
+        ),
+        _files_caption(files),
+    )
+
+
+def _files_caption(files: pa.Table) -> str:
+    if not files.num_rows:
+        return "no files"
+    rows, dead, size = (pc.sum(files[name]).as_py() for name in ("record_count", "deleted_record_count", "file_size_in_bytes"))
+    return f"{counted(files.num_rows, 'file')}, {human_bytes(size)}, {human_count(rows)} rows, {human_count(dead)} dead ({human_share(dead, rows)})"
+
+
+def _values(table: pa.Table):
+    """The values of a column, by its name."""
+    return lambda name: table[name].to_pylist()

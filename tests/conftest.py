@@ -1,0 +1,57 @@
+"""One Spark session for the whole run, a fresh warehouse for each test.
+
+Tests that need the JVM carry the marker `spark`: without Java they are skipped, or fail if LSMLAKE_REQUIRE_SPARK is set. Those that
+also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from spark_support import classic_session, connect_session, on_connect
+
+import lsmlake
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "connect: needs Spark, and runs a second time on Spark Connect")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("spark") is None or has_java():
+        return
+    missing = "Spark needs Java 17 or newer: put `java` on PATH or set JAVA_HOME"
+    if os.environ.get("LSMLAKE_REQUIRE_SPARK") == "1":
+        pytest.fail(missing, pytrace=False)
+    pytest.skip(missing)
+
+
+def has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return bool(shutil.which("java")) or (home is not None and Path(home, "bin", "java").exists())
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory):
+    """The session of the run: two cores; a task that fails is tried again, twice."""
+    folder = tmp_path_factory.mktemp("spark")
+    session = connect_session(folder) if on_connect() else classic_session(folder)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path):
+    """A new warehouse with the database `d`, without Spark."""
+    made = lsmlake.connect(tmp_path / "warehouse")
+    made.create_database("d")
+    return made
+
+
+@pytest.fixture
+def spark_lake(spark, lake, tmp_path: Path):
+    """The warehouse of `lake`, Spark attached."""
+    return lsmlake.connect(tmp_path / "warehouse", spark=spark)

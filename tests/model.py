@@ -1,0 +1,70 @@
+"""What the core must come to, said naively: loops over rows and dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from strategies import Condition, Shape, multiset, seen
+
+from lsmlake.format.files import Bucket
+from lsmlake.lsm.bucket_hash import bucket_of
+
+Row = tuple
+
+
+@dataclass
+class TableModel:
+    """A table as a dictionary, with a copy for every snapshot.
+
+    `rows`: primary key -> row. `raw`: what has left level 0, by bucket: the rows of a bucket as of the last commit after which
+    nothing waited at level 0 of it.
+    """
+
+    shape: Shape
+    buckets: int
+    schema: pa.Schema
+    rows: dict[tuple, Row] = field(default_factory=dict)
+    raw: dict[Bucket, dict[tuple, Row]] = field(default_factory=dict)
+    history: dict[int, dict[tuple, Row]] = field(default_factory=dict)
+
+    def apply(self, rows: Iterable[Row], kinds: Iterable[str]) -> None:
+        """Row by row; the last of a key wins."""
+        for given, kind in zip(rows, kinds, strict=True):
+            row = self.shape.stored(given)
+            if kind in ("-U", "-D"):
+                self.rows.pop(self.shape.key_of(row), None)
+            else:
+                self.rows[self.shape.key_of(row)] = row
+
+    def committed(self, snapshot: int, waiting: Mapping[Bucket, bool]) -> None:
+        """A commit made `snapshot`; `waiting`: the buckets there are, and whether level 0 of each holds a file."""
+        self.history[snapshot] = dict(self.rows)
+        by_bucket: dict[Bucket, dict[tuple, Row]] = {}
+        for (key, row), bucket in zip(self.rows.items(), self._buckets_of(self.rows.values()), strict=True):
+            by_bucket.setdefault(bucket, {})[key] = row
+        for bucket in {*waiting, *by_bucket, *self.raw}:
+            if not waiting.get(bucket, False):
+                self.raw[bucket] = by_bucket.get(bucket, {})
+
+    def _buckets_of(self, rows: Iterable[Row]) -> list[Bucket]:
+        rows = list(rows)
+        key = self.shape.table(
+            [tuple(row[self.shape.names.index(n)] for n in self.shape.key) for row in rows], self.schema, self.shape.key
+        )
+        numbers = bucket_of(key.columns, self.buckets) if rows else []
+        part = self.shape.names.index("p") if self.shape.partition else None
+        return [Bucket(() if part is None else (row[part],), int(number)) for row, number in zip(rows, numbers, strict=True)]
+
+    def raw_rows(self) -> list[Row]:
+        return [row for rows in self.raw.values() for row in rows.values()]
+
+
+def expected(
+    rows: Iterable[Row], names: Sequence[str], where: Condition | None = None, columns: Sequence[str] | None = None
+) -> list[tuple]:
+    """The rows for which `where` is True, projected, as `multiset`."""
+    picked = [names.index(name) for name in columns or names]
+    kept = (row for row in rows if where is None or where.holds(dict(zip(names, row, strict=True))) is True)
+    return multiset([tuple(seen(row[i]) for i in picked) for row in kept])

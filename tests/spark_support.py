@@ -1,0 +1,133 @@
+"""Shared by the tests that need Spark: sessions, rows to compare, settings for a while."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+CONNECT = "LSMLAKE_TEST_CONNECT"
+"""Environment variable: set in the process that runs the tests on Spark Connect."""
+
+# --- sessions ---
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """Of every session of the tests: quiet, small, nothing of it outside `folder`."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.default.parallelism": "2",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.local.dir": str(folder),
+    }
+
+
+def _configured(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    for name, value in settings(folder).items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def classic_session(folder: Path) -> SparkSession:
+    return _configured(SparkSession.builder, folder).master("local[2,3]").getOrCreate()
+
+
+def connect_session(folder: Path) -> SparkSession:
+    """A Connect server of our own at a free port, and a session on it. Once a process."""
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder  # classic sessions do without grpc
+
+    with socket.create_server(("localhost", 0)) as probe:
+        port = probe.getsockname()[1]
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # there is no setting for the client's side
+    builder = _configured(SparkSession.builder, folder).config("spark.connect.grpc.binding.port", str(port))
+    return builder.remote("local[2]").getOrCreate()
+
+
+def on_connect() -> bool:
+    return os.environ.get(CONNECT) == "1"
+
+
+@contextmanager
+def configured(spark: SparkSession, **values: object) -> Iterator[None]:
+    """SQL settings for a while; '__' stands for a dot."""
+    named = {name.replace("__", "."): str(value) for name, value in values.items()}
+    before = {name: spark.conf.get(name, None) for name in named}
+    for name, value in named.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+# --- rows ---
+
+
+def seen(value: object) -> object:
+    """A value that equals only itself, whatever brought it: NaN equals NaN, -0.0 is not 0.0, moments are in UTC."""
+    if isinstance(value, float):
+        return ("float", repr(value))
+    if isinstance(value, dt.datetime) and value.tzinfo:
+        return ("instant", value.astimezone(dt.timezone.utc).replace(tzinfo=None).isoformat())
+    if isinstance(value, Mapping):
+        return tuple((key, seen(item)) for key, item in value.items())
+    return tuple(map(seen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def rows(data: object) -> list[tuple]:
+    """The rows of an Arrow table or a DataFrame, `seen`, in an order of their own."""
+    table = data if isinstance(data, pa.Table) else data.toArrow()
+    values = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return sorted((tuple(map(seen, row)) for row in values), key=repr)
+
+
+def same(found: object, expected: object) -> None:
+    """Raises AssertionError, telling the first rows that differ, unless both hold the same rows, in any order."""
+    found, expected = (data if isinstance(data, list) else rows(data) for data in (found, expected))
+    if found != expected:
+        surplus, missing = _less(found, expected), _less(expected, found)
+        raise AssertionError(
+            f"{len(found)} rows for {len(expected)}; {len(surplus)} too many, as {surplus[:3]}; {len(missing)} missing, as {missing[:3]}"
+        )
+
+
+def _less(some: Iterable[tuple], others: Iterable[tuple]) -> list[tuple]:
+    left = list(map(repr, others))
+    result = []
+    for row in some:
+        if repr(row) in left:
+            left.remove(repr(row))
+        else:
+            result.append(row)
+    return result
+
+
+def paths_below(folder: Path) -> set[str]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+# --- plans ---
+
+
+def plan_of(frame, capsys) -> str:
+    """What `explain` prints."""
+    capsys.readouterr()
+    frame.explain()
+    return capsys.readouterr().out

@@ -1,0 +1,167 @@
+"""Values of every type, from a DataFrame into a table and back by every way there is to read it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as st
+from spark_support import configured, rows, same
+
+pytestmark = [pytest.mark.spark, pytest.mark.connect]
+
+UTC = dt.timezone.utc
+NAN, INF = math.nan, math.inf
+INNER = st.StructType([
+    st.StructField("x", st.IntegerType()),
+    st.StructField("when", st.TimestampType()),
+    st.StructField("words", st.ArrayType(st.StringType())),
+])  # fmt: skip
+SCHEMA = st.StructType([
+    st.StructField("id", st.LongType(), False),
+    st.StructField("b", st.BooleanType()),
+    st.StructField("i8", st.ByteType()),
+    st.StructField("i16", st.ShortType()),
+    st.StructField("i32", st.IntegerType()),
+    st.StructField("i64", st.LongType()),
+    st.StructField("f32", st.FloatType()),
+    st.StructField("f64", st.DoubleType()),
+    st.StructField("d9", st.DecimalType(9, 2)),
+    st.StructField("d18", st.DecimalType(18, 0)),
+    st.StructField("d38", st.DecimalType(38, 18)),
+    st.StructField("text", st.StringType()),
+    st.StructField("bytes", st.BinaryType()),
+    st.StructField("day", st.DateType()),
+    st.StructField("ts", st.TimestampType()),
+    st.StructField("ntz", st.TimestampNTZType()),
+    st.StructField("struct", INNER),
+    st.StructField("list", st.ArrayType(st.DoubleType())),
+    st.StructField("map", st.MapType(st.StringType(), st.TimestampType())),
+    st.StructField("deep", st.ArrayType(st.MapType(st.IntegerType(), INNER))),
+])  # fmt: skip
+
+
+def moment(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=UTC)
+
+
+_WHEN = moment(2026, 3, 29, 1, 30, 0, 1)
+VALUES = {
+    "b": [True, False, None],
+    "i8": [-128, 127, None, 0],
+    "i16": [-(2**15), 2**15 - 1, None, 0],
+    "i32": [-(2**31), 2**31 - 1, None, 0],
+    "i64": [-(2**63), 2**63 - 1, None, 2**53 + 1],
+    "f32": [0.0, -0.0, NAN, INF, -INF, None, 1.5, 2.0**-149],
+    "f64": [-0.0, 0.0, NAN, -INF, INF, None, 0.1, 5e-324],
+    "d9": [Decimal("9999999.99"), Decimal("-9999999.99"), None, Decimal("0.00"), Decimal("-0.01")],
+    "d18": [Decimal(10**18 - 1), Decimal(1 - 10**18), None, Decimal(0)],
+    "d38": [Decimal("9" * 20 + "." + "9" * 18), Decimal("-" + "9" * 20 + "." + "9" * 18), None, Decimal("0." + "0" * 17 + "1")],
+    "text": ["", "a", None, "größe", "漢字", "😀", "nul\0inside", "line\nbreak", "x" * 5000],
+    "bytes": [b"", b"\0", None, b"\xff\xfe", bytes(range(256))],
+    "day": [dt.date(1970, 1, 1), dt.date(1969, 12, 31), None, dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1582, 10, 14)],
+    "ts": [moment(1970, 1, 1), moment(1969, 12, 31, 23, 59, 59, 999999), None, moment(1900, 1, 1), moment(2026, 10, 25, 0, 30), _WHEN],
+    "ntz": [dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), None, dt.datetime(2026, 3, 29, 2, 30)],
+    "struct": [
+        {"x": 1, "when": _WHEN, "words": ["a", "", None]},
+        None,
+        {"x": None, "when": None, "words": None},
+        {"x": 2, "when": moment(1960, 2, 29), "words": []},
+    ],
+    "list": [[1.0, None, NAN, -0.0], [], None, [None]],
+    "map": [[("a", _WHEN), ("", None)], [], None, [("ü", moment(1950, 1, 1))]],
+    "deep": [
+        [[(1, {"x": 1, "when": _WHEN, "words": ["w"]}), (2, None)], None, []],
+        None,
+        [],
+        [[(3, {"x": None, "when": None, "words": None})]],
+    ],
+}  # fmt: skip
+ARROW = pa.schema([
+    ("id", pa.int64()), ("b", pa.bool_()), ("i8", pa.int8()), ("i16", pa.int16()), ("i32", pa.int32()), ("i64", pa.int64()),
+    ("f32", pa.float32()), ("f64", pa.float64()), ("d9", pa.decimal128(9, 2)), ("d18", pa.decimal128(18, 0)),
+    ("d38", pa.decimal128(38, 18)), ("text", pa.string()), ("bytes", pa.binary()), ("day", pa.date32()),
+    ("ts", pa.timestamp("us", "UTC")), ("ntz", pa.timestamp("us")),
+    ("struct", inner := pa.struct([("x", pa.int32()), ("when", pa.timestamp("us", "UTC")), ("words", pa.list_(pa.string()))])),
+    ("list", pa.list_(pa.float64())), ("map", pa.map_(pa.string(), pa.timestamp("us", "UTC"))),
+    ("deep", pa.list_(pa.map_(pa.int32(), inner))),
+])  # fmt: skip
+COUNT = 60
+
+
+def original() -> pa.Table:
+    """Every value of every type, the columns out of step with each other."""
+    columns = {"id": list(range(COUNT))}
+    for name, values in VALUES.items():
+        columns[name] = [values[(row + row // len(values)) % len(values)] for row in range(COUNT)]
+    return pa.table(columns, schema=ARROW)
+
+
+def frame_of(spark, table: pa.Table):
+    """As a DataFrame of the declared types."""
+    return spark.createDataFrame(table, SCHEMA)
+
+
+def files_of(table, tmp_path: Path) -> list[str]:
+    return [str(tmp_path / "warehouse" / path) for path in table.files()["file_path"].to_pylist()]
+
+
+@pytest.fixture(params=["UTC", "America/New_York"])
+def zone(request, spark):
+    with configured(spark, spark__sql__session__timeZone=request.param):
+        yield request.param
+
+
+def test_every_value_of_every_type_comes_back_as_it_was(spark, spark_lake, lake, zone, tmp_path):
+    data = original()
+    table = spark_lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 2})
+    frame = frame_of(spark, data)
+    assert table.schema.remove_metadata().types == ARROW.types
+    table.upsert(frame.limit(40))
+    table.upsert(frame.where("id >= 30"), compact=False)  # rows at level 0, old ones dead, in one read
+    expected = rows(data)
+    same(lake.table("d.t").scan().to_arrow(), expected)
+    for strategy in ("native", "arrow"):
+        found = table.scan().to_spark(strategy)
+        assert found.schema == st.StructType([st.StructField(f.name, f.dataType, True) for f in SCHEMA])
+        same(found, expected)
+    table.compact(full=True)
+    for strategy in ("native", "arrow"):
+        same(table.scan().to_spark(strategy), expected)
+    same(spark.read.schema(SCHEMA).parquet(*files_of(table, tmp_path)), expected)
+
+
+def test_embedded_rows_of_every_type_read_the_same_in_spark(spark, spark_lake, lake, zone):
+    data = original()
+    lake.create_table("d.t", ARROW, primary_key=["id"], options={"bucket": 2}).upsert(data)
+    for strategy in ("native", "arrow"):
+        same(spark_lake.table("d.t").scan().to_spark(strategy), data)
+
+
+def test_a_compacted_table_is_plain_parquet_to_duckdb(spark, spark_lake, tmp_path):
+    data = original()
+    table = spark_lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 2})
+    table.upsert(frame_of(spark, data))
+    table.upsert(frame_of(spark, data).where("id < 10"))
+    table.compact(full=True)
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        found = database.read_parquet(files_of(table, tmp_path)).to_arrow_table()
+    same(found.cast(ARROW), data)
+
+
+def test_columns_keep_their_comments_and_nullability(spark, spark_lake):
+    schema = st.StructType([
+        st.StructField("id", st.IntegerType(), False),
+        st.StructField("v", st.StringType(), False, {"comment": "never null"}),
+        st.StructField("list", st.ArrayType(st.IntegerType(), False)),
+    ])  # fmt: skip
+    table = spark_lake.create_table("d.t", schema, primary_key=["id"])
+    assert [field.nullable for field in table.schema] == [False, False, True]
+    assert not table.schema.field("list").type.value_field.nullable
+    assert table.current.columns.field("v").metadata[b"comment"] == b"never null"
