@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import compact, embedded_upsert, tiers
+from bench import compact, compact_memory, embedded_upsert, raw_read, tiers
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
     "compact": compact.run,
+    "compact_memory": compact_memory.run,
     "embedded_upsert": embedded_upsert.run,
+    "raw_read": raw_read.run,
 }
 
 

@@ -26,8 +26,8 @@ _SIDE = Path(__file__).with_name("pypaimon_side.py")
 _FOLDER = Path.home() / ".cache" / "lsmlake-bench" / "pypaimon"
 
 
-def run(folder: Path, rows: int = 1_000_000, rounds: int = 3, environment: Path = _FOLDER) -> Report:
-    """`environment`: where the virtual environment with pypaimon is or will be. Without pypaimon its error takes its place."""
+def run(folder: Path, rows: int = 1_000_000, rounds: int = 3, env: Path = _FOLDER) -> Report:
+    """`env`: where the virtual environment with pypaimon is or will be. Without pypaimon its error takes its place."""
     source = folder / "source.parquet"
     pq.write_table(orders(np.random.default_rng(1).permutation(rows)), source)
     _ours(folder / "warm", source)
@@ -36,7 +36,7 @@ def run(folder: Path, rows: int = 1_000_000, rounds: int = 3, environment: Path 
         seconds, answer = _ours(folder / f"ours-{number}", source)
         ours.append(seconds)
         if error is None:
-            found = _pypaimon(environment, folder / f"pypaimon-{number}", source)
+            found = _pypaimon(env, folder / f"pypaimon-{number}", source)
             error = found.get("error")
             if error is None:
                 theirs = {**found, "seconds": [*theirs["seconds"], found["seconds"]]}
@@ -64,12 +64,12 @@ def _ours(folder: Path, source: Path) -> tuple[float, str]:
     return seconds, checksum.of_table(table.scan().to_arrow())
 
 
-def _pypaimon(environment: Path, folder: Path, source: Path) -> dict:
+def _pypaimon(env: Path, folder: Path, source: Path) -> dict:
     """{seconds, rows: a Parquet file of what the table holds, versions}, or {error}."""
-    python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    python = env / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     try:
         if not python.exists():
-            venv.create(environment, with_pip=True)
+            venv.create(env, with_pip=True)
             _output([python, "-m", "pip", "install", "--quiet", "pypaimon"])
         return json.loads(_output([python, _SIDE, folder, source, KEY, str(BUCKETS)]).splitlines()[-1])
     except (OSError, RuntimeError) as failed:

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import socket
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # small data: compile fast, not well
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
@@ -55,7 +57,9 @@ def connect_session(folder: Path) -> SparkSession:
         port = probe.getsockname()[1]
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # there is no setting for the client's side
     builder = _configured(SparkSession.builder, folder).config("spark.connect.grpc.binding.port", str(port))
-    return builder.remote("local[2]").getOrCreate()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Failed to set spark")  # settings of the server, which has them since it started
+        return builder.remote("local[2]").getOrCreate()
 
 
 def on_connect() -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 import operator
 import pickle
@@ -44,7 +45,7 @@ NAN = math.nan
 
 INTS = [-(2**63), -(2**31), -129, -128, -1, 0, 1, 2, 127, 128, 2**31 - 1, 2**53, 2**53 + 1, 10**18, 10**18 + 1, 2**63 - 1]
 FLOATS = [NAN, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, 1.5, -1.0, 127.5, 2.0**53, 1e18, 0.10000000149011612, 1e300]
-DECIMALS = [Decimal(text) for text in ("0.1", "1.00", "-1.50", "1.005", "127.5", "0.01", "900719925474099.30", "900719925474099.31")]
+DECIMALS = list(map(Decimal, ("0.1", "1.00", "-1.50", "1.005", "127.5", "0.01", "900719925474099.30", "900719925474099.31")))
 TEXTS = ["", "a", "ab", "b", "a%", "a_", "a\\", "A", "é", "😀", "a\nb", "it's", "zz"]
 DAYS = [dt.date(1969, 12, 31), dt.date(2026, 1, 1), dt.date(2026, 1, 2), dt.date(9999, 12, 31), dt.date(1, 1, 1)]
 TIMES = [dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 1, 12, 30, 0, 1), dt.datetime(2026, 1, 2), dt.datetime(1969, 12, 31, 23)]
@@ -360,6 +361,15 @@ def test_a_constant_predicate_has_a_row_a_row():
     assert evaluate(and_(), table).tolist() == [True, True]
 
 
+def test_like_with_every_short_pattern():
+    texts = ["".join(letters) for size in range(4) for letters in itertools.product("a\\%_\n", repeat=size)]
+    table = pa.table({"s": texts})
+    tokens = ["a", "%", "_", "\\\\", "\\%", "\\_", "\n"]
+    for pattern in ("".join(parts) for size in range(4) for parts in itertools.product(tokens, repeat=size)):
+        mask = evaluate(parse(f"s LIKE {literal_sql(pattern)}", SCHEMA), table)
+        assert mask.tolist() == [naive_like(text, pattern) for text in texts], pattern
+
+
 # --- pruning ---
 
 
@@ -642,6 +652,12 @@ def test_a_time_without_zone_is_in_the_zone_of_the_session():
     midnight = parse("dt = TIMESTAMP '2026-06-30 22:00:00Z'", SCHEMA, zone="Europe/Berlin")
     assert midnight == parse("dt = '2026-07-01'", SCHEMA)
     assert parse("n = '2026-07-01'", SCHEMA, zone="Europe/Berlin") == parse("n = '2026-07-01'", SCHEMA)
+
+
+@pytest.mark.parametrize("zone", ["", "Mars/Base", "+x", "+19:00"])
+def test_a_time_zone_that_does_not_exist_is_refused(zone):
+    with pytest.raises(InvalidQuery, match="no such time zone"):
+        parse("b", SCHEMA, zone=zone)
 
 
 @pytest.mark.parametrize("text", ["dt < ts", "n < ts", "n = TIMESTAMP '2026-07-01 00:00:00'"])

@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
     ]
 )
 DAY, TIME = dt.date(2026, 1, 1), dt.datetime(2026, 1, 1)
+STRUCTS = [{"a": a, "Inner": {"t": t}} for a, t in ((1, "x"), (2, None), (None, "y"), (1, ""), (2, "z"), (None, None))]
 COLUMNS = {
     "y": [-128, -1, 0, 1, 127, None, 10, 11],
     "i": [-(2**31), -1, 0, 1, 2**31 - 1, None, 10, 11],
@@ -50,7 +51,7 @@ COLUMNS = {
     "dt": [DAY, dt.date(1969, 12, 31), dt.date(2026, 1, 2), dt.date(9999, 12, 31), dt.date(1900, 1, 1), None, DAY, DAY],
     "n": [TIME, TIME.replace(microsecond=1), dt.datetime(2026, 1, 2), dt.datetime(1969, 12, 31, 23), TIME, None, TIME, TIME],
     "x": [b"", b"a", b"\x00", b"\xff", b"a\x80", None, b"ab", b"A"],
-    "st": [None, {"a": None, "Inner": None}, *({"a": a, "Inner": {"t": t}} for a, t in ((1, "x"), (2, None), (None, "y"), (1, "")))] * 2,
+    "st": [None, {"a": None, "Inner": None}, *STRUCTS],
     "tags": [None, [], ["a"], None, [None], ["a", "b"], [], None],
 }
 TEXTS = r"""
@@ -85,7 +86,7 @@ NOT (i > 1 AND (d > 0 OR b)) | 1 IN (1, NULL) | i BETWEEN NULL AND 3 | NOT (i BE
 def rows() -> pa.Table:
     count = len(COLUMNS["y"])
     content = {**COLUMNS, "id": list(range(count)), "ts": [None if t is None else t.replace(tzinfo=UTC) for t in COLUMNS["n"]]}
-    return pa.table({field.name: pa.array(content[field.name][:count], field.type) for field in SCHEMA}, SCHEMA)
+    return pa.table({field.name: pa.array(content[field.name], field.type) for field in SCHEMA}, SCHEMA)
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,8 @@ def requoted(text: str) -> str:
 
     (sqlglot takes it for two literals side by side, which mean `its`.) Raises sqlglot's TokenError.
     """
+    if not ("''" in text or '""' in text):
+        return text
     characters = list(text)
     for one, two in pairwise(sqlglot.tokenize(text, dialect="spark")):
         side_by_side = one.end + 1 == two.start and text[one.end] == text[two.start]

@@ -64,9 +64,9 @@ def commit(
 ) -> Committed:
     """Publish `messages` as one snapshot and remove the files it did not use.
 
-    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries`,
-    CommitUnknown if
-    the store fails in step 5 and cannot be asked; after the first the table is as before, after the second as before or after.
+    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries` and
+    StorageFailed, the table being as before; CommitUnknown if the store fails in step 5 and cannot be asked, the table being as
+    before or after.
     """
     buckets = [message.bucket for message in messages]
     assert len(set(buckets)) == len(buckets), "I5: a commit adds at most one run to a bucket"
@@ -84,6 +84,7 @@ def commit(
         if isinstance(outcome, Committed):
             attempt.clean(outcome.changes)
             return outcome
+        attempt.withdraw()
         meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
         wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
     attempt.clean(())
@@ -133,7 +134,7 @@ class _Attempt:
     ) -> None:
         self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
         self.manifests: dict[tuple[int, ...], ManifestMeta] = {}  # by the identity of the changes in it
-        self.tried: tuple[int, Rebased] | None = None
+        self.tried: tuple[Snapshot, Rebased] | None = None
         self.written: list[str] = []  # metadata of the attempt under way
 
     def run(self) -> Committed | Conflict | Unknown:
@@ -147,32 +148,38 @@ class _Attempt:
             return Committed(None, (), rebased.overtaken)
         number = latest.id + 1 if latest else 1
         _check(rebased.changes, states, meta.paths.root)
-        self.written = []
         snapshot = self._snapshot(number, latest, rebased, states)
-        self.tried = (number, rebased)
+        self.tried = (snapshot, rebased)
         try:
-            if meta.put_snapshot(snapshot):
-                self._hint(number)
-                return Committed(snapshot, rebased.changes, rebased.overtaken)
+            if not meta.put_snapshot(snapshot):
+                return self._told(meta.snapshot(number))
         except StorageFailed as failed:
             return Unknown(failed)
-        meta.delete(self.written)
-        return Conflict()
+        self._hint(number)
+        return Committed(snapshot, rebased.changes, rebased.overtaken)
 
     def settle(self, unknown: Unknown) -> Committed | Conflict:
-        """Ask the store what became of the attempt. Raises CommitUnknown if it does not say."""
-        number, rebased = self.tried
+        """Look what became of the attempt. Not there: raises the store's own error, the table is as before. Raises CommitUnknown
+        if the store does not say."""
+        number = self.tried[0].id
         try:
-            snapshot = self.meta.snapshot(number)
-        except (SnapshotNotFound, StorageFailed, Corrupt) as silent:
+            return self._told(self.meta.snapshot(number))
+        except SnapshotNotFound:
+            self.abandon()
+            raise unknown.cause from None
+        except (StorageFailed, Corrupt) as silent:
             raise CommitUnknown(
                 "the store failed while publishing",
                 where=self.meta.paths.snapshot(number),
                 found=unknown.cause,
                 cure="look at snapshots(); commit again with the same writer_id and commit_id, which is safe",
             ) from silent
-        ours = (snapshot.writer_id, snapshot.commit_id) == (self.identity.writer_id, self.identity.commit_id)
-        return Committed(snapshot, rebased.changes, rebased.overtaken) if ours else Conflict()
+
+    def _told(self, there: Snapshot) -> Committed | Conflict:
+        """What the snapshot that has the number says. It may be ours even so: a store that repeats a request of its own accord
+        answers "taken" to the one that took it."""
+        snapshot, rebased = self.tried
+        return Committed(snapshot, rebased.changes, rebased.overtaken) if there == snapshot else Conflict()
 
     def abandon(self) -> None:
         """Before anything was published: remove all that was written, as far as the store lets us."""
@@ -180,7 +187,12 @@ class _Attempt:
 
     def clean(self, used: Sequence[Change]) -> None:
         """Remove what no snapshot can name: files of the messages beyond `used`, manifests beyond the one published."""
-        self.meta.delete(self._unused(used))
+        self.meta.delete_quietly(self._unused(used))
+
+    def withdraw(self) -> None:
+        """After a conflict: remove the metadata of that attempt."""
+        self.meta.delete_quietly(self.written)
+        self.written = []
 
     def _unused(self, used: Sequence[Change]) -> list[str]:
         paths = self.meta.paths

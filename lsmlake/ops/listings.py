@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format import manifest
-from lsmlake.format.files import BucketState
+from lsmlake.format.files import BucketState, DataFile
 from lsmlake.format.paths import numbered
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
@@ -40,7 +40,7 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
     """A row a live file, by partition, bucket and recency, newest first; `deleted_record_count` counts the rows its vector marks.
     `partition`, keys: text, nullable."""
     found = manifest.states(meta.live(snapshot, schema), meta.vector_refs(snapshot), schema) if snapshot else {}
-    rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=lambda f: (recency(f), f.min_key))]
+    rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=_age)]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
     return pa.table(
@@ -82,6 +82,10 @@ def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _age(file: DataFile) -> tuple:
+    return recency(file), file.min_key
 
 
 def _place(state: BucketState) -> tuple:

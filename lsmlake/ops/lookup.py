@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -39,12 +39,3 @@ def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, fil
             for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=1 << 22)
         ]
     return np.concatenate(hits) if hits else np.zeros(0, np.int64)
-
-
-def merged_positions(found: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Several results as one; positions may repeat."""
-    merged: dict[str, list[np.ndarray]] = {}
-    for result in found:
-        for name, positions in result.items():
-            merged.setdefault(name, []).append(positions)
-    return {name: np.concatenate(parts) for name, parts in merged.items()}

@@ -10,6 +10,8 @@ from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.metadata import Metadata
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -37,7 +39,7 @@ def _milliseconds(value: str | datetime.datetime) -> int:
         raise InvalidQuery(
             "not a timestamp", expected="'YYYY-MM-DD HH:MM:SS' or a datetime", found=repr(value), cure="correct it"
         ) from None
-    return int(when.timestamp() * 1000)
+    return (when.astimezone(datetime.timezone.utc) - _EPOCH) // datetime.timedelta(milliseconds=1)  # exact, unlike a float
 
 
 def _at(meta: Metadata, time_ms: int) -> Snapshot:

@@ -1,17 +1,16 @@
 """A listing: named columns of values, drawn as a table on a terminal and as plain aligned text everywhere else.
 
-On a terminal numbers are rounded, times are short and columns that do not fit a narrow window are left out. Plain text is for `grep`,
-`sort` and `awk`: a line a row under one line of titles, every column, exact numbers, nothing shortened.
+On a terminal numbers are rounded, times are short and columns that do not fit a narrow window are left out. Plain text is for
+`grep`, `sort` and `awk`: a line a row under one line of titles, every column, exact numbers, nothing shortened.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
@@ -39,9 +38,11 @@ class Kind(Enum):
 
 _RIGHT = (Kind.NUMBER, Kind.COUNT, Kind.BYTES)
 _SHORTENED = (Kind.PATH, Kind.WORD)
-_SHORTENED_LEAST = 13
+_SHORTENED_LEAST, _FOLDED_LEAST = 13, 12
+_GAP = 2
 _SHORT: dict[Kind, Callable[..., str]] = {
-    Kind.PATH: lambda path: printable(path.rpartition("/")[2]), Kind.COUNT: human_count, Kind.BYTES: human_bytes, Kind.TIME: local_time,
+    Kind.PATH: lambda path: printable(path.rpartition("/")[2]), Kind.COUNT: human_count, Kind.BYTES: human_bytes,
+    Kind.TIME: local_time,
 }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ class Listing(NamedTuple):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.columns[0].values:
-            yield _table([column for column in self.columns if column.from_width <= options.max_width])
+            yield _table([column for column in self.columns if column.from_width <= options.max_width], options.max_width)
         if self.caption:
             yield Text(self.caption, _QUIET if self.columns[0].values else "")
 
@@ -76,7 +77,7 @@ class Listing(NamedTuple):
 
 
 def aligned(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
-    """Cells under their titles, two blanks apart, in as many terminal cells as the widest needs; no blanks at the end of a line."""
+    """Cells under their titles, each column as wide as its widest, two blanks apart; no blanks at the end of a line."""
     widths = [max(map(cell_len, cells)) for cells in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
         yield "  ".join(_padded(cell, width, at_end) for cell, width, at_end in zip(row, widths, right, strict=True)).rstrip()
@@ -87,23 +88,28 @@ def _padded(text: str, width: int, right: bool) -> str:
     return blanks + text if right else text + blanks
 
 
-def _table(columns: Sequence[Column]) -> Table:
+def _table(columns: Sequence[Column], width: int) -> Table:
     cells = [[_short(column.kind, value) for value in column.values] for column in columns]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", border_style=_QUIET)
-    for column, texts in zip(columns, cells, strict=True):
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column, fitting in zip(columns, _widths(columns, cells, width), strict=True):
         table.add_column(
-            Text(column.title), justify="right" if column.kind in _RIGHT else "left", no_wrap=column.kind is not Kind.TEXT,
-            overflow="ellipsis" if column.kind in _SHORTENED else "fold", min_width=_least_width(column, texts))  # fmt: skip
+            Text(column.title), justify="right" if column.kind in _RIGHT else "left", width=fitting,
+            overflow="ellipsis" if column.kind in _SHORTENED else "fold", no_wrap=column.kind in _SHORTENED)  # fmt: skip
     for row in zip(*cells, strict=True):
         table.add_row(*row)
     return table
 
 
-def _least_width(column: Column, texts: Iterable[Text]) -> int:
-    """Numbers and times keep all they need, so that names give way."""
-    longest = max(text.cell_len for text in texts)
-    needed = {Kind.TEXT: 0, Kind.PATH: min(longest, _SHORTENED_LEAST), Kind.WORD: min(longest, _SHORTENED_LEAST)}
-    return max(len(column.title), needed.get(column.kind, longest))
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """What each column needs; if that is too much, identifiers are shortened and then texts folded, but never numbers."""
+    widths = [max(len(column.title), *(text.cell_len for text in texts)) for column, texts in zip(columns, cells, strict=True)]
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    for kinds, least in ((_SHORTENED, _SHORTENED_LEAST), ((Kind.TEXT,), _FOLDED_LEAST)):
+        for place in reversed([place for place, column in enumerate(columns) if column.kind in kinds]):
+            given = max(min(excess, widths[place] - least), 0)
+            widths[place] -= given
+            excess -= given
+    return widths
 
 
 def _short(kind: Kind, value: object) -> Text:

@@ -11,7 +11,7 @@ from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count, human_share
 
-_ROOMY = 100  # columns of a window with place for more than the essential
+_ROOMY, _USUAL = 100, 70  # widths of a window: with place for more than the essential, and for that
 
 
 def tables_view(tables: Sequence[Mapping[str, object]], where: str) -> Listing:
@@ -39,11 +39,11 @@ def snapshots_view(snapshots: pa.Table) -> Listing:
         (
             Column("snapshot", Kind.NUMBER, column("snapshot_id")),
             Column("time", Kind.TIME, column("commit_time")),
-            Column("kind", Kind.TEXT, column("commit_kind")),
+            Column("kind", Kind.TEXT, column("commit_kind"), _USUAL),
             Column("rows", Kind.COUNT, column("total_record_count")),
             Column("new rows", Kind.COUNT, column("delta_record_count")),
             Column("writer", Kind.WORD, column("commit_user")),
-            Column("commit", Kind.NUMBER, column("commit_identifier")),
+            Column("commit", Kind.NUMBER, column("commit_identifier"), _USUAL),
         ),
         counted(snapshots.num_rows, "snapshot") if snapshots.num_rows else "no snapshot: nothing was written yet",
     )
@@ -59,7 +59,7 @@ def files_view(files: pa.Table) -> Listing:
             Column("bucket", Kind.NUMBER, column("bucket")),
             Column("level", Kind.NUMBER, column("level")),
             Column("rows", Kind.COUNT, column("record_count")),
-            Column("dead", Kind.COUNT, column("deleted_record_count")),
+            Column("dead", Kind.COUNT, column("deleted_record_count"), _USUAL),
             Column("size", Kind.BYTES, column("file_size_in_bytes")),
             Column("keys", Kind.WORD, keys, _ROOMY),
             Column("created", Kind.TIME, column("creation_time"), _ROOMY),
@@ -73,7 +73,8 @@ def _files_caption(files: pa.Table) -> str:
     if not files.num_rows:
         return "no files"
     rows, dead, size = (pc.sum(files[name]).as_py() for name in ("record_count", "deleted_record_count", "file_size_in_bytes"))
-    return f"{counted(files.num_rows, 'file')}, {human_bytes(size)}, {human_count(rows)} rows, {human_count(dead)} dead ({human_share(dead, rows)})"
+    share = f"{human_count(dead)} of them dead ({human_share(dead, rows)})"
+    return f"{counted(files.num_rows, 'file')}, {human_bytes(size)}, {human_count(rows)} rows, {share}"
 
 
 def _values(table: pa.Table):

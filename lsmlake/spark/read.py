@@ -86,9 +86,9 @@ class _Native:
         return self.filtered(self.scan(paths))
 
     def masked(self, paths: Sequence[str], bitmaps: pa.Table):
-        rows = self.filtered(
-            self.scan(paths).select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW))
-        )
+        rows = self.scan(paths)
+        place = rows.metadataColumn("_metadata")  # not F.col: the table may have a column of that name
+        rows = self.filtered(rows.select("*", place.getField("file_name").alias(_FILE), place.getField("row_index").alias(_ROW)))
         rows = rows.withColumn(_CHUNK, F.shiftright(_ROW, 16))
         joined = rows.join(F.broadcast(self.spark.createDataFrame(bitmaps)), [_FILE, _CHUNK], "left")
         alive = F.expr(f"{_BITS} is null or getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63)) = 0")

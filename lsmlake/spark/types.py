@@ -22,7 +22,7 @@ _PAIRS = (
     (st.TimestampType, pa.timestamp("us", "UTC")),
     (st.TimestampNTZType, pa.timestamp("us")),
 )
-_TO_ARROW = dict(_PAIRS)
+_TO_ARROW = {**dict(_PAIRS), st.NullType: pa.null()}
 _TO_SPARK = {arrow: spark for spark, arrow in _PAIRS}
 
 

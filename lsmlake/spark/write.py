@@ -1,7 +1,8 @@
 """Upsert of a Spark DataFrame: Spark hashes and shuffles, a task a bucket sorts and writes in Arrow, the driver commits once.
 
 1. Check names and types on the driver; nothing has run yet.
-2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key.
+2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key. The columns go
+   by number from here on: `mapInArrow` takes a dot or a backtick in a name for syntax.
 3. Shuffle by partition and bucket. Without partitions bucket b goes to task b; with partitions Spark decides on the number of
    tasks.
 4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
@@ -9,14 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from lsmlake.errors import InvalidData, LakeError
+from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.conform import check_types
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.schema import Schema
@@ -30,7 +31,7 @@ from lsmlake.spark import tasks
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 
-_BUCKET, _ORDER = "_lsmlake_bucket", "_lsmlake_order"
+_BUCKET, _ORDER = "bucket", "order"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class _Write:
 
     meta: Metadata
     schema: Schema
+    columns: Sequence[str]
     base: Snapshot | None
     row_kind: str | None
     deletes: bool
@@ -53,7 +55,7 @@ def upsert(
     latest = meta.latest()
     if done := replayed(meta, identity, latest):
         return done
-    write = _Write(meta, schema, latest, row_kind, deletes, inline_choice(meta, schema, compact) is not None)
+    write = _Write(meta, schema, columns, latest, row_kind, deletes, inline_choice(meta, schema, compact) is not None)
     placed = _placed(df, columns, schema)
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
@@ -66,7 +68,7 @@ def upsert(
 def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]:
     """The columns to ship. Raises InvalidData."""
     names = list(schema.primary_key if deletes else schema.columns.names)
-    found = to_arrow(df.schema)
+    found = _columns_of(df)
     extra = [row_kind] if row_kind and row_kind not in names else []
     if extra and found.names.count(row_kind) != 1:
         raise InvalidData(
@@ -76,15 +78,27 @@ def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]
     return names + extra
 
 
-def _placed(df, columns: list[str], schema: Schema):
+def _columns_of(df) -> pa.Schema:
+    try:
+        return to_arrow(df.schema)
+    except InvalidSchema as unknown:
+        raise InvalidData(unknown.what, where=unknown.where, found=unknown.found, cure=unknown.cure) from unknown
+
+
+def _placed(df, columns: Sequence[str], schema: Schema):
     types = {field.name: field.dataType for field in to_spark(schema.row_columns)}
     key = [_column(name).try_cast(types[name]) for name in schema.bucket_key]  # the hash depends on the type
     buckets = schema.parsed_options.bucket
     bucket = F.pmod(F.hash(*key), F.lit(buckets)).cast("int").alias(_BUCKET)
-    placed = df.select(*map(_column, columns), bucket, F.monotonically_increasing_id().alias(_ORDER))
+    values = [_column(name).alias(_numbered(i)) for i, name in enumerate(columns)]
+    placed = df.select(*values, bucket, F.monotonically_increasing_id().alias(_ORDER))
     if not schema.partition_by:
-        return placed.repartitionById(buckets, F.col(_BUCKET))
-    return placed.repartition(*map(_column, schema.partition_by), F.col(_BUCKET))
+        return placed.repartitionById(buckets, _BUCKET)
+    return placed.repartition(*(_numbered(columns.index(name)) for name in schema.partition_by), _BUCKET)
+
+
+def _numbered(column: int) -> str:
+    return f"c{column}"
 
 
 def _column(name: str):
@@ -107,7 +121,8 @@ def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Comm
     with Intake(schema, write.row_kind, write.deletes) as intake:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            intake.add(table.drop_columns([_BUCKET, _ORDER]), table[_BUCKET], table[_ORDER])
+            rows = table.drop_columns([_BUCKET, _ORDER]).rename_columns(write.columns)
+            intake.add(rows, table[_BUCKET], table[_ORDER])
         for bucket, rows in intake.sorted():
             state = meta.states(write.base, schema, [bucket]).get(bucket) if write.base and choose else None
             if message := write_bucket(meta, schema, bucket, rows, state, choose):

@@ -209,14 +209,11 @@ class Metadata:
 
     # -- bytes --------------------------------------------------------------------------------------------------------
 
-    def delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self.env.storage.delete(path)
-
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Remove what an operation that has already failed leaves behind, as far as the store lets us."""
-        with suppress(StorageFailed):  # the caller is about to hear of the first failure
-            self.delete(paths)
+        """Remove files that nothing names, as far as the store lets us: what stays does no harm and is an orphan."""
+        for path in paths:
+            with suppress(StorageFailed):
+                self.env.storage.delete(path)
 
     def _put_named(self, prefix: str, data: bytes) -> Named:
         named = Named(f"{prefix}-{self.env.ids()}", len(data))

@@ -36,7 +36,6 @@ from lsmlake.lsm.predicate.tree import (
     Predicate,
     always,
     and_,
-    like_escaped,
     never,
     not_,
     or_,
@@ -95,7 +94,7 @@ def like(column: Column, pattern: str | None, escape: str) -> Predicate:
         if wild:
             rest += char
         elif rest:
-            rest += like_escaped(char)
+            rest += "\\" + char if char in "%_\\" else char
         else:
             prefix += char
         position += 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +23,6 @@ from lsmlake.lsm.predicate.tree import (
     Not,
     Or,
     Predicate,
-    like_escaped,
 )
 
 _KERNELS = {
@@ -31,6 +33,8 @@ _KERNELS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+_TOKEN = re.compile(r"\\?.", re.DOTALL)
+_WILDCARDS = {"%": ".*", "_": "."}
 _UNKNOWN = pa.scalar(None, pa.bool_())
 Outcome = pa.Array | pa.ChunkedArray | pa.Scalar
 
@@ -50,6 +54,8 @@ def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
     match predicate:
         case Constant(value):
             return pa.scalar(value, pa.bool_())
+        case Compare(op, left, Literal(float(value))) if not math.isnan(value):
+            return _compare_floats(op, _values(left, table).cast(pa.float64()), value)
         case Compare(op, left, Literal(value)):
             return _KERNELS[op](ordered(_values(left, table), left.type), literals([value], left.type)[0])
         case Compare(op, left, right):
@@ -75,6 +81,12 @@ def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
     raise AssertionError(predicate)
 
 
+def _compare_floats(op: str, values: pa.Array | pa.ChunkedArray, value: float) -> Outcome:
+    """With a number: then Arrow's order is Spark's but for NaN, which is above. Many times faster than by way of `ordered`."""
+    found = _KERNELS[op](values, value)
+    return pc.or_(found, pc.is_nan(values)) if op in (">", ">=") else found
+
+
 def _fold(kernel, children: tuple[Predicate, ...], table: pa.Table | pa.RecordBatch) -> Outcome:
     outcome = _outcome(children[0], table)
     for child in children[1:]:
@@ -90,6 +102,8 @@ def _values(column: Column, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.C
 
 
 def _like(texts: pa.Array | pa.ChunkedArray, prefix: str, rest: str) -> Outcome:
+    """By regular expression: Arrow's own `match_like` goes wrong on an escaped backslash next to a wildcard."""
     if rest == "%":
         return pc.starts_with(texts, prefix)
-    return pc.match_like(texts, like_escaped(prefix) + rest)
+    tokens = (_WILDCARDS.get(token) or re.escape(token[-1]) for token in _TOKEN.findall(rest))
+    return pc.match_substring_regex(texts, f"(?s)^{re.escape(prefix)}{''.join(tokens)}$")

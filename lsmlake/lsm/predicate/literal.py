@@ -59,9 +59,9 @@ def number(text: str) -> int | float | Decimal:
 
 def zone_named(name: str) -> tzinfo:
     """The time zone of that name. Raises ValueError."""
-    if name in ("UTC", "GMT", "Z"):
+    if name in ("UTC", "GMT", "Z", "Etc/UTC"):
         return timezone.utc
-    if name[0] in "+-":
+    if name.startswith(("+", "-")):
         hours, _, minutes = name[1:].partition(":")
         offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
         if offset > timedelta(hours=_OFFSET_HOURS_MAX):

@@ -61,7 +61,11 @@ def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: st
     """`parse` for an expression that sqlglot has parsed already, as the WHERE of the (`requoted`) statement `text`."""
     assert requoted(text) == text, "sqlglot would have read 'it''s' as its"
     try:
-        return _Reader(schema, zone_named(zone), text).predicate(node)
+        session = zone_named(zone)
+    except ValueError as error:
+        raise InvalidQuery("no such time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
+    try:
+        return _Reader(schema, session, text).predicate(node)
     except RecursionError as error:
         raise InvalidQuery("the predicate is nested too deeply", where=_shown(text), cure="use fewer parentheses") from error
 

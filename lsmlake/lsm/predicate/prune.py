@@ -27,8 +27,8 @@ from lsmlake.lsm.predicate.tree import NEGATED, And, Column, Compare, Constant, 
 class ColumnBounds(NamedTuple):
     """One column in N files (or row groups, or partitions: then min is max).
 
-    `min`, `max`: arrays of the column's type, inclusive; null = unknown, which they must be where a value is NaN. `nulls`: the
-    number of null rows; null = unknown.
+    `min`, `max`: arrays of the column's type, inclusive; null = unknown, which they must be where they would leave a NaN out (it
+    is above all numbers). `nulls`: the number of null rows; null = unknown.
     """
 
     min: pa.Array

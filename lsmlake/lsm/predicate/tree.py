@@ -127,11 +127,6 @@ def not_(predicate: Predicate) -> Predicate:
     return Not(predicate)
 
 
-def like_escaped(text: str) -> str:
-    """`text` as a LIKE pattern that only it matches."""
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
 def never(column: Column) -> Predicate:
     """FALSE, but NULL if the column is null: what a comparison is that no value passes."""
     return And((IsNull(column), Constant(None)))

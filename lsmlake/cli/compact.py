@@ -1,0 +1,66 @@
+"""`lsmlake compact`: merge the sorted runs of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.java import require_java
+from lsmlake.cli.options import Buckets, Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import WatchedEngine, progress_bar
+from lsmlake.connect import connect
+from lsmlake.ops.compaction import CompactionReport
+from lsmlake.report.text import counted
+from lsmlake.report.units import human_bytes, human_count
+from lsmlake.table import Table
+
+Full = Annotated[bool, typer.Option("--full", help="Every bucket into one run without dead rows.")]
+Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only these partitions: \"dt < '2026-01-01'\".")]
+OnSpark = Annotated[bool, typer.Option("--spark", help="On a local Spark, a task a bucket; needs Java. Else in this process.")]
+
+
+def compact(
+    ctx: typer.Context, table: TableName, full: Full = False, where: Where = None, bucket: Buckets = None, spark: OnSpark = False,
+    json: Json = False, warehouse: Warehouse = None, debug: Debug = False,
+) -> None:  # fmt: skip
+    """Merge the sorted runs of a table.
+
+    What newer rows supersede is marked dead, and the result committed as one snapshot. Readers and writers are not disturbed.
+    """
+    if spark:
+        require_java()
+    lake = open_lake(ctx, warehouse, debug)
+    found = open_table(lake, table)
+    run = _on_spark if spark else _here
+    report = run(found, full, where, bucket or None)
+    emit(asdict(report), Sentences((_sentence(found.name, report),)), json)
+
+
+def _here(table: Table, full: bool, where: str | None, buckets: Sequence[int] | None) -> CompactionReport:
+    with progress_bar() as progress:
+        return replace(table, engine=WatchedEngine(progress)).compact(full=full, where=where, buckets=buckets)
+
+
+def _on_spark(table: Table, full: bool, where: str | None, buckets: Sequence[int] | None) -> CompactionReport:
+    from lsmlake.cli.session import local_session  # pyspark is slow to import, and optional here
+
+    with progress_bar() as progress:
+        progress.add_task("starting Spark", total=None)
+        with local_session() as session:
+            progress.add_task("compacting on Spark", total=None)
+            lake = connect(table.meta.env.storage.root, spark=session)
+            return lake.table(table.name).compact(full=full, where=where, buckets=buckets)
+
+
+def _sentence(name: str, report: CompactionReport) -> str:
+    if report.snapshot_id is None:
+        return f"{name}: nothing to compact"
+    files = f"{counted(report.files_in, 'file')} became {report.files_out:,}"
+    moved = f", {report.upgraded:,} of them only moved" if report.upgraded else ""
+    written = f"{human_count(report.rows)} rows written in {human_bytes(report.bytes)}" if report.rows else "no row written"
+    marked = f"{human_count(report.marked)} rows newly dead"
+    return f"{name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}, snapshot {report.snapshot_id}"

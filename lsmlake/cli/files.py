@@ -1,0 +1,25 @@
+"""`lsmlake files`: what a snapshot of a table is made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.report.views import files_view
+
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N", help="Of this snapshot, not the latest.")]
+
+
+def files(
+    ctx: typer.Context, table: TableName, snapshot: SnapshotId = None, json: Json = False, warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """List the live data files of a table.
+
+    By partition and bucket, the newest run first.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table).files(snapshot)
+    emit(found.to_pylist(), files_view(found), json)

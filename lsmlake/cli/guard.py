@@ -1,0 +1,58 @@
+"""How a command ends: one readable line for an error, and an exit code that scripts can tell apart."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound
+from lsmlake.report.text import printable
+
+FINE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 the operation failed, or a check found something; 2 wrong usage: bad arguments, or no such "
+    "warehouse, table or snapshot; 130 interrupted."
+)
+_USAGE_ERRORS = (InvalidQuery, InvalidOption, TableNotFound, SnapshotNotFound)
+
+
+@dataclass
+class Settings:
+    """What was said before or after the name of the command."""
+
+    warehouse: str | None = None
+    debug: bool = False
+
+
+class GuardedGroup(TyperGroup):
+    """Commands whose LakeErrors, interruptions and closed pipes end the process without a traceback."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except LakeError as error:
+            if isinstance(ctx.obj, Settings) and ctx.obj.debug:
+                traceback.print_exc()
+            _end(f"error: {one_line(error)}", USAGE if isinstance(error, _USAGE_ERRORS) else FAILED)
+        except KeyboardInterrupt:
+            _end("interrupted", INTERRUPTED)
+        except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush of the process would complain
+            raise typer.Exit(PIPE_CLOSED) from None
+
+
+def one_line(error: LakeError) -> str:
+    return printable(" ".join(str(error).split()))
+
+
+def _end(line: str, code: int) -> NoReturn:
+    typer.echo(line, err=True)
+    raise typer.Exit(code)

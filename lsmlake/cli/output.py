@@ -1,0 +1,53 @@
+"""Where results go: JSON if asked for, a rich view on a terminal, plain text into a pipe or file.
+
+Nothing else writes to standard output.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+
+class View(Protocol):
+    """Something that can be drawn on a terminal and written as plain lines."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult: ...
+
+    def lines(self) -> Iterable[str]: ...
+
+
+class Sentences(NamedTuple):
+    """A view of lines of text, the same everywhere."""
+
+    texts: tuple[str, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from map(Text, self.texts)
+
+    def lines(self) -> Iterable[str]:
+        return self.texts
+
+
+def emit(data: object, view: View, as_json: bool) -> None:
+    """Write a result to standard output. `data`: dicts, lists and scalars, datetimes among them."""
+    if as_json:
+        ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+        print(json.dumps(data, indent=2, ensure_ascii=ascii_only, default=_moment))
+    elif sys.stdout.isatty():
+        Console(highlight=False, markup=False, emoji=False).print(view)
+    else:
+        for line in view.lines():
+            print(line)
+
+
+def _moment(value: object) -> str:
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(timespec="milliseconds")
+    raise TypeError(f"{type(value).__name__} is not JSON")

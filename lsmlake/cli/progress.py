@@ -1,0 +1,46 @@
+"""Progress on standard error, if that is a terminal; gone when the work is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from lsmlake.engine import Engine
+from lsmlake.format.files import BucketState, CommitMessage
+from lsmlake.format.schema import Schema
+from lsmlake.ops.compaction import Run, run_here
+from lsmlake.store.metadata import Metadata
+
+
+def progress_bar() -> Progress:
+    """A bar a task; a task without a total shows a pulse."""
+    what = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
+class WatchedEngine(Engine):
+    """The embedded engine, telling of every bucket it has compacted."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def compactions(self, meta: Metadata, schema: Schema) -> Run:
+        compact = run_here(meta, schema)
+
+        def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
+            task = self.progress.add_task("compacting buckets", total=len(states))
+            messages: list[CommitMessage] = []
+            try:
+                for state in states:
+                    messages += compact([state], full)
+                    self.progress.advance(task)
+            except BaseException:  # interrupted, too: nothing of it will be committed
+                meta.delete_quietly(path for message in messages for path in message.written)
+                raise
+            return messages
+
+        return run

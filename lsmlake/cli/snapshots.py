@@ -1,0 +1,17 @@
+"""`lsmlake snapshots`: the history of a table."""
+
+from __future__ import annotations
+
+import typer
+
+from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.report.views import snapshots_view
+
+
+def snapshots(
+    ctx: typer.Context, table: TableName, json: Json = False, warehouse: Warehouse = None, debug: Debug = False
+) -> None:  # fmt: skip
+    """List the snapshots of a table, the oldest first."""
+    found = open_table(open_lake(ctx, warehouse, debug), table).snapshots()
+    emit(found.to_pylist(), snapshots_view(found), json)

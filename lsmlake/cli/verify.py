@@ -1,0 +1,55 @@
+"""`lsmlake verify`: is what lies on disk what was written?"""
+
+from __future__ import annotations
+
+import typer
+
+from lsmlake.cli.guard import FAILED
+from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import progress_bar
+from lsmlake.ops.verify import Finding
+from lsmlake.ops.verify import verify as find
+from lsmlake.report.text import counted, printable
+from lsmlake.store.metadata import Metadata
+
+_DATA = ".parquet"
+
+
+def verify(ctx: typer.Context, table: TableName, json: Json = False, warehouse: Warehouse = None, debug: Debug = False) -> None:
+    """Check all invariants and checksums of a table.
+
+    Of all its snapshots, so it reads every file. Prints a line a finding; the exit code is 1 if there is any.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    findings, files = _watched(found.meta)
+    texts = tuple(map(_line, findings)) or (f"{found.name}: sound, {_checked(found.meta, files)} checked",)
+    emit([finding._asdict() for finding in findings], Sentences(texts), json)
+    if findings:
+        typer.echo(f"error: {found.name}: {counted(len(findings), 'finding')}, {_checked(found.meta, files)} checked", err=True)
+        raise typer.Exit(FAILED)
+
+
+def _watched(meta: Metadata) -> tuple[list[Finding], int]:
+    """The findings, and how many data files were read for them."""
+    on_disk = sum(entry.path.endswith(_DATA) for entry in meta.env.storage.list(meta.paths.root))
+    read = 0
+    with progress_bar() as progress:
+        task = progress.add_task("reading files", total=on_disk)
+
+        def heard(what: str) -> None:
+            nonlocal read
+            if what.endswith(_DATA):
+                read += 1
+                progress.update(task, completed=read)
+
+        return find(meta, heard), read
+
+
+def _checked(meta: Metadata, files: int) -> str:
+    return f"{counted(len(meta.snapshot_ids()), 'snapshot')} and {counted(files, 'data file')}"
+
+
+def _line(finding: Finding) -> str:
+    """Where and what; an error of the library names the place itself."""
+    return printable(finding.what if finding.what.startswith(finding.where) else f"{finding.where}: {finding.what}")

@@ -1,0 +1,162 @@
+"""A table on one page: what it is, what it holds, and one bucket of it as a picture."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lsmlake.format.ddl import format_columns, format_type
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.types import COMMENT
+from lsmlake.ops.listings import partition_text
+from lsmlake.report.listing import Column, Kind, Listing
+from lsmlake.report.runs import tree_rows
+from lsmlake.report.text import local_stamp, local_time, printable
+from lsmlake.report.tree import TreeRow, tree_picture
+from lsmlake.report.units import human_bytes, human_count, human_share
+
+_LABEL = Style(dim=True)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`states`: all buckets of `snapshot`. `bucket` is the one to draw, `None` if there is none; `why` says how it was chosen."""
+
+    name: str
+    path: str
+    schema: Schema
+    snapshot: Snapshot | None
+    states: Mapping[Bucket, BucketState]
+    bucket: Bucket | None
+    why: str = ""
+
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
+    @property
+    def runs(self) -> list[TreeRow]:
+        """The sorted runs of the bucket, newest first."""
+        return tree_rows(self.states[self.bucket]) if self.bucket in self.states else []
+
+    def _sums(self) -> dict[str, int]:
+        files = [file for state in self.states.values() for file in state.files]
+        stored, waiting = sum(file.rows for file in files), sum(file.rows for file in files if file.level == 0)
+        dead = {name: ref.cardinality for state in self.states.values() for name, ref in state.vectors.items()}
+        waiting -= sum(dead.get(file.name, 0) for file in files if file.level == 0)
+        return {
+            "live_rows": stored - waiting - sum(dead.values()), "dead_rows": sum(dead.values()), "waiting_rows": waiting,
+            "files": len(files), "bytes": sum(file.bytes for file in files),
+            "partitions": len({state.bucket.partition for state in self.states.values()}), "buckets": len(self.states),
+        }  # fmt: skip
+
+    def _columns(self) -> list[str]:
+        return [format_columns(pa.schema([column])) for column in self.schema.columns]
+
+    # -- as data ------------------------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, object]:
+        """Everything, for JSON. `live_rows` are above level 0 and not dead, `waiting_rows` at level 0."""
+        schema = self.schema
+        return {
+            "name": self.name, "path": self.path, "comment": schema.comment,
+            "columns": [_column_record(column) for column in schema.columns], "ddl": ", ".join(self._columns()),
+            "primary_key": list(schema.primary_key), "partition_by": list(schema.partition_by), "options": dict(schema.options),
+            "snapshot": _snapshot_record(self.snapshot), **self._sums(), "bucket": self._bucket_record(),
+        }  # fmt: skip
+
+    def _bucket_record(self) -> dict[str, object] | None:
+        if self.bucket is None:
+            return None
+        partition = partition_text(self.schema, self.bucket.partition)
+        return {"partition": partition, "bucket": self.bucket.number, "runs": [run._asdict() for run in self.runs]}
+
+    # -- for people ---------------------------------------------------------------------------------------------------
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Grid.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style=_LABEL, no_wrap=True)
+        grid.add_column(overflow="fold")
+        for label, text in self._facts():
+            grid.add_row(Text(label), Text(text))
+        yield grid
+        if self.bucket is not None:
+            yield ""
+            yield tree_picture(self.runs, title=self._bucket_text() + (f" ({self.why})" if self.why else ""))
+
+    def lines(self) -> Iterator[str]:
+        """Plain text: a line a fact, exact numbers; then the runs of the bucket."""
+        facts = self._exact_facts()
+        width = max(map(len, facts))
+        yield from (f"{label:{width}}  {printable(str(value))}".rstrip() for label, value in facts.items())
+        if self.bucket is not None:
+            yield ""
+            yield from _runs_listing(self.runs).lines()
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        schema, sums, snapshot = self.schema, self._sums(), self.snapshot
+        yield "table", self.name
+        yield "path", printable(self.path)
+        if schema.comment:
+            yield "comment", printable(schema.comment)
+        yield "columns", ",\n".join(map(printable, self._columns()))
+        yield "key", ", ".join(schema.primary_key)
+        if schema.partition_by:
+            yield "partitions", f"{human_count(sums['partitions'])} by {', '.join(schema.partition_by)}"
+        yield "buckets", f"{schema.parsed_options.bucket:,}" + (" a partition" if schema.partition_by else "")
+        if schema.options:
+            yield "options", "\n".join(f"{name} = {printable(value)}" for name, value in schema.options.items())
+        if snapshot is None:
+            yield "snapshot", "none: nothing was written yet"
+            return
+        yield "snapshot", f"{snapshot.id} of {local_time(_moment(snapshot))}, {snapshot.kind} by {printable(snapshot.writer_id)}"
+        stored = sums["live_rows"] + sums["dead_rows"] + sums["waiting_rows"]
+        dead = f"{human_count(sums['dead_rows'])} dead ({human_share(sums['dead_rows'], stored)})"
+        yield "rows", f"{human_count(sums['live_rows'])} live, {dead}, {human_count(sums['waiting_rows'])} waiting in level 0"
+        yield "files", f"{human_count(sums['files'])}, {human_bytes(sums['bytes'])}"
+
+    def _exact_facts(self) -> dict[str, object]:
+        schema, snapshot = self.schema, self.snapshot
+        return {
+            "name": self.name, "path": self.path, "comment": schema.comment or "-", "columns": ", ".join(self._columns()),
+            "primary_key": ", ".join(schema.primary_key), "partition_by": ", ".join(schema.partition_by) or "-",
+            "options": ", ".join(f"{name}={value}" for name, value in schema.options.items()) or "-",
+            "snapshot": snapshot.id if snapshot else "-", "commit_time": local_stamp(_moment(snapshot)) if snapshot else "-",
+            **self._sums(), "bucket": self._bucket_text() if self.bucket else "-",
+        }  # fmt: skip
+
+    def _bucket_text(self) -> str:
+        partition = partition_text(self.schema, self.bucket.partition)
+        return ", ".join(filter(None, [partition and printable(partition), f"bucket {self.bucket.number}"]))
+
+
+def _column_record(column: pa.Field) -> dict[str, object]:
+    comment = (column.metadata or {}).get(COMMENT, b"").decode() or None
+    return {"name": column.name, "type": format_type(column.type), "nullable": column.nullable, "comment": comment}
+
+
+def _snapshot_record(snapshot: Snapshot | None) -> dict[str, object] | None:
+    if snapshot is None:
+        return None
+    return {
+        "snapshot_id": snapshot.id, "schema_id": snapshot.schema_id, "commit_user": snapshot.writer_id,
+        "commit_identifier": snapshot.commit_id, "commit_kind": snapshot.kind, "commit_time": _moment(snapshot),
+        "total_record_count": snapshot.total_rows, "delta_record_count": snapshot.delta_rows,
+    }  # fmt: skip
+
+
+def _moment(snapshot: Snapshot) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(snapshot.time_ms / 1000, datetime.timezone.utc)
+
+
+def _runs_listing(runs: list[TreeRow]) -> Listing:
+    text = ("min_key", "max_key")
+    values = {name: [getattr(run, name) for run in runs] for name in TreeRow._fields}
+    return Listing(tuple(Column(name, Kind.TEXT if name in text else Kind.NUMBER, values[name]) for name in values))

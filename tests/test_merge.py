@@ -1,0 +1,146 @@
+"""Merging sorted runs, whole and a window at a time, against a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import KEYS, KINDS, rank, rows_of
+
+from lsmlake.format.rowkind import DELETE, INSERT
+from lsmlake.format.schema import ROW_KIND
+from lsmlake.lsm.merge.deduplicate import merge_runs, newest, with_kinds, without_deletes
+from lsmlake.lsm.merge.windows import Run, merge_windows
+
+QUICK = settings(max_examples=60, deadline=None)
+SCHEMAS = {
+    name: pa.schema([*((f"k{i}", kind) for i, kind in enumerate(kinds)), ("stamp", pa.int64()), ("text", pa.string())])
+    for name, kinds in {
+        "bigint": [pa.int64()],
+        "int and string": [pa.int32(), pa.string()],
+        "double": [pa.float64()],
+        "long string": [pa.string()],
+        "decimal(38,10)": [pa.decimal128(38, 10)],
+        "binary": [pa.binary()],
+    }.items()
+}
+
+
+@st.composite
+def runs(draw, with_deletes: bool = False):
+    """(name of the key, sorted runs oldest first, some with `_row_kind`); keys unique inside a run."""
+    name = draw(st.sampled_from(list(SCHEMAS)))
+    kinds = [KINDS[kind] for kind in KEYS[name]]
+    stamp, made = 0, []
+    for codes in draw(st.lists(st.binary(max_size=30), min_size=1, max_size=5)):
+        by_key = {}
+        for code in codes:
+            stamp += 1
+            key = tuple(kind.values[(code * 7 // 5 if i else code) % len(kind.values)] for i, kind in enumerate(kinds))
+            key = tuple(value + 0.0 if isinstance(value, float) else value for value in key)  # keys hold no -0.0
+            by_key[key] = (*key, stamp, "t" * (stamp % 9))
+        rows = [by_key[key] for key in sorted(by_key, key=lambda key: tuple(map(rank, key)))]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMAS[name])
+        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMAS[name], strict=True)], schema=SCHEMAS[name])
+        if with_deletes and draw(st.booleans()):
+            kind = [DELETE if row[-2] % 3 == 0 else INSERT for row in rows]
+            table = table.append_column(pa.field(ROW_KIND, pa.int8()), pa.array(kind, pa.int8()))
+        made.append(table)
+    return name, made
+
+
+def key_names(name: str) -> list[str]:
+    return [f"k{i}" for i in range(len(KEYS[name]))]
+
+
+def naively(tables: Iterable[pa.Table], name: str) -> list[tuple]:
+    """The newest row of every key, in key order."""
+    width, by_key = len(KEYS[name]), {}
+    for table in tables:
+        for raw, row in zip(zip(*(c.to_pylist() for c in table.columns), strict=True), rows_of(table), strict=True):
+            by_key[tuple(map(rank, raw[:width]))] = row
+    return [by_key[key] for key in sorted(by_key)]
+
+
+@QUICK
+@given(runs(with_deletes=True))
+def test_merged_runs_hold_the_newest_row_of_every_key_in_key_order(case):
+    name, tables = case
+    tables = with_kinds(tables)
+    if any(table.num_rows for table in tables):
+        assert rows_of(merge_runs(tables, key_names(name))) == naively(tables, name)
+        with ThreadPoolExecutor(2) as pool:
+            assert merge_runs(tables, key_names(name), pool).equals(merge_runs(tables, key_names(name)))
+
+
+@QUICK
+@given(runs(with_deletes=True), st.integers(1, 400), st.data())
+def test_merging_by_windows_is_merging_at_once(case, window_bytes, data):
+    name, tables = case
+    sizes = st.lists(st.integers(1, 6), min_size=1, max_size=8)
+    parts = [Run(iter(in_chunks(table, data.draw(sizes))), table.num_rows) for table in tables]
+    merged = list(merge_windows(parts, key_names(name), partial(merge_runs, key=key_names(name)), window_bytes))
+    assert [row for table in with_kinds(merged) for row in rows_of(table)] == naively(
+        with_kinds(tables) if any(ROW_KIND in table.column_names for table in merged) else tables, name
+    )
+
+
+@QUICK
+@given(runs(), st.integers(0, 3))
+def test_windows_do_not_trust_the_number_of_rows_announced(case, announced):
+    name, tables = case
+    parts = [Run(iter(in_chunks(table, [3])), announced) for table in tables]
+    merged = list(merge_windows(parts, key_names(name), partial(merge_runs, key=key_names(name)), 100))
+    assert [row for table in merged for row in rows_of(table)] == naively(tables, name)
+
+
+def in_chunks(table: pa.Table, sizes: list[int]) -> Iterable[pa.Table]:
+    """The table cut after so many rows, again and again; now and then an empty piece."""
+    start, turn = 0, 0
+    while start < table.num_rows:
+        yield table.slice(start, sizes[turn % len(sizes)])
+        if turn % 3 == 0:
+            yield table.slice(0, 0)
+        start += sizes[turn % len(sizes)]
+        turn += 1
+
+
+def test_windows_hold_little_of_long_runs():
+    """Memory is bounded: no merge sees more than a few windows' worth of rows, however the runs are spread over the key space."""
+    rows, seen = 20_000, []
+
+    def table(start: int, step: int) -> pa.Table:
+        return pa.table({"k0": pa.array(range(start, start + step * rows, step), pa.int64())})
+
+    def merge(pieces: list[pa.Table]) -> pa.Table:
+        seen.append(sum(piece.num_rows for piece in pieces))
+        return merge_runs(pieces, ["k0"])
+
+    tables = [table(0, 7), table(50_000, 1), table(3, 2)]
+    parts = [Run(iter(in_chunks(t, [100])), rows) for t in tables]
+    merged = pa.concat_tables(merge_windows(parts, ["k0"], merge, window_bytes=8_000))
+    assert merged["k0"].to_pylist() == sorted({k for t in tables for k in t["k0"].to_pylist()})
+    assert max(seen) < 4_000
+
+
+@pytest.mark.parametrize("keys", [[[]], [[5]], [[1, 1, 1]], [[3, 1, 2, 1]], [[1, 2], [2, 3], [1]]])
+def test_newest_of_a_key_is_its_last_row(keys):
+    arrays = [np.array(k, np.uint64) for k in keys]
+    joined = [k for ks in keys for k in ks]
+    last = {key: row for row, key in enumerate(joined)}
+    assert newest(arrays).tolist() == [last[key] for key in sorted(last)]
+
+
+def test_a_delete_that_is_the_newest_row_survives_the_merge_and_goes_with_the_deletes():
+    old = pa.table({"k0": [1, 2], "v": ["a", "b"]})
+    new = pa.table({"k0": [2, 3], "v": pa.nulls(2, pa.string()), ROW_KIND: pa.array([DELETE, DELETE], pa.int8())})
+    merged = merge_runs(with_kinds([old, new]), ["k0"])
+    assert merged.to_pydict() == {"k0": [1, 2, 3], "v": ["a", None, None], ROW_KIND: [INSERT, DELETE, DELETE]}
+    assert without_deletes(merged).to_pydict() == {"k0": [1], "v": ["a"]}
+    assert without_deletes(old) is old

@@ -1,0 +1,50 @@
+"""Every test marked `connect`, once more on Spark Connect: run by connect_program.py in one process, reported here one by one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+FOLDER = Path(__file__).parent
+
+
+def marked() -> Iterator[str]:
+    """The names of the tests that run on Connect."""
+    for path in sorted(FOLDER.glob("test_spark_*.py")):
+        if path != Path(__file__):
+            module = importlib.import_module(path.stem)
+            for name, value in vars(module).items():
+                if name.startswith("test_") and "connect" in marks(module) | marks(value):
+                    yield f"{path.name}::{name}"
+
+
+def marks(of: object) -> set[str]:
+    found = getattr(of, "pytestmark", [])
+    return {mark.name for mark in (found if isinstance(found, list) else [found])}
+
+
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The error, if any, of every test."""
+    folder = tmp_path_factory.mktemp("connect")
+    target, log = folder / "errors.json", folder / "log"
+    command = [sys.executable, str(FOLDER / "connect_program.py"), str(target)]
+    with log.open("w") as output:  # a file: the server would keep a pipe open
+        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, timeout=280, check=False)
+    assert target.exists(), log.read_text()[-4000:]
+    return json.loads(target.read_text())
+
+
+@pytest.mark.parametrize("name", list(marked()))
+def test_on_spark_connect(name: str, errors: dict[str, str]):
+    assert name in errors, f"did not run; those that did: {sorted(errors)}"
+    if errors[name]:
+        pytest.fail(errors[name], pytrace=False)

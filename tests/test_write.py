@@ -1,0 +1,230 @@
+"""Preparing and splitting the rows of a write, against loops over rows; and what the writer tells of its files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import KEYS, PARTITIONS, ROW_KINDS, UTC, Shape, encoded_rows, new_lake, rank, rows_of, seen, tiny_units
+
+from lsmlake.format.files import APPEND, Bucket
+from lsmlake.format.rowkind import DELETE, INSERT
+from lsmlake.format.schema import ROW_KIND
+from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.ops.write import prepare, split
+from lsmlake.store.data_file import DataReader, Origin, write_run
+
+QUICK = settings(max_examples=60, deadline=None)
+HERE = Bucket((), 0)
+
+
+def rows_from(shape: Shape, codes) -> list[tuple]:
+    return [shape.row(key, value, stamp) for stamp, (key, value) in enumerate(codes)]
+
+
+@QUICK
+@given(
+    st.sampled_from(list(KEYS)),
+    st.sampled_from(list(PARTITIONS)),
+    st.sampled_from([1, 2, 5]),
+    encoded_rows(),
+    st.booleans(),
+    st.data(),
+)
+def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, data):
+    """Each bucket once, ascending by key; of rows with one key the last in order stays, and order is the input's unless told."""
+    shape = Shape.of(key, partition)
+    table = shape.create(new_lake(), bucket=buckets)
+    rows = rows_from(shape, codes)
+    order = data.draw(st.permutations(range(len(rows)))) if shuffled else list(range(len(rows)))
+    prepared, kept = prepare(shape.table(rows, table.schema), table.current)
+    assert kept is None
+
+    newest: dict[tuple, tuple] = {}
+    for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0]):
+        newest[shape.key_of(shape.stored(row))] = shape.stored(row)
+    expected: dict[Bucket, list[tuple]] = {}
+    for row in newest.values():
+        columns = [pa.array([row[shape.names.index(name)]], table.schema.field(name).type) for name in shape.key]
+        part = (row[shape.names.index("p")],) if shape.partition else ()
+        expected.setdefault(Bucket(part, int(bucket_of(columns, buckets)[0])), []).append(row)
+    for found in expected.values():
+        found.sort(key=lambda row: tuple(map(rank, row[: len(shape.key)])))
+
+    numbers = bucket_of([prepared[name] for name in table.current.bucket_key], buckets) if shuffled else None
+    parts = list(split(prepared, table.current, buckets, numbers, np.array(order) if shuffled else None))
+    assert len({bucket for bucket, _ in parts}) == len(parts)
+    assert {bucket: rows_of(part) for bucket, part in parts} == {
+        bucket: [tuple(map(seen, row)) for row in found] for bucket, found in expected.items()
+    }
+
+
+@QUICK
+@given(encoded_rows(), st.sampled_from([{}, {"ignore_delete": True}, {"ignore_update_before": True}]), st.booleans())
+def test_prepare_knows_the_kind_of_every_row(codes, options, option_names_the_column):
+    shape = Shape.of("bigint")
+    more = {"rowkind__field": "s"} if option_names_the_column else {}
+    table = shape.create(new_lake(), **options, **more)
+    rows, kinds = rows_from(shape, codes), [ROW_KINDS[value % 4] for _, value in codes]
+    data = shape.table(rows, table.schema)
+    if option_names_the_column:
+        data = data.set_column(shape.names.index("s"), "s", pa.array(kinds))
+        prepared, kept = prepare(data, table.current)
+    else:
+        prepared, kept = prepare(data.append_column("op", pa.array(kinds)), table.current, "op")
+    ignored = {"-U", "-D"} if "ignore_delete" in options else {"-U"} if options else set()
+    staying = [i for i, kind in enumerate(kinds) if kind not in ignored]
+    assert (list(range(len(rows))) if kept is None else kept.tolist()) == staying
+    stored = [DELETE if kinds[i] in ("-U", "-D") else INSERT for i in staying]
+    assert prepared["stamp"].to_pylist() == staying
+    assert (prepared[ROW_KIND].to_pylist() if ROW_KIND in prepared.column_names else [INSERT] * len(staying)) == stored
+    assert (prepared["s"].to_pylist() == [kinds[i] for i in staying]) or not option_names_the_column
+
+
+# --- what a file says of itself ---
+
+COLUMNS: dict[str, list] = {
+    "BIGINT": [3, -5, None, 2**63 - 1, -(2**63)],
+    "TINYINT": [-128, 127, None],
+    "BOOLEAN": [True, False, None],
+    "DECIMAL(9,2)": [Decimal("-1.25"), Decimal("0.00"), Decimal("-9999999.99"), None],
+    "DECIMAL(18,0)": [Decimal(-(10**17)), Decimal(5)],
+    "DECIMAL(38,10)": [Decimal("-9999999999999999999999999999.9999999999"), Decimal("1E-10"), Decimal("-1E-10")],
+    "FLOAT": [1.5, -2.25, None, math.inf],
+    "DOUBLE": [-0.0, 0.0, 1e-300, -1e300],
+    "STRING": ["", "a" * 40, "é" * 9, "\U0010ffff" * 9, "b\0c", None],
+    "BINARY": [b"", b"\xff" * 30, b"\0", None],
+    "DATE": [dt.date(1, 1, 1), dt.date(9999, 12, 31), None, dt.date(1969, 12, 31)],
+    "TIMESTAMP": [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), None, dt.datetime(9999, 12, 31, tzinfo=UTC)],
+    "TIMESTAMP_NTZ": [dt.datetime(1, 1, 1), dt.datetime(1970, 1, 1)],
+}
+
+
+@st.composite
+def values(draw) -> tuple[str, list]:
+    ddl = draw(st.sampled_from(list(COLUMNS)))
+    drawn = draw(st.lists(st.sampled_from([*COLUMNS[ddl], None]), min_size=1, max_size=25))
+    if ddl in ("FLOAT", "DOUBLE") and draw(st.booleans()):
+        drawn[draw(st.integers(0, len(drawn) - 1))] = math.nan
+    return ddl, drawn
+
+
+@settings(max_examples=150, deadline=None)
+@given(values(), st.integers(1, 20))
+def test_statistics_are_sound_and_tight_where_they_can_be(case, cut):
+    ddl, column = case
+    table = new_lake().create_table("d.t", f"k BIGINT, v {ddl}", primary_key=["k"], options={"metadata.stats-truncate": cut})
+    with tiny_units():
+        table.upsert(
+            pa.table([pa.array(range(len(column))), pa.array(column, table.schema.field("v").type)], names=["k", "v"]),
+            compact=False,
+        )
+    ((state,),) = [list(table.states().values())]
+    (file,) = state.files
+    nulls, low, high = file.stats[table.current.field_ids()["v"]]
+    present = [value for value in column if value is not None]
+    assert nulls == len(column) - len(present)
+    if not present or any(isinstance(value, float) and math.isnan(value) for value in present):
+        assert (low, high) == (None, None)
+        return
+    least, most = min(present, key=rank), max(present, key=rank)
+    if ddl in ("STRING", "BINARY"):
+        encoded = least.encode() if isinstance(least, str) else least
+        assert rank(low) <= rank(least)
+        assert len(low.encode() if isinstance(low, str) else low) <= cut
+        assert len(encoded) > cut or low == least
+        assert high is None or rank(high) >= rank(most)
+        assert high == most or len(most.encode() if isinstance(most, str) else most) > cut
+    else:
+        assert (low, high) == (least, most)
+    assert file.stats[table.current.field_ids()["k"]] == (0, 0, len(column) - 1)
+    assert (file.min_key, file.max_key, file.rows) == ((0,), (len(column) - 1,), len(column))
+
+
+def test_a_cut_maximum_is_given_up_only_when_no_text_is_above():
+    table = new_lake().create_table("d.t", "k BIGINT, v STRING", primary_key=["k"], options={"metadata.stats-truncate": 4})
+    for number, text in enumerate(["\U0010ffff" * 2, "a\U0010ffff", "\ud7ff\ud7ff", "abcde"]):
+        table.upsert({"k": [number], "v": [text]}, compact=False)
+    files = {file.min_key[0]: file for state in table.states().values() for file in state.files}
+    bounds = [files[number].stats[2][1:] for number in range(4)]
+    assert bounds == [("\U0010ffff", None), ("a", "b"), ("\ud7ff", "\ue000"), ("abcd", "abce")]
+
+
+# --- runs ---
+
+
+@QUICK
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.sampled_from(["1 b", "300 b", "1 kb", "1 gb"]))
+def test_a_run_is_cut_into_files_however_its_rows_arrive(sizes, target):
+    """The files hold the rows in order; all but the last have reached the target, and did so with their last row group."""
+    table = new_lake().create_table(
+        "d.t", "k BIGINT, v STRING", primary_key=["k"], options={"target-file-size": target, "file.block-size": "1 b"}
+    )
+    meta, schema = table.meta, table.current
+    tables, start = [], 0
+    for size in sizes:
+        tables.append(
+            pa.table(
+                {"k": pa.array(range(start, start + size), pa.int64()), "v": [f"value {i}" for i in range(start, start + size)]}
+            )
+        )
+        start += size
+    with tiny_units(rows=3):
+        files = write_run(meta.env, meta.paths, schema, HERE, tables, Origin(0, APPEND))
+    read = []
+    for file in files:
+        with DataReader(meta.env, meta.paths.data(HERE, file.name), file, schema) as reader:
+            found = reader.read(range(reader.groups), ["k"])["k"].to_pylist()
+            assert all(count == 3 for count in np.diff(reader.starts)[:-1])
+        assert (file.min_key, file.max_key, file.rows) == ((found[0],), (found[-1],), len(found))
+        assert file.bytes == meta.env.storage.size(meta.paths.data(HERE, file.name))
+        read += found
+    assert read == list(range(start))
+    limit = schema.parsed_options.target_file_bytes
+    assert all(file.bytes >= limit for file in files[:-1])
+    for file in files:
+        with DataReader(meta.env, meta.paths.data(HERE, file.name), file, schema) as reader:
+            last = reader.footer.row_group(reader.groups - 1)
+            first_page = min(last.column(i).dictionary_page_offset or last.column(i).data_page_offset for i in range(2))
+            assert reader.groups == 1 or first_page < limit
+
+
+def test_one_large_batch_is_cut_at_the_target_size():
+    table = new_lake().create_table(
+        "d.t", "k BIGINT, v STRING", primary_key=["k"], options={"target-file-size": "64 kb", "file.block-size": "16 kb"}
+    )
+    table.upsert(pa.table({"k": range(40_000), "v": [f"{i * 2654435761 % 2**32:x}" for i in range(40_000)]}), compact=False)
+    sizes = table.files()["file_size_in_bytes"].to_pylist()
+    assert len(sizes) > 2
+    assert max(sizes) < 100_000
+
+
+@pytest.mark.parametrize("key", ["BIGINT", "STRING", "DOUBLE"])
+def test_any_parquet_reader_finds_the_users_columns_with_ids_and_no_others(key):
+    lake = new_lake()
+    table = lake.create_table("d.t", f"k {key}, s STRUCT<a: INT, b: ARRAY<STRING>>, m MAP<STRING, INT>", primary_key=["k"])
+    columns = {"s": [{"a": 1, "b": ["x", None]}, None], "m": [[("a", 1)], []]}
+    values = [1, 2] if key == "BIGINT" else ["a", "b"] if key == "STRING" else [0.5, 1.5]
+    table.upsert(
+        pa.table(
+            {"k": pa.array(values, table.schema.field("k").type)}
+            | {n: pa.array(c, table.schema.field(n).type) for n, c in columns.items()}
+        )
+    )
+    (path,) = table.files()["file_path"].to_pylist()
+    with lake.env.storage.read(path) as source:
+        found = pq.ParquetFile(source)
+        assert found.read().to_pylist() == table.scan().to_arrow().to_pylist()
+        assert found.metadata.num_columns == 5
+        without = re.findall(r"group field_id=-1 (\w+)|field_id=-1", str(found.schema))
+        assert sorted(without) == ["key_value", "list", "schema"], "only what Parquet puts around columns has no id"
+        ids = [int(field.metadata[b"PARQUET:field_id"]) for field in found.schema_arrow]
+    assert ids == list(table.current.field_ids().values())
