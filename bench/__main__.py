@@ -9,14 +9,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import compact, compact_memory, embedded_upsert, raw_read, tiers
+from bench import compact, compact_memory, embedded_upsert, planning, raw_read, tiers, upsert
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
     "compact": compact.run,
     "compact_memory": compact_memory.run,
     "embedded_upsert": embedded_upsert.run,
+    "planning": planning.run,
     "raw_read": raw_read.run,
+    "upsert": upsert.run,
 }
 
 
@@ -33,7 +35,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Ratios of two sides that did the same work, in one run.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Two sides that did the same work, in one run.")
     names = parser.add_subparsers(dest="workload", required=True, metavar="NAME")
     for name, run in WORKLOADS.items():
         one = names.add_parser(name, help=sys.modules[run.__module__].__doc__.splitlines()[0])
@@ -41,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
             kind = type(parameter.default)
             one.add_argument(f"--{parameter.name}", type=kind, metavar=kind.__name__, help=f"default {parameter.default}")
         one.add_argument("--markdown", action="store_true", help="print a section for RESULTS.md")
-        one.add_argument("--work", type=Path, help="where the tables lie while it runs; default: the directory for temporary files")
+        one.add_argument("--work", type=Path, help="where the tables lie while it runs; default: where temporary files go")
     one = names.add_parser("tiers", help=tiers.__doc__.splitlines()[0])
     one.add_argument("--scale", type=float, default=0.1, help="default 0.1")
     return parser

@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
     [("id", pa.int64()), ("version", pa.int32()), *((name, pa.float64()) for name in _NUMBERS), ("blob", pa.binary())]
 )
 _NAME = "bench.wide"
-_FORGETFUL = ("sh", "-c", '"$@"; exit $?', "sh")  # Linux counts what a process was before `exec` into its peak: ours, without a shell between
+_FORGETFUL = ("sh", "-c", '"$@"; exit $?', "sh")  # Linux counts into a peak what the process was before `exec`: without this, us
 
 
 def run(folder: Path, gigabytes: float = 0.5) -> Report:

@@ -1,6 +1,6 @@
 """The other side of `embedded_upsert`, run by the Python of pypaimon's own environment: nothing of lsmlake here.
 
-python pypaimon_side.py FOLDER SOURCE KEY BUCKETS: upsert the Parquet file SOURCE into a new table below FOLDER; prints one line of
+python pypaimon_side.py FOLDER SOURCE KEY BUCKETS: upsert the Parquet file SOURCE into a new table below FOLDER; prints a line of
 JSON {seconds, rows, versions}, `rows` being a Parquet file of the table as pypaimon reads it back.
 """
 

@@ -1,13 +1,14 @@
 """Reading a table in Spark, against plain Parquet scans of the very same data files.
 
-The plain scan is the limit: no planning, no deletion vectors, dead rows among its answer. Two queries, on the table with a tenth of
-its rows dead and again when it has been compacted in full; then both sides give one answer, and it is that of the table before.
+The plain scan is the limit: no planning, no deletion vectors, dead rows among its answer. Two queries, on the table with a tenth
+of its rows dead and again when it has been compacted in full; then both sides give one answer, that of the table before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench import checksum, tables
-from bench.result import Measure, Report
+from bench.result import Report
 from bench.rows import orders
 from bench.session import session
-from bench.timing import take_turns
+from bench.timing import Side, compared, take_turns
 from lsmlake.table import Table
 
 BUCKETS = 4
@@ -50,8 +51,12 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 5) -> Report:
         tables.reopen(folder / "table").compact(full=True)
         sizes["compacted"] = _size(table)
         clean, ours, plain = _measure(spark, folder / "table", table, rounds)
-    measures = [Measure(f"{name}, a tenth dead / plain", *masked[name], target=_TARGETS[name]) for name in QUERIES]
-    measures += [Measure(f"{name}, nothing dead / plain", *clean[name], target=_TARGET_CLEAN) for name in QUERIES]
+    measures = chain.from_iterable(
+        [
+            *(compared(f"{name}, a tenth dead / plain", *masked[name], target) for name, target in _TARGETS.items()),
+            *(compared(f"{name}, nothing dead / plain", *clean[name], _TARGET_CLEAN) for name in QUERIES),
+        ]
+    )
     return Report(
         "raw_read",
         f"{rounds} rounds in turns after one that does not count, best of them, from df() to collect()",
@@ -79,25 +84,24 @@ def _size(table: Table) -> str:
 
 
 def _measure(spark: SparkSession, folder: Path, table: Table, rounds: int) -> tuple[dict, dict, dict]:
-    """By query: (best seconds of the table, of plain Parquet), the table's answer, plain Parquet's."""
-    paths = tables.paths(folder, table)
-    sources = {"ours": partial(table.df, mode="raw"), "plain": partial(spark.read.parquet, *paths)}
-    best, answers = {}, {}
+    """By query: (what the table spent, what plain Parquet), the table's answer, plain Parquet's."""
+    sources = {"ours": partial(table.df, mode="raw"), "plain": partial(spark.read.parquet, *tables.paths(folder, table))}
+    spent, answers = {}, {side: {} for side in sources}
     for name, query in QUERIES.items():
-        found: dict[str, list] = {}
-        sides = {side: _side(found, side, query, source) for side, source in sources.items()}
-        seconds = take_turns(sides, rounds)
-        best[name] = min(seconds["ours"]), min(seconds["plain"])
-        answers[name] = {side: _answer(rows) for side, rows in found.items()}
-    return best, {name: answer["ours"] for name, answer in answers.items()}, {name: answer["plain"] for name, answer in answers.items()}
+        sides = {side: _side(answers[side], name, query, source) for side, source in sources.items()}
+        best = take_turns(sides, rounds)
+        spent[name] = best["ours"], best["plain"]
+    ours, plain = ({name: _checksum(rows) for name, rows in answers[side].items()} for side in ("ours", "plain"))
+    return spent, ours, plain
 
 
-def _side(found: dict[str, list], side: str, query: Callable[[DataFrame], DataFrame], source: Callable[[], DataFrame]):
+def _side(answers: dict[str, list], name: str, query: Callable[[DataFrame], DataFrame], source: Callable[[], DataFrame]) -> Side:
     def work() -> None:
-        found[side] = query(source()).collect()
+        answers[name] = query(source()).collect()
 
     return lambda _: work
 
 
-def _answer(rows: list) -> str:
-    return checksum.of_table(pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=list(map(str, range(len(rows[0]))))))
+def _checksum(rows: list) -> str:
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    return checksum.of_table(pa.table(columns, names=[f"c{n}" for n in range(len(columns))]))

@@ -39,8 +39,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class Report:
-    """`method`: how often and in which order was timed, and what of it counts. `checksum`: rows and hash of the answer, which both
-    sides gave. `notes`: what else a reader should know."""
+    """`method`: how often and in which order was timed, and what of it counts. `checksum`: rows and hash of the answer both sides
+    gave. `notes`: what else a reader should know."""
 
     workload: str
     method: str

@@ -1,30 +1,60 @@
-"""Seconds of sides that take turns, so that a slow minute of the machine hits all of them alike."""
+"""Time of sides that take turns, so that a slow minute of the machine hits all of them alike.
+
+CPU seconds, of this process and all it started, hardly depend on what else the machine does: where they and the clock tell
+different ratios, the clock was disturbed - or one side keeps more cores busy.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import psutil
+
+from bench.result import Measure
 
 Side = Callable[[int], Callable[[], object]]
 """Called with the round, prepares it and returns what is to be timed."""
 
 
-def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[str, list[float]]:
-    """Seconds of every side by round: A B A B ..., after `warm` rounds that do not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
+class Spent(NamedTuple):
+    seconds: float
+    cpu: float
+
+
+def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[str, Spent]:
+    """The least a side spent in any of the rounds: A B A B ..., after `warm` rounds that do not count."""
+    found: dict[str, list[Spent]] = {name: [] for name in sides}
     for number in range(warm + rounds):
         for name, prepare in sides.items():
             work = prepare(number)
             gc.collect()
-            taken = clock(work)
-            if number >= warm:
-                seconds[name].append(taken)
-    return seconds
+            found[name].append(clock(work))
+    return {name: Spent(*map(min, zip(*spent[warm:], strict=True))) for name, spent in found.items()}
 
 
-def clock(work: Callable[[], object]) -> float:
-    """Seconds `work` takes."""
-    start = time.perf_counter()
+def clock(work: Callable[[], object]) -> Spent:
+    """What `work` takes."""
+    cpu, start = _cpu_seconds(), time.perf_counter()
     work()
-    return time.perf_counter() - start
+    return Spent(time.perf_counter() - start, _cpu_seconds() - cpu)
+
+
+def compared(what: str, ours: Spent, theirs: Spent, target: float) -> tuple[Measure, Measure]:
+    """By the clock, which counts, and by the CPU."""
+    by_clock = Measure(what, ours.seconds, theirs.seconds, target=target)
+    return by_clock, Measure(f"{what}: CPU", ours.cpu, theirs.cpu)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and its descendants, those that have ended included."""
+    total = 0.0
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        try:
+            total += sum(process.cpu_times()[:4])  # user, system and both of the children waited for
+        except psutil.NoSuchProcess:
+            continue
+    return total

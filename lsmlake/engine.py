@@ -21,6 +21,13 @@ class Engine:
     """The embedded engine: Arrow in, Arrow out, no Spark."""
 
     name = "embedded"
+    filters = False
+    """Whether the engine itself applies `where`, in all of its SQL."""
+
+    @property
+    def zone(self) -> str:
+        """The time zone of timestamps in text that name none."""
+        return "UTC"
 
     def owns(self, data: object) -> bool:
         """Whether `data` is a distributed data set of this engine."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.engine import Engine
-from lsmlake.lsm.predicate import parse
+from lsmlake.lsm.predicate import Unsupported, parse
 from lsmlake.ops import plan as planning
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.read import count, output_schema, read_plan
@@ -28,9 +28,19 @@ class Scan:
 
     def plan(self) -> Plan:
         """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
+        return self._plan(engine_filters=False)
+
+    def _plan(self, *, engine_filters: bool) -> Plan:
+        """With `engine_filters` the engine applies `where` itself, so what we cannot read of it only costs pruning."""
         snapshot = resolve(self.meta, self.moment)
         schema = self.meta.latest_schema()
-        predicate = None if self.where is None else parse(self.where, schema.plain_columns)
+        predicate = None
+        if self.where is not None:
+            try:
+                predicate = parse(self.where, schema.plain_columns, zone=self.engine.zone)
+            except Unsupported:
+                if not engine_filters:
+                    raise
         return planning.plan(self.meta, schema, snapshot, predicate, self.columns, self.mode)
 
     def to_batches(self) -> pa.RecordBatchReader:
@@ -54,11 +64,11 @@ class Scan:
     def to_spark(self, strategy: str = "auto"):
         """The rows as a Spark DataFrame, evaluated lazily. `strategy`: 'native' (Catalyst reads the Parquet files and masks dead
         rows by broadcast bitmaps), 'arrow' (Python tasks read and mask) or 'auto'. Both give the same rows."""
-        return self.engine.frame(self.meta, self.plan(), self.where, strategy)
+        return self.engine.frame(self.meta, self._plan(engine_filters=True), self.where, strategy)
 
     def explain(self) -> str:
         """What a read would do: files left by each step of pruning, dead rows masked, rows waiting at level 0, strategy."""
-        plan = self.plan()
+        plan = self._plan(engine_filters=self.engine.filters)
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
         masked = sum(len(split.vectors) for split in plan.splits)

@@ -18,8 +18,8 @@ Row = tuple
 class TableModel:
     """A table as a dictionary, with a copy for every snapshot.
 
-    `rows`: primary key -> row. `raw`: what has left level 0, by bucket: the rows of a bucket as of the last commit after which
-    nothing waited at level 0 of it.
+    `rows`: primary key -> row. `raw`: what has left level 0, by bucket. A compaction takes all of level 0, so that is the bucket
+    as of the last commit after which nothing waited at its level 0, or as of the snapshot a late compaction began from.
     """
 
     shape: Shape
@@ -38,15 +38,22 @@ class TableModel:
             else:
                 self.rows[self.shape.key_of(row)] = row
 
-    def committed(self, snapshot: int, waiting: Mapping[Bucket, bool]) -> None:
-        """A commit made `snapshot`; `waiting`: the buckets there are, and whether level 0 of each holds a file."""
+    def committed(self, snapshot: int, waiting: Mapping[Bucket, bool], late: Mapping[Bucket, int]) -> None:
+        """A commit made `snapshot`. `waiting`: the buckets there are, and whether level 0 of each holds a file; `late`: the
+        buckets that were compacted as of an older snapshot, and which."""
         self.history[snapshot] = dict(self.rows)
-        by_bucket: dict[Bucket, dict[tuple, Row]] = {}
-        for (key, row), bucket in zip(self.rows.items(), self._buckets_of(self.rows.values()), strict=True):
-            by_bucket.setdefault(bucket, {})[key] = row
-        for bucket in {*waiting, *by_bucket, *self.raw}:
+        now = self._by_bucket(self.rows)
+        for bucket in {*waiting, *now, *self.raw}:
             if not waiting.get(bucket, False):
-                self.raw[bucket] = by_bucket.get(bucket, {})
+                self.raw[bucket] = now.get(bucket, {})
+        for bucket, base in late.items():
+            self.raw[bucket] = self._by_bucket(self.history[base]).get(bucket, {})
+
+    def _by_bucket(self, rows: Mapping[tuple, Row]) -> dict[Bucket, dict[tuple, Row]]:
+        found: dict[Bucket, dict[tuple, Row]] = {}
+        for (key, row), bucket in zip(rows.items(), self._buckets_of(rows.values()), strict=True):
+            found.setdefault(bucket, {})[key] = row
+        return found
 
     def _buckets_of(self, rows: Iterable[Row]) -> list[Bucket]:
         rows = list(rows)

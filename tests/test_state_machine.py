@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Mapping
 from itertools import count
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from strategies import (
     unreferenced,
 )
 
-from lsmlake.format.files import CommitMessage
+from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import COMPACT
 from lsmlake.ops.choose import as_needed, in_full
 from lsmlake.ops.commit import Identity, commit
@@ -75,7 +76,7 @@ class TableMachine(RuleBasedStateMachine):
         self.stamps = count(1)
         self.commits = count(1)
         self.replays: list[tuple] = []
-        self.held: list[tuple[list[CommitMessage], list, list]] = []
+        self.held: list[tuple[list[CommitMessage], list, int]] = []
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
@@ -85,12 +86,12 @@ class TableMachine(RuleBasedStateMachine):
     def _arrow(self, rows) -> pa.Table:
         return self.shape.table(rows, self.table.schema)
 
-    def _committed(self, number: int | None) -> None:
+    def _committed(self, number: int | None, late: Mapping[Bucket, int] = {}) -> None:
         """What follows every call that may have committed snapshot `number`."""
         assert number in (None, len(self.model.history) + 1)
         if number is not None:
             states = self.table.states()
-            self.model.committed(number, {b: any(f.level == 0 for f in s.files) for b, s in states.items()})
+            self.model.committed(number, {b: any(f.level == 0 for f in s.files) for b, s in states.items()}, late)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class TableMachine(RuleBasedStateMachine):
         states = table.states()
         parts = split(prepare(self._arrow(rows), table.current)[0], table.current, self.model.buckets)
         messages = [write_bucket(table.meta, table.current, bucket, [part], states.get(bucket), choose) for bucket, part in parts]
-        self.held.append((messages, rows, ["+I"] * len(rows)))
+        self.held.append((messages, rows, len(self.model.history)))
 
     @precondition(lambda self: len(self.held) < 2 and self.model.history)
     @rule(full=st.booleans())
@@ -174,16 +175,25 @@ class TableMachine(RuleBasedStateMachine):
         options = table.current.parsed_options
         choose = in_full(options) if full else as_needed(options, 0)
         messages = [compact_bucket(table.meta, table.current, state, choose) for state in table.states().values()]
-        self.held.append(([message for message in messages if message], [], []))
+        self.held.append(([message for message in messages if message], [], len(self.model.history)))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def finish(self, data):
-        messages, rows, kinds = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        self._finish(data.draw(st.integers(0, len(self.held) - 1)))
+
+    def _finish(self, which: int) -> None:
+        messages, rows, base = self.held.pop(which)
         outcome = commit(self.table.meta, self.table.current, messages, Identity("late"))
-        event(f"late {'upsert' if rows else 'compaction'}: {'overtaken' if outcome.overtaken else 'stands'}")
-        self.model.apply(rows, kinds)
-        self._committed(outcome.snapshot and outcome.snapshot.id)
+        event(f"late {'upsert' if rows else 'compaction'}: {self._fate(messages, outcome.changes)}")
+        self.model.apply(rows, ["+I"] * len(rows))
+        late = {} if rows else {change.bucket: base for change in outcome.changes}
+        self._committed(outcome.snapshot and outcome.snapshot.id, late)
+
+    def _fate(self, messages, changes) -> str:
+        moved = sum(change.base is not None for change in changes)
+        wanted = sum(message.compact is not None for message in messages)
+        return "nothing to compact" if not wanted else "stands" if moved == wanted else "overtaken"
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -232,10 +242,7 @@ class TableMachine(RuleBasedStateMachine):
         if not hasattr(self, "table"):
             return
         while self.held:
-            messages, rows, kinds = self.held.pop()
-            outcome = commit(self.table.meta, self.table.current, messages, Identity("late"))
-            self.model.apply(rows, kinds)
-            self._committed(outcome.snapshot and outcome.snapshot.id)
+            self._finish(0)
         self.the_table_is_the_model()
         self.raw_is_what_has_left_level_0()
         assert self.table.verify() == []

@@ -11,7 +11,7 @@ import typer
 from lsmlake.cli.java import require_java
 from lsmlake.cli.options import Buckets, Debug, Json, TableName, Warehouse, open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
-from lsmlake.cli.progress import WatchedEngine, progress_bar
+from lsmlake.cli.progress import WatchedEngine, progress_bar, spinner
 from lsmlake.connect import connect
 from lsmlake.ops.compaction import CompactionReport
 from lsmlake.report.text import counted
@@ -24,9 +24,16 @@ OnSpark = Annotated[bool, typer.Option("--spark", help="On a local Spark, a task
 
 
 def compact(
-    ctx: typer.Context, table: TableName, full: Full = False, where: Where = None, bucket: Buckets = None, spark: OnSpark = False,
-    json: Json = False, warehouse: Warehouse = None, debug: Debug = False,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    table: TableName,
+    full: Full = False,
+    where: Where = None,
+    bucket: Buckets = None,
+    spark: OnSpark = False,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
     """Merge the sorted runs of a table.
 
     What newer rows supersede is marked dead, and the result committed as one snapshot. Readers and writers are not disturbed.
@@ -48,10 +55,10 @@ def _here(table: Table, full: bool, where: str | None, buckets: Sequence[int] | 
 def _on_spark(table: Table, full: bool, where: str | None, buckets: Sequence[int] | None) -> CompactionReport:
     from lsmlake.cli.session import local_session  # pyspark is slow to import, and optional here
 
-    with progress_bar() as progress:
-        progress.add_task("starting Spark", total=None)
+    with spinner() as progress:
+        task = progress.add_task("starting Spark", total=None)
         with local_session() as session:
-            progress.add_task("compacting on Spark", total=None)
+            progress.update(task, description="compacting on Spark")
             lake = connect(table.meta.env.storage.root, spark=session)
             return lake.table(table.name).compact(full=full, where=where, buckets=buckets)
 

@@ -14,9 +14,13 @@ SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N"
 
 
 def files(
-    ctx: typer.Context, table: TableName, snapshot: SnapshotId = None, json: Json = False, warehouse: Warehouse = None,
+    ctx: typer.Context,
+    table: TableName,
+    snapshot: SnapshotId = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
     debug: Debug = False,
-) -> None:  # fmt: skip
+) -> None:
     """List the live data files of a table.
 
     By partition and bucket, the newest run first.

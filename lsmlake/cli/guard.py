@@ -45,12 +45,20 @@ class GuardedGroup(TyperGroup):
         except KeyboardInterrupt:
             _end("interrupted", INTERRUPTED)
         except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush of the process would complain
+            _drop_output()
             raise typer.Exit(PIPE_CLOSED) from None
+        except OSError as error:  # the storage raises none, so it is the output that cannot be written
+            _drop_output()
+            _end(f"error: cannot write the result: {error.strerror or error}", FAILED)
 
 
 def one_line(error: LakeError) -> str:
     return printable(" ".join(str(error).split()))
+
+
+def _drop_output() -> None:
+    """What is still waiting to be written, or the last flush of the process would complain once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(line: str, code: int) -> NoReturn:

@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from lsmlake.errors import MissingDependency
 
 LEAST_VERSION = 17
-_INSTALL = (
-    f"install Java {LEAST_VERSION} or newer: `apt-get install openjdk-17-jre-headless` on Debian and Ubuntu, "
-    "`brew install openjdk@17` on macOS"
-)
+_WHAT = f"Spark needs Java {LEAST_VERSION} or newer"
+_INSTALL = "run `apt-get install openjdk-17-jre-headless` on Debian or Ubuntu, `brew install openjdk@17` on macOS"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # up to 8 it said "1.8.0_292"
 _PATIENCE_SECONDS = 60
 
@@ -27,12 +25,12 @@ def require_java(environ: Mapping[str, str] = os.environ) -> str:
     home = environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environ.get("PATH", os.defpath))
     if java is None:
-        where, cure = (f"JAVA_HOME={home}", f"correct or unset JAVA_HOME, or {_INSTALL}") if home else ("", _INSTALL)
-        raise MissingDependency("Spark needs Java and there is none", where=where, cure=cure)
+        found = f"JAVA_HOME={home}, where there is none" if home else "no java on the PATH"
+        raise MissingDependency(_WHAT, found=found, cure=f"correct or unset JAVA_HOME, or {_INSTALL}" if home else _INSTALL)
     version = _version(java)
     if version is None or version < LEAST_VERSION:
-        found = "a java that does not run" if version is None else f"Java {version}"
-        raise MissingDependency("Spark needs a newer Java", where=java, expected=LEAST_VERSION, found=found, cure=_INSTALL)
+        found = f"{java}, which does not run" if version is None else f"Java {version} in {java}"
+        raise MissingDependency(_WHAT, found=found, cure=_INSTALL)
     return java
 
 

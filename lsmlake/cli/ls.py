@@ -21,7 +21,7 @@ DatabaseName = Annotated[str | None, typer.Argument(metavar="[DATABASE]", help="
 
 def ls(
     ctx: typer.Context, database: DatabaseName = None, json: Json = False, warehouse: Warehouse = None, debug: Debug = False
-) -> None:  # fmt: skip
+) -> None:
     """List the tables of the warehouse.
 
     Rows waiting at level 0 count, even those that take the place of others. A database without tables is listed by its name.
@@ -55,11 +55,13 @@ def _holdings(lake: Lake, name: str) -> dict[str, object]:
     except LakeError as broken:
         return {"error": one_line(broken)}
     return {
-        "primary_key": list(table.primary_key), "partition_by": list(table.partition_by), "comment": table.comment,
+        "primary_key": list(table.primary_key),
+        "partition_by": list(table.partition_by),
+        "comment": table.comment,
         "snapshot_id": latest.id if latest else None,
         "commit_time": datetime.datetime.fromtimestamp(latest.time_ms / 1000, datetime.timezone.utc) if latest else None,
         "rows": latest.total_rows if latest else 0,
         "files": live.num_rows if latest else 0,
         "bytes": (pc.sum(live["bytes"]).as_py() or 0) if latest else 0,
         "error": None,
-    }  # fmt: skip
+    }

@@ -20,9 +20,14 @@ from lsmlake.cli.snapshots import snapshots
 from lsmlake.cli.verify import verify
 
 app = typer.Typer(
-    cls=GuardedGroup, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False,
-    epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+    cls=GuardedGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _print_version(wanted: bool) -> None:

@@ -51,5 +51,3 @@ def open_table(lake: Lake, name: str) -> Table:
         cure = f"did you mean {homes[0]}.{name}?"
         raise InvalidQuery("half a table name", where=repr(name), expected="database.table", cure=cure)
     return lake.table(name)
-
-

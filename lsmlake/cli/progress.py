@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lsmlake.engine import Engine
 from lsmlake.format.files import BucketState, CommitMessage
@@ -16,10 +16,19 @@ from lsmlake.store.metadata import Metadata
 
 
 def progress_bar() -> Progress:
-    """A bar a task; a task without a total shows a pulse."""
+    """For tasks whose steps are counted."""
+    return _progress(BarColumn(), MofNCompleteColumn())
+
+
+def spinner() -> Progress:
+    """For a task of which only the end is known."""
+    return _progress()
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
     what = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    shown = (SpinnerColumn(), what, *columns, TimeElapsedColumn())
+    return Progress(*shown, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 class WatchedEngine(Engine):

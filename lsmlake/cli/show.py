@@ -22,9 +22,14 @@ _NAMED = 5  # partitions that an error offers
 
 
 def show(
-    ctx: typer.Context, table: TableName, bucket: OneBucket = None, partition: Partition = None, json: Json = False,
-    warehouse: Warehouse = None, debug: Debug = False,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    table: TableName,
+    bucket: OneBucket = None,
+    partition: Partition = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
     """Show a table on one page: schema, size, LSM tree.
 
     The tree is that of one bucket: the largest of those that --bucket and --partition leave.

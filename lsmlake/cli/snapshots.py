@@ -11,7 +11,7 @@ from lsmlake.report.views import snapshots_view
 
 def snapshots(
     ctx: typer.Context, table: TableName, json: Json = False, warehouse: Warehouse = None, debug: Debug = False
-) -> None:  # fmt: skip
+) -> None:
     """List the snapshots of a table, the oldest first."""
     found = open_table(open_lake(ctx, warehouse, debug), table).snapshots()
     emit(found.to_pylist(), snapshots_view(found), json)

@@ -59,7 +59,7 @@ def unwrap_json(kind: str, data: bytes, where: str) -> dict:
         content = json.loads(data)
         if not isinstance(content, dict):
             raise ValueError
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Corrupt(
             "file is not a JSON object", where=where, expected=f"lsmlake-{kind}", found=f"{len(data)} bytes", cure=_RESTORE
         ) from None
@@ -76,7 +76,8 @@ def unwrap_json(kind: str, data: bytes, where: str) -> dict:
 
 
 def _json_checksum(content: Mapping[str, object]) -> str:
-    return f"{zlib.crc32(json.dumps(content, sort_keys=True, separators=(',', ':'), ensure_ascii=False).encode()):08x}"
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}"  # a damaged file may hold surrogates
 
 
 def _check_version(version: object, where: str) -> None:

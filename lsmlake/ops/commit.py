@@ -241,7 +241,7 @@ class _Attempt:
             writer_id=self.identity.writer_id,
             commit_id=self.identity.commit_id,
             kind=APPEND if rows else COMPACT,
-            time_ms=meta.env.clock(),
+            time_ms=max(meta.env.clock(), latest.time_ms if latest else 0),  # clocks differ, time travel searches by order
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes),
             delta_rows=rows,
             writers=writers,

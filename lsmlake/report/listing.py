@@ -41,9 +41,11 @@ _SHORTENED = (Kind.PATH, Kind.WORD)
 _SHORTENED_LEAST, _FOLDED_LEAST = 13, 12
 _GAP = 2
 _SHORT: dict[Kind, Callable[..., str]] = {
-    Kind.PATH: lambda path: printable(path.rpartition("/")[2]), Kind.COUNT: human_count, Kind.BYTES: human_bytes,
+    Kind.PATH: lambda path: printable(path.rpartition("/")[2]),
+    Kind.COUNT: human_count,
+    Kind.BYTES: human_bytes,
     Kind.TIME: local_time,
-}  # fmt: skip
+}
 
 
 class Column(NamedTuple):
@@ -93,8 +95,12 @@ def _table(columns: Sequence[Column], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for column, fitting in zip(columns, _widths(columns, cells, width), strict=True):
         table.add_column(
-            Text(column.title), justify="right" if column.kind in _RIGHT else "left", width=fitting,
-            overflow="ellipsis" if column.kind in _SHORTENED else "fold", no_wrap=column.kind in _SHORTENED)  # fmt: skip
+            Text(column.title),
+            justify="right" if column.kind in _RIGHT else "left",
+            width=fitting,
+            overflow="ellipsis" if column.kind in _SHORTENED else "fold",
+            no_wrap=column.kind in _SHORTENED,
+        )
     for row in zip(*cells, strict=True):
         table.add_row(*row)
     return table

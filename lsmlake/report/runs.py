@@ -13,7 +13,13 @@ def tree_rows(state: BucketState) -> list[TreeRow]:
     levels = Levels.of(state.files, {name: ref.cardinality for name, ref in state.vectors.items()})
     return [
         TreeRow(
-            run.level, len(run.files), run.rows, run.rows - run.live_rows, run.bytes,
-            key_text(run.files[0].min_key), key_text(run.files[-1].max_key))
+            run.level,
+            len(run.files),
+            run.rows,
+            run.rows - run.live_rows,
+            run.bytes,
+            key_text(run.files[0].min_key),
+            key_text(run.files[-1].max_key),
+        )
         for run in levels.runs
-    ]  # fmt: skip
+    ]

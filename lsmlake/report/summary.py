@@ -52,10 +52,14 @@ class Summary:
         dead = {name: ref.cardinality for state in self.states.values() for name, ref in state.vectors.items()}
         waiting -= sum(dead.get(file.name, 0) for file in files if file.level == 0)
         return {
-            "live_rows": stored - waiting - sum(dead.values()), "dead_rows": sum(dead.values()), "waiting_rows": waiting,
-            "files": len(files), "bytes": sum(file.bytes for file in files),
-            "partitions": len({state.bucket.partition for state in self.states.values()}), "buckets": len(self.states),
-        }  # fmt: skip
+            "live_rows": stored - waiting - sum(dead.values()),
+            "dead_rows": sum(dead.values()),
+            "waiting_rows": waiting,
+            "files": len(files),
+            "bytes": sum(file.bytes for file in files),
+            "partitions": len({state.bucket.partition for state in self.states.values()}),
+            "buckets": len(self.states),
+        }
 
     def _columns(self) -> list[str]:
         return [format_columns(pa.schema([column])) for column in self.schema.columns]
@@ -66,11 +70,18 @@ class Summary:
         """Everything, for JSON. `live_rows` are above level 0 and not dead, `waiting_rows` at level 0."""
         schema = self.schema
         return {
-            "name": self.name, "path": self.path, "comment": schema.comment,
-            "columns": [_column_record(column) for column in schema.columns], "ddl": ", ".join(self._columns()),
-            "primary_key": list(schema.primary_key), "partition_by": list(schema.partition_by), "options": dict(schema.options),
-            "snapshot": _snapshot_record(self.snapshot), **self._sums(), "bucket": self._bucket_record(),
-        }  # fmt: skip
+            "name": self.name,
+            "path": self.path,
+            "comment": schema.comment,
+            "columns": [_column_record(column) for column in schema.columns],
+            "ddl": ", ".join(self._columns()),
+            "primary_key": list(schema.primary_key),
+            "partition_by": list(schema.partition_by),
+            "options": dict(schema.options),
+            "snapshot": _snapshot_record(self.snapshot),
+            **self._sums(),
+            "bucket": self._bucket_record(),
+        }
 
     def _bucket_record(self) -> dict[str, object] | None:
         if self.bucket is None:
@@ -107,9 +118,9 @@ class Summary:
         if schema.comment:
             yield "comment", printable(schema.comment)
         yield "columns", ",\n".join(map(printable, self._columns()))
-        yield "key", ", ".join(schema.primary_key)
+        yield "key", printable(", ".join(schema.primary_key))
         if schema.partition_by:
-            yield "partitions", f"{human_count(sums['partitions'])} by {', '.join(schema.partition_by)}"
+            yield "partitions", f"{human_count(sums['partitions'])} by {printable(', '.join(schema.partition_by))}"
         yield "buckets", f"{schema.parsed_options.bucket:,}" + (" a partition" if schema.partition_by else "")
         if schema.options:
             yield "options", "\n".join(f"{name} = {printable(value)}" for name, value in schema.options.items())
@@ -125,12 +136,18 @@ class Summary:
     def _exact_facts(self) -> dict[str, object]:
         schema, snapshot = self.schema, self.snapshot
         return {
-            "name": self.name, "path": self.path, "comment": schema.comment or "-", "columns": ", ".join(self._columns()),
-            "primary_key": ", ".join(schema.primary_key), "partition_by": ", ".join(schema.partition_by) or "-",
+            "name": self.name,
+            "path": self.path,
+            "comment": schema.comment or "-",
+            "columns": ", ".join(self._columns()),
+            "primary_key": ", ".join(schema.primary_key),
+            "partition_by": ", ".join(schema.partition_by) or "-",
             "options": ", ".join(f"{name}={value}" for name, value in schema.options.items()) or "-",
-            "snapshot": snapshot.id if snapshot else "-", "commit_time": local_stamp(_moment(snapshot)) if snapshot else "-",
-            **self._sums(), "bucket": self._bucket_text() if self.bucket else "-",
-        }  # fmt: skip
+            "snapshot": snapshot.id if snapshot else "-",
+            "commit_time": local_stamp(_moment(snapshot)) if snapshot else "-",
+            **self._sums(),
+            "bucket": self._bucket_text() if self.bucket else "-",
+        }
 
     def _bucket_text(self) -> str:
         partition = partition_text(self.schema, self.bucket.partition)
@@ -146,10 +163,15 @@ def _snapshot_record(snapshot: Snapshot | None) -> dict[str, object] | None:
     if snapshot is None:
         return None
     return {
-        "snapshot_id": snapshot.id, "schema_id": snapshot.schema_id, "commit_user": snapshot.writer_id,
-        "commit_identifier": snapshot.commit_id, "commit_kind": snapshot.kind, "commit_time": _moment(snapshot),
-        "total_record_count": snapshot.total_rows, "delta_record_count": snapshot.delta_rows,
-    }  # fmt: skip
+        "snapshot_id": snapshot.id,
+        "schema_id": snapshot.schema_id,
+        "commit_user": snapshot.writer_id,
+        "commit_identifier": snapshot.commit_id,
+        "commit_kind": snapshot.kind,
+        "commit_time": _moment(snapshot),
+        "total_record_count": snapshot.total_rows,
+        "delta_record_count": snapshot.delta_rows,
+    }
 
 
 def _moment(snapshot: Snapshot) -> datetime.datetime:

@@ -16,6 +16,7 @@ _ROOMY, _USUAL = 100, 70  # widths of a window: with place for more than the ess
 
 def tables_view(tables: Sequence[Mapping[str, object]], where: str) -> Listing:
     """Of records {name, rows, files, bytes, commit_time, primary_key}; a database without tables is a name alone."""
+
     def column(name: str) -> list:
         return [record.get(name) for record in tables]
 

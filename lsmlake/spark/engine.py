@@ -27,6 +27,7 @@ class SparkEngine(Engine):
     """Sets one option of the session: file listings up to a million paths stay on the driver."""
 
     name = "spark"
+    filters = True
 
     def __init__(self, spark) -> None:
         if not hasattr(spark, "createDataFrame"):
@@ -35,6 +36,10 @@ class SparkEngine(Engine):
             )
         self.spark = spark
         spark.conf.set(_LISTING, str(_LISTING_FILES))
+
+    @property
+    def zone(self) -> str:
+        return self.spark.conf.get("spark.sql.session.timeZone")
 
     @property
     def is_connect(self) -> bool:

@@ -55,6 +55,11 @@ def choose(plan: Plan) -> str:
     return NATIVE if bytes_ <= plan.schema.parsed_options.vector_broadcast_bytes else ARROW
 
 
+def _needed(plan: Plan, where: str | None) -> tuple[str, ...]:
+    """What tasks must read: all columns if only Spark understands the filter."""
+    return plan.needed if plan.predicate is not None or where is None else tuple(plan.schema.columns.names)
+
+
 def _fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
     return pa.schema([plan.schema.row_columns.field(name) for name in names])
 
@@ -155,7 +160,8 @@ def _newest(native: _Native, splits: Sequence[Split]):
     if single:
         parts.append(native.clean([native.meta.paths.data(split.bucket, f.name) for split in single for f in split.level0]))
     if rest:
-        merged = _tasks(native.spark, native.meta, native.plan, [replace(split, files=()) for split in rest], native.plan.needed)
+        waiting = [replace(split, files=()) for split in rest]
+        merged = _tasks(native.spark, native.meta, native.plan, waiting, _needed(native.plan, native.where))
         parts.append(native.filtered(merged))
     return reduce(lambda a, b: a.unionByName(b), [part.select(*map(_column, native.plan.columns)) for part in parts])
 
@@ -167,7 +173,7 @@ def _arrow(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], where: st
     """A split without level 0 can be read a file a task."""
     pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
     pieces += [split for split in splits if split.level0]
-    rows = _tasks(spark, meta, plan, pieces, plan.needed)
+    rows = _tasks(spark, meta, plan, pieces, _needed(plan, where))
     return rows if where is None else rows.filter(where)
 
 

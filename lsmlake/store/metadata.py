@@ -120,7 +120,7 @@ class Metadata:
             text = read_bytes(self.env.storage, self.paths.latest)
         except FileNotFoundError:
             return None
-        return int(text) if text.isdigit() else None
+        return int(text) if text.isdigit() and len(text) < 20 else None
 
     # -- manifests ----------------------------------------------------------------------------------------------------
 

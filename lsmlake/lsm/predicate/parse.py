@@ -35,6 +35,10 @@ _COLUMNS_SHOWN_MAX = 20
 _TEXT_SHOWN_MAX = 200
 
 
+class Unsupported(InvalidQuery):
+    """SQL that Spark may know but this file does not take: an engine that filters by itself can go on without us."""
+
+
 def parse(text: str, schema: pa.Schema, *, zone: str = "UTC") -> Predicate:
     """The predicate that `text` is to Spark (ANSI mode) over columns of `schema`; names match whatever their case.
 
@@ -268,13 +272,16 @@ class _Reader:
         except (ValueError, OverflowError) as error:
             raise self._error(node, str(error)) from error
 
-    def _unsupported(self, node: exp.Expression) -> InvalidQuery:
-        return self._error(node, "this is not supported in a predicate", expected=SUPPORTED, found=node.sql("spark"))
+    def _unsupported(self, node: exp.Expression) -> Unsupported:
+        what = "this is not supported in a predicate"
+        return Unsupported(what, where=self._place(node), expected=SUPPORTED, found=node.sql("spark"))
 
     def _error(self, node: exp.Expression, what: str, **named: object) -> InvalidQuery:
+        return InvalidQuery(what, where=self._place(node), **named)
+
+    def _place(self, node: exp.Expression) -> str:
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        where = f"character {min(starts) + 1} of {_shown(self.text)}" if starts else _shown(self.text)
-        return InvalidQuery(what, where=where, **named)
+        return f"character {min(starts) + 1} of {_shown(self.text)}" if starts else _shown(self.text)
 
 
 def _is_local(kind: pa.DataType) -> bool:

@@ -1,0 +1,92 @@
+"""Planning a read of ten thousand files: from the name of a table to the files a query must read, nothing cached.
+
+The files exist in manifests only, committed as a writer would: ten commits, a partition each, ten buckets of a hundred files.
+Every plan is made by a new `Lake`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+import lsmlake
+from bench.result import Measure, Report
+from bench.timing import clock
+from lsmlake.format.files import COMPACT, Bucket, Change, ColumnStats, CommitMessage, DataFile
+from lsmlake.ops.commit import Identity, commit
+from lsmlake.ops.plan import Plan
+from lsmlake.table import Table
+
+PARTITIONS = BUCKETS = 10
+_NAME = "bench.many"
+_DAY = datetime.date(2026, 1, 1)
+_VALUES = ("a", "b", "c", "d", "e")
+_ROWS = 1_000_000  # of a file
+_SCHEMA = pa.schema(
+    [pa.field("day", pa.date32(), False), pa.field("id", pa.int64(), False), *(pa.field(name, pa.float64()) for name in _VALUES),
+     pa.field("text", pa.string())]
+)  # fmt: skip
+
+
+def run(folder: Path, files: int = 10_000, rounds: int = 5) -> Report:
+    """`files`: a multiple of a hundred."""
+    each = files // PARTITIONS // BUCKETS
+    table = _build(folder, each)
+    queries = {
+        "every file": (None, files),
+        "one partition": ("day = '2026-01-03'", files // PARTITIONS),
+        "one key": (f"day = '2026-01-03' and id = {_ROWS // 2}", 1),
+        "a value in a file of every bucket": ("a = 0.5", PARTITIONS * BUCKETS),
+    }
+    measures = []
+    for what, (where, expected) in queries.items():
+        found = _plan(folder, where)
+        assert found.files == expected, (what, found.pruned)
+        seconds = min(clock(partial(_plan, folder, where)).seconds for _ in range(rounds))
+        measures.append(Measure(f"plan of {what}: {expected:,} files", seconds, None, target=1.0))
+    return Report(
+        "planning",
+        f"best of {rounds}, nothing cached",
+        {
+            "files": f"{files:,} in {PARTITIONS} partitions x {BUCKETS} buckets, bounds of {len(_SCHEMA)} columns",
+            "metadata": f"{sum(table.manifests()['file_size'].to_pylist()):,} bytes in {PARTITIONS} manifests",
+        },
+        ", ".join(f"{expected:,}" for _, expected in queries.values()) + " files",
+        tuple(measures),
+    )
+
+
+def _plan(folder: Path, where: str | None) -> Plan:
+    return lsmlake.connect(folder).table(_NAME).scan(where=where).plan()
+
+
+def _build(folder: Path, each: int) -> Table:
+    lake = lsmlake.connect(folder)
+    lake.create_database("bench")
+    table = lake.create_table(_NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": BUCKETS})
+    for number in range(PARTITIONS):
+        day = _DAY + datetime.timedelta(days=number)
+        messages = [CommitMessage(bucket, Change(bucket, BUCKETS, _files(table, bucket, each))) for bucket in _buckets(day)]
+        commit(table.meta, table.current, messages, Identity(f"day-{number}"))
+    return table
+
+
+def _buckets(day: datetime.date) -> list[Bucket]:
+    return [Bucket((day,), number) for number in range(BUCKETS)]
+
+
+def _files(table: Table, bucket: Bucket, each: int) -> tuple[DataFile, ...]:
+    """A run of `each` files; file n holds ids from n million on and values from n to n + 1."""
+    return tuple(_file(table, bucket, number) for number in range(each))
+
+
+def _file(table: Table, bucket: Bucket, number: int) -> DataFile:
+    day, first, last, chance = bucket.partition[0], number * _ROWS, (number + 1) * _ROWS - 1, table.meta.env.random
+    bounds = {name: (number + chance() / 4, number + 1 - chance() / 4) for name in _VALUES}
+    bounds |= {"day": (day, day), "id": (first, last), "text": (f"{chance():.14f}", f"{1 + chance():.14f}")}
+    stats = {id: ColumnStats(int(chance() * _ROWS), *bounds[name]) for name, id in table.current.field_ids().items()}
+    size, name = int(chance() * (128 << 20)), f"data-{table.meta.env.ids()}.parquet"
+    return DataFile(name, size, _ROWS, 0, (first,), (last,), 1, 0, COMPACT, table.meta.env.clock(), stats=stats)

@@ -1,0 +1,176 @@
+"""Upsert of a Spark DataFrame, against the same shuffle and sorted Parquet write by Spark itself; and what the lookup adds.
+
+1. A load: all rows into an empty table, without compaction, against `repartitionById`, `sortWithinPartitions`, `write.parquet`.
+2. A small batch of random updates into a large table: with lookup and deletion vectors, against level 0 only.
+3. The lookup alone, of as many keys in tables of a quarter, a half and all of the rows: seconds, and bytes it reads.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bench import checksum, tables
+from bench.result import Measure, Report
+from bench.rows import KEY, SCHEMA, orders
+from bench.session import session
+from bench.timing import Spent, clock, compared, take_turns
+from lsmlake.ops.lookup import find_positions
+from lsmlake.ops.write import prepare, split
+from lsmlake.store.local import LocalStorage
+from lsmlake.table import Table
+
+BUCKETS = 4
+_PART_ROWS = 2_500_000  # made at once
+_SHARES = (4, 2, 1)
+
+
+def run(folder: Path, rows: int = 10_000_000, rounds: int = 4) -> Report:
+    """`rows`: of the large table. The load is a quarter of it, the batch a hundredth."""
+    loaded, batch = rows // 4, rows // 100
+    with session(folder) as spark:
+        load, load_answer = _load(folder / "load", loaded, rounds, spark)
+        _build(folder / "large", rows)
+        update, update_answer = _update(folder, rows, batch, rounds, spark)
+    lookups = [_lookup(folder / f"table-{share}", rows // share, batch, rounds) for share in _SHARES]
+    growth = [lookups[-1][part] / lookups[0][part] for part in (0, 1)]
+    return Report(
+        "upsert",
+        f"{rounds} rounds in turns after one that does not count, best of them",
+        {
+            "load": f"{loaded:,} x 12 columns, keys shuffled, into {BUCKETS} buckets",
+            "batch": f"{batch:,} random updates into {rows:,} rows in {BUCKETS} buckets",
+        },
+        f"load {load_answer}; batch {update_answer}",
+        (
+            *compared("load without compaction / sorted Parquet by Spark", *load, 1.3),
+            *compared("batch with lookup and vectors / without", *update, 2.5),
+            *(
+                Measure(f"lookup in {rows // share:,} rows, {size / 1e6:,.1f} MB read", seconds, None)
+                for share, (seconds, size) in zip(_SHARES, lookups, strict=True)
+            ),
+            Measure("growth of lookup seconds / of bytes read, rows x 4", *growth, unit="", target=1.0),
+        ),
+    )
+
+
+def _parts(rows: int) -> Iterator[pa.Table]:
+    for start in range(0, rows, _PART_ROWS):
+        yield orders(np.arange(start, min(start + _PART_ROWS, rows)))
+
+
+def _build(folder: Path, rows: int) -> Table:
+    """One run of `rows` orders in every bucket."""
+    table = tables.create(folder, {"bucket": BUCKETS})
+    for part in _parts(rows):
+        table.upsert(part, compact=False)
+    table.compact(full=True)
+    return table
+
+
+def _files(folder: Path, rows: pa.Table, count: int) -> Path:
+    """`rows` shuffled, as `count` Parquet files for Spark to read in parallel."""
+    folder.mkdir(parents=True)
+    rows = rows.take(np.random.default_rng(1).permutation(rows.num_rows))
+    step = -(-rows.num_rows // count)
+    for n in range(count):
+        pq.write_table(rows.slice(n * step, step), folder / f"{n}.parquet")
+    return folder
+
+
+# -- load -------------------------------------------------------------------------------------------------------------
+
+
+def _load(folder: Path, rows: int, rounds: int, spark: SparkSession) -> tuple[tuple[Spent, Spent], str]:
+    source = spark.read.parquet(str(_files(folder / "source", orders(np.arange(rows)), BUCKETS)))
+
+    def ours(_: int) -> Callable[[], object]:
+        return partial(tables.create(tables.fresh(folder / "ours"), {"bucket": BUCKETS}, spark).upsert, source, compact=False)
+
+    def theirs(_: int) -> Callable[[], object]:
+        return partial(_sorted_parquet, source, tables.fresh(folder / "theirs"))
+
+    best = take_turns({"ours": ours, "theirs": theirs}, rounds)
+    written = tables.paths(folder / "ours", tables.reopen(folder / "ours"))
+    answer = checksum.same(
+        ours=checksum.of_files(written, SCHEMA.names),
+        theirs=checksum.of_files([str(path) for path in (folder / "theirs").glob("*.parquet")], SCHEMA.names),
+    )
+    return (best["ours"], best["theirs"]), answer
+
+
+def _sorted_parquet(rows: DataFrame, target: Path) -> None:
+    bucket = F.pmod(F.hash(KEY), F.lit(BUCKETS)).cast("int")
+    rows.repartitionById(BUCKETS, bucket).sortWithinPartitions(KEY).write.parquet(str(target))
+
+
+# -- batch ------------------------------------------------------------------------------------------------------------
+
+
+def _update(folder: Path, rows: int, batch: int, rounds: int, spark: SparkSession) -> tuple[tuple[Spent, Spent], str]:
+    ids = np.random.default_rng(2).choice(rows, batch, replace=False)
+    source = spark.read.parquet(str(_files(folder / "batch", orders(ids, version=1), 2)))
+
+    def side(name: str, compact: bool, _: int) -> Callable[[], object]:
+        return partial(tables.clone(folder / "large", tables.fresh(folder / name), spark).upsert, source, compact=compact)
+
+    best = take_turns({"lookup": partial(side, "lookup", True), "level0": partial(side, "level0", False)}, rounds)
+    answers = {name: checksum.of_table(tables.reopen(folder / name).scan(columns=[KEY, "price"]).to_arrow()) for name in best}
+    dead = sum(tables.reopen(folder / "lookup").files()["deleted_record_count"].to_pylist())
+    assert dead == batch, f"{dead} rows marked"
+    return (best["lookup"], best["level0"]), checksum.same(**answers)
+
+
+# -- lookup -----------------------------------------------------------------------------------------------------------
+
+
+class _Counting(LocalStorage):
+    """Counts the bytes that are read of it."""
+
+    count = 0
+
+    def read(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(_Counted(self, super().read(path)), "r")
+
+
+class _Counted(io.RawIOBase):
+    """A file as Arrow wants one of Python, and no more of it, lest Arrow finds a way past `read`."""
+
+    def __init__(self, storage: _Counting, file: pa.NativeFile) -> None:
+        self.storage, self.file = storage, file
+        self.seek, self.tell = file.seek, file.tell
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.file.read(None if size < 0 else size)
+        self.storage.count += len(data)
+        return data
+
+
+def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> tuple[float, int]:
+    """(best seconds, bytes read) of a lookup of `batch` keys, every one of them there."""
+    table = _build(folder, rows)
+    ids = np.random.default_rng(3).choice(rows, batch, replace=False)
+    parts = split(prepare(orders(ids), table.current)[0], table.current, BUCKETS)
+    keys = [(bucket, part.select([KEY])) for bucket, part in parts]
+    states = table.states()
+
+    def find(meta) -> int:
+        hits = (find_positions(meta, table.current, bucket, part, states[bucket].files) for bucket, part in keys)
+        return sum(len(positions) for found in hits for positions in found.values())
+
+    storage = _Counting(folder)
+    found = find(replace(table.meta, env=replace(table.meta.env, storage=storage)))
+    assert found == batch, f"{found} of {batch} keys found"
+    return min(clock(partial(find, table.meta)).seconds for _ in range(rounds)), storage.count

@@ -1,0 +1,525 @@
+"""The command line: what it prints where, how it ends, and what it says to those who hold it wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+import lsmlake
+from lsmlake.cli import progress
+from lsmlake.cli.java import require_java
+from lsmlake.cli.main import app
+from lsmlake.errors import MissingDependency
+from lsmlake.report.listing import Column, Kind, Listing
+from lsmlake.report.views import files_view, snapshots_view
+
+DAY = dt.date(2026, 1, 1)
+LAUNCHER = [sys.executable, "-c", "from lsmlake.cli.main import run; run()"]
+
+
+def orders(keys: range) -> pa.Table:
+    """Keys alternate between two days."""
+    days = [DAY + dt.timedelta(days=key % 2) for key in keys]
+    return pa.table({"id": list(keys), "day": days, "name": ["Zoë"] * len(keys)})
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Read only. sales.orders: 3 snapshots, 2 partitions, rows dead and rows waiting; sales.empty; scratch without a table."""
+    root = tmp_path_factory.mktemp("cli") / "warehouse"
+    lake = lsmlake.connect(root)
+    lake.create_database("sales")
+    lake.create_database("scratch")
+    lake.create_table("sales.empty", "id BIGINT", primary_key=["id"])
+    table = lake.create_table(
+        "sales.orders",
+        "id BIGINT, day DATE, name STRING COMMENT 'who'",
+        primary_key=["id", "day"],
+        partition_by=["day"],
+        options={"bucket": 2, "compaction.tier-runs": 9},
+        comment="what was ordered",
+    )
+    table.upsert(orders(range(100)), compact=True)
+    table.upsert(orders(range(90, 130)), compact=True, writer_id="stream", commit_id=7)
+    table.upsert(orders(range(120, 140)), compact=False)
+    return root
+
+
+@pytest.fixture
+def copy(warehouse: Path, tmp_path: Path) -> Path:
+    """The same, to write to or to damage."""
+    return shutil.copytree(warehouse, tmp_path / "warehouse")
+
+
+def table_of(root: Path) -> lsmlake.Table:
+    return lsmlake.connect(root).table("sales.orders")
+
+
+def call(*args: str | Path, env: dict[str, str] | None = None, code: int = 0) -> str:
+    """Standard output of a call that ends with `code`, and says something on standard error only if that is not 0."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args], env={"LSMLAKE_WAREHOUSE": "", **(env or {})})
+    assert result.exit_code == code, result.output
+    assert bool(result.stderr) == bool(code), result.stderr
+    return result.stdout
+
+
+def complaint(*args: str | Path, code: int = 2, env: dict[str, str] | None = None) -> str:
+    """The one line on standard error of a call that fails with `code`; it prints nothing else."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args], env={"LSMLAKE_WAREHOUSE": "", **(env or {})})
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    assert result.stderr.startswith("error: ") and result.stderr.endswith("\n") and result.stderr.count("\n") == 1, result.stderr
+    return result.stderr[len("error: ") : -1]
+
+
+def parsed(text: str) -> list[dict[str, str]]:
+    """Plain text without blanks in its cells, a record a line."""
+    titles, *rows = [line.split() for line in text.splitlines()]
+    return [dict(zip(titles, row, strict=True)) for row in rows]
+
+
+def on_terminal(view: object, width: int) -> list[str]:
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None, _environ={}).print(view)
+    return [line.rstrip() for line in page.getvalue().splitlines()]
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+# -- listings ---------------------------------------------------------------------------------------------------------
+
+
+def test_ls_lists_every_table_and_the_databases_without_one(warehouse: Path):
+    found = parsed(call("ls", "-w", warehouse).replace("id, day", "id,day"))
+    assert [(row["table"], row["rows"], row["key"]) for row in found] == [
+        ("sales.empty", "0", "id"),
+        ("sales.orders", "150", "id,day"),
+        ("scratch", "-", "-"),
+    ]
+    files = table_of(warehouse).files()
+    assert (found[1]["files"], found[1]["size"]) == (str(files.num_rows), str(sum(files["file_size_in_bytes"].to_pylist())))
+
+
+def test_ls_of_a_database(warehouse: Path):
+    assert [record["name"] for record in json.loads(call("ls", "sales", "--json", "-w", warehouse))] == [
+        "sales.empty",
+        "sales.orders",
+    ]
+    assert json.loads(call("ls", "scratch", "--json", "-w", warehouse)) == [
+        {"name": "scratch", "database": "scratch", "table": None, "error": None}
+    ]
+
+
+def as_json(table: pa.Table) -> list[dict]:
+    return json.loads(json.dumps(table.to_pylist(), default=lambda moment: moment.isoformat(timespec="milliseconds")))
+
+
+def test_json_has_every_column(warehouse: Path):
+    table = table_of(warehouse)
+    assert json.loads(call("snapshots", "sales.orders", "--json", "-w", warehouse)) == as_json(table.snapshots())
+    assert json.loads(call("files", "sales.orders", "--json", "-w", warehouse)) == as_json(table.files())
+    assert json.loads(call("files", "sales.orders", "--snapshot", "1", "--json", "-w", warehouse)) == as_json(table.files(1))
+
+
+def test_plain_text_is_a_line_a_row_with_exact_values(warehouse: Path):
+    table = table_of(warehouse)
+    text = call("files", "sales.orders", "-w", warehouse).replace(" .. ", "..")
+    assert text.isascii() and not any(line.endswith(" ") for line in text.splitlines())
+    found = parsed(text)
+    for title, column in {
+        "file": "file_path",
+        "rows": "record_count",
+        "dead": "deleted_record_count",
+        "size": "file_size_in_bytes",
+    }.items():
+        assert [row[title] for row in found] == [str(value) for value in table.files()[column].to_pylist()]
+    snapshots = parsed(call("snapshots", "sales.orders", "-w", warehouse))
+    assert [(row["snapshot"], row["writer"], row["commit"], row["new_rows"]) for row in snapshots][1] == (
+        "2",
+        "stream",
+        "7",
+        "40",
+    )
+    times = [dt.datetime.fromisoformat(row["time"]) for row in snapshots]
+    assert times == table.snapshots()["commit_time"].to_pylist()
+
+
+SNAPSHOTS = pa.table(
+    {
+        "snapshot_id": [1, 2],
+        "commit_time": pa.array([1_767_225_600_000, 1_767_312_001_500], pa.timestamp("ms", "UTC")),
+        "commit_kind": ["APPEND", "COMPACT"],
+        "total_record_count": [9_999, 1_234_567],
+        "delta_record_count": [9_999, 0],
+        "commit_user": ["05a7d978ce1e4b2fb87b90f5a53b84da", "stream-1"],
+        "commit_identifier": pa.array([None, 41], pa.int64()),
+    }
+)
+
+
+def test_snapshots_on_a_terminal(utc):
+    assert on_terminal(snapshots_view(SNAPSHOTS), 80) == [
+        "snapshot  time                 kind       rows  new rows  writer          commit",
+        "       1  2026-01-01 00:00:00  APPEND    9,999     9,999  05a7d978ce1e4…       -",
+        "       2  2026-01-02 00:00:01  COMPACT  1.23 M         0  stream-1            41",
+        "2 snapshots",
+    ]
+
+
+def test_files_on_a_narrow_terminal_lack_what_is_least_needed():
+    files = pa.table(
+        {
+            "partition": ["city=Zürich", "city=München-Nymphenburg an der Würm"],
+            "bucket": [0, 31],
+            "level": [0, 5],
+            "record_count": [12, 10_000_000],
+            "deleted_record_count": [0, 250_000],
+            "file_size_in_bytes": [987, 130 << 20],
+            "min_key": ["1", "2"],
+            "max_key": ["8", "9"],
+            "creation_time": pa.array([0, 0], pa.timestamp("ms", "UTC")),
+            "file_path": ["a/b/data-465a4cd0ca72483f9e131bf356ef26b7.parquet", "a/b/data-1.parquet"],
+        }
+    )
+    assert on_terminal(files_view(files), 80) == [
+        "partition             bucket  level    rows   dead      size  file",
+        "city=Zürich                0      0      12      0     987 B  data-465a4cd0…",
+        "city=München-Nymphen      31      5  10.0 M  250 k   130 MiB  data-1.parquet",
+        "burg an der Würm",
+        "2 files, 130 MiB, 10.0 M rows, 250 k of them dead (2 %)",
+    ]
+    assert "keys" in on_terminal(files_view(files), 120)[0]
+
+
+@given(
+    st.integers(80, 200),
+    st.lists(st.tuples(st.text(max_size=60), st.text(max_size=60), st.integers(0, 10**15)), min_size=1, max_size=5),
+)
+@settings(max_examples=60, deadline=None)
+def test_numbers_stay_whole_and_lines_inside_the_terminal(width: int, rows: list[tuple[str, str, int]]):
+    texts, words, numbers = (list(values) for values in zip(*rows, strict=True))
+    view = Listing((Column("text", Kind.TEXT, texts), Column("number", Kind.NUMBER, numbers), Column("word", Kind.WORD, words)))
+    lines = on_terminal(view, width)
+    assert max(map(cell_len, lines)) <= width
+    found = [word for line in lines for word in line.split()]
+    assert all(str(number) in found for number in numbers)
+
+
+def test_a_value_cannot_break_its_line():
+    view = Listing((Column("text", Kind.TEXT, ["a\nb\x1b[31m", "日本"]), Column("n", Kind.NUMBER, [1, 22])))
+    assert list(view.lines()) == [
+        "text          n",
+        r"a\nb\x1b[31m   1",
+        "日本          22",
+    ]
+    assert on_terminal(view, 80)[1] == r"a\nb\x1b[31m   1"
+
+
+# -- show -------------------------------------------------------------------------------------------------------------
+
+
+def test_show_as_json(warehouse: Path):
+    shown = json.loads(call("show", "sales.orders", "--json", "-w", warehouse))
+    files = table_of(warehouse).files()
+    assert shown["columns"][2] == {"name": "name", "type": "STRING", "nullable": True, "comment": "who"}
+    assert shown["ddl"] == "id BIGINT NOT NULL, day DATE, name STRING COMMENT 'who'"
+    assert (shown["primary_key"], shown["partition_by"]) == (["id", "day"], ["day"])
+    assert shown["options"] == {"bucket": "2", "compaction.tier-runs": "9"}
+    assert (shown["snapshot"]["snapshot_id"], shown["comment"]) == (3, "what was ordered")
+    assert (shown["live_rows"], shown["dead_rows"], shown["waiting_rows"]) == (130, 10, 20)
+    assert (shown["files"], shown["partitions"], shown["buckets"]) == (files.num_rows, 2, 4)
+    runs = shown["bucket"]["runs"]
+    assert [run["level"] for run in runs] == sorted(run["level"] for run in runs)
+    assert sum(run["dead"] for run in runs) <= 10
+
+
+def test_show_draws_the_bucket_that_was_asked_for(warehouse: Path):
+    def shown(*which: str) -> dict:
+        return json.loads(call("show", "sales.orders", *which, "--json", "-w", warehouse))["bucket"]
+
+    files = table_of(warehouse).files().group_by(["partition", "bucket"]).aggregate([("file_size_in_bytes", "sum")]).to_pylist()
+    sizes = {(row["partition"], row["bucket"]): row["file_size_in_bytes_sum"] for row in files}
+    largest = shown()
+    assert sizes[largest["partition"], largest["bucket"]] == max(sizes.values())
+    assert shown("--partition", "day=2026-01-02")["partition"] == "day=2026-01-02"
+    one = shown("--partition", "day=2026-01-01", "--bucket", "1")
+    assert (one["partition"], one["bucket"]) == ("day=2026-01-01", 1)
+    assert sum(run["bytes"] for run in one["runs"]) == sizes["day=2026-01-01", 1]
+
+
+def test_show_in_plain_text(warehouse: Path):
+    facts, runs = call("show", "sales.orders", "-w", warehouse).split("\n\n")
+    assert "options       bucket=2, compaction.tier-runs=9\n" in facts
+    assert "live_rows     130\n" in facts
+    assert runs.splitlines()[0].split() == ["level", "files", "rows", "dead", "bytes", "min_key", "max_key"]
+
+
+def test_a_table_never_written_can_be_looked_at(warehouse: Path):
+    assert json.loads(call("show", "sales.empty", "--json", "-w", warehouse))["snapshot"] is None
+    assert "snapshot      -\n" in call("show", "sales.empty", "-w", warehouse)
+    assert json.loads(call("snapshots", "sales.empty", "--json", "-w", warehouse)) == []
+    assert json.loads(call("files", "sales.empty", "--json", "-w", warehouse)) == []
+    assert call("files", "sales.empty", "-w", warehouse).splitlines() == ["bucket  level  rows  dead  size  keys  created  file"]
+    assert "sound" in call("verify", "sales.empty", "-w", warehouse)
+    assert call("compact", "sales.empty", "-w", warehouse) == "sales.empty: nothing to compact\n"
+    assert on_terminal(files_view(lsmlake.connect(warehouse).table("sales.empty").files()), 80) == ["no files"]
+
+
+# -- compact, verify --------------------------------------------------------------------------------------------------
+
+
+def test_compact_reports_what_it_did(copy: Path):
+    before = table_of(copy).scan().count()
+    report = json.loads(
+        call("compact", "sales.orders", "--full", "--where", "day = DATE '2026-01-01'", "--bucket", "1", "--json", "-w", copy)
+    )
+    assert (report["snapshot_id"], report["buckets"], report["files_out"]) == (4, 1, 1)
+    assert call("compact", "sales.orders", "--full", "-w", copy).startswith("sales.orders: 3 buckets, ")
+    assert table_of(copy).files().num_rows == 4
+    assert table_of(copy).scan().count() == before
+    assert call("compact", "sales.orders", "--full", "-w", copy) == "sales.orders: nothing to compact\n"
+
+
+def data_files(root: Path) -> set[Path]:
+    return set(root.rglob("*.parquet"))
+
+
+def test_an_interrupted_compaction_leaves_nothing_behind(copy: Path, monkeypatch: pytest.MonkeyPatch):
+    before, calls = data_files(copy), []
+
+    def interrupted_at_the_third(meta, schema):
+        compact = run_here(meta, schema)
+
+        def run(states: Sequence, full: bool) -> list:
+            calls.append(states)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return compact(states, full)
+
+        return run
+
+    run_here = progress.run_here
+    monkeypatch.setattr(progress, "run_here", interrupted_at_the_third)
+    result = CliRunner().invoke(app, ["compact", "sales.orders", "--full", "-w", str(copy)])
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+    assert data_files(copy) == before
+
+
+def test_verify_finds_what_is_wrong(copy: Path):
+    assert call("verify", "sales.orders", "-w", copy).startswith("sales.orders: sound, 3 snapshots and ")
+    assert json.loads(call("verify", "sales.orders", "--json", "-w", copy)) == []
+    path = table_of(copy).files()["file_path"][0].as_py()
+    damaged = bytearray((copy / path).read_bytes())
+    damaged[-2] ^= 0xFF
+    (copy / path).write_bytes(damaged)
+    lines = call("verify", "sales.orders", "-w", copy, code=1).splitlines()
+    assert len(lines) == 1 and lines[0].startswith(f"{path}: data file cannot be read")
+    assert [finding["where"] for finding in json.loads(call("verify", "sales.orders", "--json", "-w", copy, code=1))] == [path]
+
+
+def test_ls_goes_on_past_a_broken_table(copy: Path):
+    (copy / "sales.db/orders/snapshot/snapshot-3").write_bytes(b"no longer JSON")
+    result = CliRunner().invoke(app, ["ls", "-w", str(copy)])
+    assert result.exit_code == 1
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+        ["sales.empty", "0"],
+        ["sales.orders", "-"],
+        ["scratch", "-"],
+    ]
+    assert result.stderr.startswith("error: sales.db/orders/snapshot/snapshot-3: ")
+    records = json.loads(CliRunner().invoke(app, ["ls", "--json", "-w", str(copy)]).stdout)
+    assert "snapshot-3" in records[1]["error"] and records[0]["error"] is None
+    assert "snapshot-3" in complaint("show", "sales.orders", "-w", copy, code=1)
+
+
+# -- wrong usage ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["show", "sales.ordrs"], "did you mean sales.orders?"),
+        (["show", "orders"], "did you mean sales.orders?"),
+        (["files", "seals.orders"], "did you mean 'sales'?"),
+        (["show", "sales.größe"], "expected database.table"),
+        (["show", "some/where/sales.db/orders"], "write sales.orders --warehouse some/where"),
+        (["show", "sales.db/orders/"], "write sales.orders"),
+        (["show", "./orders"], "not a table name"),
+        (["ls", "nowhere"], "there is no database 'nowhere'"),
+        (["files", "sales.orders", "--snapshot", "99"], "there is no snapshot 99"),
+        (["show", "sales.orders", "--bucket", "2"], "no such bucket, expected 0 to 1, found 2"),
+        (["show", "sales.orders", "--partition", "day=1999-01-01"], "expected 'day=2026-01-01' or 'day=2026-01-02'"),
+        (["show", "sales.empty", "--partition", "day=1999-01-01"], "the table has no partitions"),
+        (["compact", "sales.orders", "--where", "id = 1"], "partition columns"),
+        (["compact", "sales.orders", "--where", "day >"], "not SQL"),
+        (["compact", "sales.orders", "--bucket", "7"], "no such buckets"),
+    ],
+)
+def test_wrong_arguments_get_one_helpful_line(warehouse: Path, args: list[str], said: str):
+    assert said in complaint(*args, "-w", warehouse)
+
+
+@pytest.mark.parametrize("args", [["shw", "x"], ["show"], ["files", "sales.orders", "--snapshot", "one"], ["ls", "--nonsense"]])
+def test_wrong_syntax_ends_with_2(args: list[str]):
+    result = CliRunner().invoke(app, args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: " in result.stderr
+
+
+def test_a_warehouse_is_needed_and_the_last_one_named_counts(warehouse: Path, tmp_path: Path):
+    assert "LSMLAKE_WAREHOUSE" in complaint("ls")
+    assert "no such warehouse" in complaint("ls", "-w", tmp_path / "nowhere")
+    assert "no such warehouse" in complaint("ls", env={"LSMLAKE_WAREHOUSE": str(tmp_path / "nowhere")})
+    assert "file systems only" in complaint("ls", "-w", "s3://bucket/prefix")
+    tables = call("ls", "--warehouse", warehouse)
+    assert call("--warehouse", warehouse, "ls") == tables
+    assert call("ls", env={"LSMLAKE_WAREHOUSE": str(warehouse)}) == tables
+    assert call("-w", tmp_path, "ls", "-w", warehouse, env={"LSMLAKE_WAREHOUSE": "/nowhere"}) == tables
+    assert call("-w", warehouse, "ls", env={"LSMLAKE_WAREHOUSE": "/nowhere"}) == tables
+    assert call("ls", "-w", f"file://{warehouse}") == tables
+
+
+def test_an_empty_warehouse_is_no_error(tmp_path: Path):
+    assert json.loads(call("ls", "--json", "-w", tmp_path)) == []
+    assert call("ls", "-w", tmp_path).splitlines() == ["table  rows  files  size  last_commit  key"]
+
+
+@pytest.mark.parametrize("args", [["--debug", "show", "sales.ordrs"], ["show", "sales.ordrs", "--debug"]])
+def test_debug_shows_the_traceback(warehouse: Path, args: list[str]):
+    result = CliRunner().invoke(app, [*args, "-w", str(warehouse)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Traceback" in result.stderr and result.stderr.splitlines()[-1].startswith("error: there is no table")
+
+
+def test_help_names_the_exit_codes_and_version_the_version():
+    text = " ".join(call("--help").split())
+    assert "0 all is well; 1 the operation failed" in text and "2 wrong usage" in text and "130 interrupted" in text
+    assert call("--version") == "lsmlake 0.1.0\n"
+
+
+# -- Java and the demo ------------------------------------------------------------------------------------------------
+
+
+def fake_java(folder: Path, banner: str, code: int = 0) -> Path:
+    folder.mkdir(parents=True)
+    path = folder / "java"
+    path.write_text(f"#!/bin/sh\necho '{banner}' >&2\nexit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_java_of_17_or_newer_is_found(tmp_path: Path):
+    on_path = fake_java(tmp_path / "path", 'openjdk version "17.0.15" 2025-04-15')
+    at_home = fake_java(tmp_path / "home/bin", 'openjdk version "25-ea" 2025-09-16')
+    assert require_java({"PATH": f"{tmp_path}:{tmp_path / 'path'}"}) == str(on_path)
+    assert require_java({"PATH": str(tmp_path / "path"), "JAVA_HOME": str(tmp_path / "home")}) == str(at_home)
+
+
+@pytest.mark.parametrize(
+    ("banner", "code", "said"),
+    [
+        ('java version "1.8.0_292"', 0, "found Java 8 in "),
+        ('openjdk version "11.0.2" 2019-01-15', 0, "found Java 11 in "),
+        ("Unable to locate a Java Runtime.", 1, "which does not run"),
+    ],
+)
+def test_an_older_or_broken_java_is_refused(tmp_path: Path, banner: str, code: int, said: str):
+    fake_java(tmp_path / "bin", banner, code)
+    for environ in ({"PATH": str(tmp_path / "bin")}, {"PATH": "", "JAVA_HOME": str(tmp_path)}):
+        with pytest.raises(MissingDependency, match=said):
+            require_java(environ)
+
+
+def test_without_java_what_needs_spark_says_what_to_install_before_anything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for args in (["demo"], ["compact", "sales.orders", "--spark"]):
+        said = complaint(*args, code=1)
+        assert "no java on the PATH" in said and "openjdk-17-jre-headless" in said and "brew install openjdk@17" in said
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "JAVA_HOME" in complaint("demo", code=1)
+
+
+def test_demo_is_handed_the_directory_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fake_java(tmp_path / "bin", 'openjdk version "21.0.1"')
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    kept, module = [], ModuleType("lsmlake.cli.demo.run")
+    module.run_demo = kept.append
+    monkeypatch.setitem(sys.modules, "lsmlake.cli.demo.run", module)
+    call("demo")
+    call("demo", "--keep", "here")
+    assert kept == [None, Path("here")]
+
+
+# -- as a process -----------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(warehouse: Path):
+    command = subprocess.Popen(
+        [*LAUNCHER, "files", "sales.orders", "-w", warehouse], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    command.stdout.close()
+    assert command.stderr.read() == b""
+    command.stderr.close()
+    assert command.wait() == 141
+
+
+def test_on_a_terminal_a_table_is_a_picture(warehouse: Path):
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "COLUMNS": "80", "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
+    command = subprocess.Popen(
+        [*LAUNCHER, "show", "sales.orders", "-w", warehouse],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=environ,
+    )
+    os.close(theirs)
+    page = b""
+    while chunk := _read(ours):
+        page += chunk
+    os.close(ours)
+    assert (command.communicate()[1], command.returncode) == (b"", 0)
+    assert "█" in page.decode() and "130 live" in page.decode() and "(the largest of 4)" in page.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # what Linux says once the other side is closed
+        return b""
+
+
+@pytest.mark.spark
+def test_compaction_on_spark_prints_its_result_and_nothing_else(copy: Path):
+    command = subprocess.run(
+        [*LAUNCHER, "compact", "sales.orders", "--full", "--spark", "--json", "-w", copy], capture_output=True, text=True
+    )
+    assert (command.returncode, command.stderr) == (0, "")
+    assert json.loads(command.stdout)["buckets"] == 4
+    assert table_of(copy).files().num_rows == 4

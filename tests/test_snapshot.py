@@ -1,0 +1,250 @@
+"""Snapshots and the envelope of metadata files: what is written is read; the latest is found; time travel."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import START_MS, UTC, Ticks, contents, lake_on, new_lake
+
+from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
+from lsmlake.format import envelope
+from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.store.memory import MemoryStorage
+
+QUICK = settings(max_examples=60, deadline=None)
+NAMED = st.builds(Named, st.text(max_size=9), st.integers(0, 2**40))
+NUMBERS = st.integers(0, 2**62)
+SNAPSHOTS = st.builds(
+    Snapshot,
+    id=st.integers(1, 2**40),
+    schema_id=NUMBERS,
+    base_manifest_list=NAMED,
+    delta_manifest_list=NAMED,
+    index_manifest=st.none() | NAMED,
+    writer_id=st.text(max_size=9),
+    commit_id=st.none() | NUMBERS,
+    kind=st.sampled_from(["APPEND", "COMPACT"]),
+    time_ms=NUMBERS,
+    total_rows=NUMBERS,
+    delta_rows=NUMBERS,
+    changelog_manifest_list=st.none() | NAMED,
+    changelog_rows=NUMBERS,
+    watermark=st.none() | NUMBERS,
+    statistics=st.none() | st.text(max_size=9),
+    writers=st.dictionaries(st.text(max_size=9), NUMBERS, max_size=3),
+    properties=st.dictionaries(st.text(), st.text(), max_size=3),
+)
+
+
+@QUICK
+@given(SNAPSHOTS)
+def test_a_snapshot_is_read_as_it_was_written(snapshot):
+    assert Snapshot.decode(snapshot.encode(), "snapshot-1") == snapshot
+
+
+def test_a_snapshot_is_json_that_people_can_read():
+    lake = new_lake()
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    table.upsert({"k": [1]}, writer_id="Zoë", commit_id=7)
+    content = json.loads(contents(lake.env.storage, "d.db/t/snapshot")["d.db/t/snapshot/snapshot-1"])
+    assert (content["format"], content["version"], content["writer_id"], content["commit_id"]) == (
+        "lsmlake-snapshot",
+        1,
+        "Zoë",
+        7,
+    )
+
+
+@QUICK
+@given(st.binary(max_size=50), st.integers(0, 500), st.integers(1, 255))
+def test_a_binary_envelope_notices_any_changed_byte(payload, place, change):
+    data = bytearray(envelope.wrap("MANF", payload))
+    assert envelope.unwrap("MANF", bytes(data), "f") == payload
+    data[place % len(data)] ^= change
+    with pytest.raises((Corrupt, UnsupportedFormat), match=r"^here: "):
+        envelope.unwrap("MANF", bytes(data), "here")
+
+
+@QUICK
+@given(st.binary(max_size=50), st.integers(0, 500))
+def test_a_binary_envelope_notices_what_is_missing_or_too_much(payload, place):
+    data = envelope.wrap("MANF", payload)
+    for damaged in (data[: place % len(data)], data + b"\0", data[1:]):
+        with pytest.raises(Corrupt, match=r"^here: "):
+            envelope.unwrap("MANF", damaged, "here")
+    with pytest.raises(Corrupt, match="magic"):
+        envelope.unwrap("MLST", data, "here")
+
+
+@QUICK
+@given(
+    st.dictionaries(
+        st.text(max_size=5), st.text() | st.integers() | st.none() | st.booleans() | st.lists(st.text(max_size=3)), max_size=4
+    ),
+    st.data(),
+)
+def test_a_json_envelope_notices_any_change_of_its_content(content, data):
+    content = {key: value for key, value in content.items() if key not in ("format", "version", "checksum")}
+    text = envelope.wrap_json("snapshot", content)
+    assert envelope.unwrap_json("snapshot", text, "f") == content
+    damaged = bytearray(text)
+    damaged[data.draw(st.integers(0, len(text) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        found = envelope.unwrap_json("snapshot", bytes(damaged), "here")
+    except (Corrupt, UnsupportedFormat) as refused:
+        assert refused.where == "here"
+    else:
+        assert found == content, "only blanks may change"
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"null", b"{", b"\xff", b'"x"', b'{"format": "lsmlake-schema"}', b"NaN", b"[" * 10_000, b"{}"]
+)
+def test_what_is_not_a_snapshot_is_refused_by_name(text):
+    with pytest.raises(Corrupt, match=r"^here: .*lsmlake-snapshot"):
+        envelope.unwrap_json("snapshot", text, "here")
+
+
+def test_a_lone_surrogate_is_damage_not_a_crash():
+    text = envelope.wrap_json("snapshot", {"note": "\\ud800 or so"}).replace(b"\\\\ud800", b"\\ud800")
+    with pytest.raises(Corrupt, match="checksum"):
+        envelope.unwrap_json("snapshot", text, "here")
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(2, UnsupportedFormat), (0, Corrupt), ("1", Corrupt), (None, Corrupt), (True, Corrupt)]
+)
+def test_only_known_versions_are_read(version, error):
+    content = json.loads(envelope.wrap_json("snapshot", {"id": 1})) | {"version": version}
+    with pytest.raises(error, match=r"^here: "):
+        envelope.unwrap_json("snapshot", json.dumps(content).encode(), "here")
+
+
+def test_a_snapshot_with_other_fields_is_refused():
+    with pytest.raises(Corrupt, match=r"^here: snapshot has other fields"):
+        Snapshot.decode(envelope.wrap_json("snapshot", {"id": 1}), "here")
+
+
+# --- finding the latest ---
+
+
+@pytest.mark.parametrize(
+    "hint", [None, b"", b"0", b"1", b"3", b"4", b"99", b"-1", b"x", b" 2", b"9" * 5000, "²".encode(), b"\xff"]
+)
+def test_the_latest_snapshot_is_found_whatever_the_hint_says(hint):
+    lake = new_lake()
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    for number in range(4):
+        table.upsert({"k": [number]})
+    if hint is None:
+        lake.env.storage.delete(table.meta.paths.latest)
+    else:
+        with lake.env.storage.write(table.meta.paths.latest) as sink:
+            sink.write(hint)
+    assert lake.table("d.t").meta.latest_id() == 4
+    assert lake.table("d.t").scan().count() == 4
+
+
+def test_files_that_are_not_snapshots_do_not_matter():
+    lake = new_lake()
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    table.upsert({"k": [1]})
+    for name in ("snapshot-2.bak", "snapshot-x", "snapshot--3", "EARLIEST", "deeper/snapshot-9.old"):
+        lake.env.storage.put_if_absent(f"d.db/t/snapshot/{name}", b"")
+    assert table.meta.snapshot_ids() == [1]
+    assert table.meta.latest_id() == 1
+
+
+def test_a_snapshot_under_the_number_of_another_is_refused():
+    lake = new_lake()
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    table.upsert({"k": [1]})
+    lake.env.storage.put_if_absent(table.meta.paths.snapshot(2), contents(lake.env.storage)[table.meta.paths.snapshot(1)])
+    with pytest.raises(Corrupt, match=r"snapshot-2: snapshot file holds another snapshot, expected 2, found 1"):
+        table.scan().count()
+
+
+# --- time travel ---
+
+
+def table_with_history(commits: int = 5):
+    lake = new_lake(MemoryStorage())
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    for number in range(commits):
+        lake.env.clock.now_ms += 1000 + number * 137
+        table.upsert({"k": [number]})
+    return lake, table
+
+
+def test_every_snapshot_is_found_by_its_number_and_its_millisecond():
+    _, table = table_with_history()
+    for number in range(1, 6):
+        time_ms = table.meta.snapshot(number).time_ms
+        for moment, count in ((time_ms - 1, number - 1), (time_ms, number), (time_ms + 1, number)):
+            aware = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=moment)
+            local = aware.astimezone().replace(tzinfo=None)
+            for timestamp in (aware, local, local.isoformat(sep=" ", timespec="milliseconds"), aware.isoformat()):
+                if count:
+                    assert table.scan(timestamp=timestamp).count() == count
+                else:
+                    with pytest.raises(SnapshotNotFound, match="no snapshot so old"):
+                        table.scan(timestamp=timestamp).count()
+        assert table.scan(snapshot=number).count() == number
+
+
+@QUICK
+@given(st.integers(0, 2 * 10**12))
+def test_a_moment_is_exact_to_the_millisecond(time_ms):
+    lake = new_lake()
+    lake.env.clock.now_ms = time_ms
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    lake.env.clock.now_ms = time_ms
+    table.upsert({"k": [1]})
+    moment = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(1).time_ms)
+    assert table.scan(timestamp=moment).count() == 1
+    with pytest.raises(SnapshotNotFound):
+        table.scan(timestamp=moment - dt.timedelta(milliseconds=1)).count()
+
+
+def test_snapshots_do_not_go_back_in_time_though_clocks_do():
+    lake = new_lake()
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    for number, now_ms in enumerate([9000, 5000, 7000, 9500]):
+        lake.env.clock.now_ms = START_MS + now_ms
+        table.upsert({"k": [number]})
+    times = [table.meta.snapshot(number).time_ms for number in range(1, 5)]
+    assert times == sorted(times)
+    moment = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=times[2])
+    assert table.scan(timestamp=moment).count() == 3
+
+
+def test_a_table_without_a_commit_is_empty_and_has_no_past():
+    table = new_lake().create_table("d.t", "k BIGINT, v STRING", primary_key=["k"])
+    assert table.scan().to_arrow().equals(pa.schema(table.schema).empty_table())
+    assert table.scan().count() == 0
+    assert table.verify() == []
+    assert table.compact(full=True).snapshot_id is None
+    for how in ({"snapshot": 1}, {"snapshot": 0}, {"snapshot": -1}, {"timestamp": "2026-01-01"}):
+        with pytest.raises(SnapshotNotFound, match=r"^d\.db/t: "):
+            table.scan(**how).count()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"snapshot": True}, {"snapshot": "1"}, {"snapshot": 1.0}, {"timestamp": "soon"}, {"snapshot": 1, "timestamp": "2026-01-01"}],
+)
+def test_a_moment_that_is_none_is_refused(how):
+    _, table = table_with_history(1)
+    with pytest.raises(InvalidQuery):
+        table.scan(**how).count()
+
+
+def test_a_clock_of_a_test_ticks():
+    clock = Ticks(5)
+    assert [clock(), clock()] == [6, 7]
+    assert lake_on(MemoryStorage()).env.ids() == "0000"

@@ -1,0 +1,327 @@
+"""Both Spark strategies and the embedded reader see the rows that a dict of the newest rows says are there."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as hs
+from spark_support import configured, plan_of, rows, same, seen
+from strategies import Shape, conditions, encoded_rows
+
+import lsmlake
+from lsmlake.errors import InvalidQuery
+
+pytestmark = pytest.mark.spark
+
+STRATEGIES = ("native", "arrow")
+
+
+# --- random tables and conditions ---
+
+SHAPES = [
+    Shape.of("bigint"),
+    Shape.of("int and string", "string"),
+    Shape.of("decimal(38,10)", "date"),
+    Shape.of("boolean and smallint", "timestamp"),
+    Shape.of("double", "boolean"),
+    Shape.of("binary"),
+]
+
+
+class Twin:
+    """A table written embedded, and beside it the rows it should hold."""
+
+    def __init__(self, lake: lsmlake.Lake, name: str, shape: Shape, buckets: int) -> None:
+        self.shape, self.table = shape, shape.create(lake, name, bucket=buckets, file__block_size="1 kb")
+        self.live: dict[tuple, tuple] = {}
+        self.raw: dict[tuple, tuple] = {}
+        self.stamp = 0
+
+    def write(self, codes: list[tuple[int, int]], compact: bool | None) -> None:
+        batch = []
+        for key_code, value_code in codes:
+            self.stamp += 1
+            row, kind = self.shape.row(key_code, value_code, self.stamp), "-D" if value_code % 5 == 0 else "+U"
+            batch.append((*row, kind))
+            key = tuple(map(seen, self.shape.key_of(self.shape.stored(row))))
+            self.live.pop(key, None) if kind == "-D" else self.live.update({key: self.shape.stored(row)})
+        schema = self.table.schema.append(pa.field("kind", pa.string()))
+        self.table.upsert(self.shape.table(batch, schema, schema.names), row_kind="kind", compact=compact)
+
+    def expected(self, condition, names: list[str]) -> list[tuple]:
+        """The rows of which `condition` is true."""
+        found = [dict(zip(self.shape.names, row, strict=True)) for row in self.live.values()]
+        return sorted((tuple(seen(row[n]) for n in names) for row in found if condition is None or condition.holds(row)), key=repr)
+
+
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=hs.data())
+def test_random_tables_read_the_same_by_every_strategy(lake, spark_lake, data):
+    shape = data.draw(hs.sampled_from(SHAPES))
+    name = f"d.t{len(lake.tables('d'))}"
+    twin = Twin(lake, name, shape, data.draw(hs.sampled_from([1, 3])))
+    for _ in range(data.draw(hs.integers(1, 5))):
+        twin.write(data.draw(encoded_rows()), data.draw(hs.sampled_from([None, False, True])))
+    if data.draw(hs.integers(0, 4)) == 0:
+        twin.table.compact(full=True)
+    for _ in range(3):
+        condition = data.draw(hs.none() | conditions(shape))
+        names = data.draw(hs.permutations(shape.names))[: data.draw(hs.integers(1, len(shape.names)))]
+        how = {"where": condition and condition.sql, "columns": names}
+        expected = twin.expected(condition, names)
+        same(twin.table.scan(**how).to_arrow(), expected)
+        for strategy in STRATEGIES:
+            same(spark_lake.table(name).scan(**how).to_spark(strategy), expected)
+
+
+# --- dead rows ---
+
+
+def of_numbers(ids: np.ndarray, stamp: int) -> pa.Table:
+    return pa.table({"id": ids, "v": ids * 10 + stamp, "s": pa.array((ids % 97).astype(str))})
+
+
+@pytest.fixture
+def masked(lake) -> tuple[str, int, int]:
+    """(name, rows, sum of v) of a table of 200,000 rows in one file of many row groups, every seventh dead, newer ones in other files."""
+    options = {"file.block-size": "100 kb", "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.masked", "id BIGINT NOT NULL, v BIGINT, s STRING", primary_key=["id"], options=options)
+    ids = np.arange(200_000)
+    table.upsert(of_numbers(ids, 0))
+    table.upsert(of_numbers(ids[::14], 1))
+    table.delete_keys(pa.table({"id": ids[7::14]}))
+    assert table.files()["deleted_record_count"].to_pylist().count(0) < table.files().num_rows
+    left = np.setdiff1d(ids, ids[7::14])
+    return "d.masked", len(left), int((left * 10 + (left % 14 == 0)).sum())
+
+
+@pytest.mark.connect
+def test_dead_rows_are_masked_in_every_chunk_and_piece_of_a_file(spark, spark_lake, masked):
+    name, count, total = masked
+    table = spark_lake.table(name)
+    for split_bytes in ("100kb", "128mb"):  # several tasks a file, or one
+        with configured(spark, spark__sql__files__maxPartitionBytes=split_bytes):
+            for strategy in STRATEGIES:
+                found = table.scan(columns=["v"]).to_spark(strategy)
+                assert found.selectExpr("sum(v)", "count(*)").first() == (total, count)
+                near = table.scan(where="id between 65500 and 65600 or id >= 199990").to_spark(strategy)
+                same(near, table.scan(where="id between 65500 and 65600 or id >= 199990").to_arrow())
+    assert table.scan().count() == count
+
+
+@pytest.mark.connect
+def test_bitmaps_past_the_broadcast_limit_are_applied_in_tasks(lake, spark_lake):
+    options = {"read.vector-broadcast-limit": "1 kb", "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT, s STRING", primary_key=["id"], options=options)
+    table.upsert(of_numbers(np.arange(10_000), 0))
+    table.upsert(of_numbers(np.arange(10), 1))
+    attached = spark_lake.table("d.t")
+    assert attached.scan().plan().dead_rows == 10
+    assert "arrow" in attached.scan().explain()
+    same(attached.df(), table.scan().to_arrow())
+    same(attached.scan().to_spark("native"), table.scan().to_arrow())
+
+
+# --- partitions ---
+
+ODD = ["a/b=c%d e?*{}[]", "", None, "..", ".", "né", "__DEFAULT_PARTITION__", "%2F", "a\\b", "x:y", "#", "'\"", " lead", "trail ", "{a,b}",
+       "[ab]", "*", "~", "a=b", "a\nb", "-", "null", "\u2028"]  # fmt: skip
+
+
+@pytest.mark.connect
+def test_partitions_of_any_text_are_written_and_read(spark, lake, spark_lake):
+    schema = pa.schema([pa.field("p", pa.string()), pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
+    table = spark_lake.create_table("d.t", schema, primary_key=["p", "id"], partition_by=["p"], options={"bucket": 2})
+    data = pa.table({"p": ODD * 3, "id": [i // len(ODD) for i in range(3 * len(ODD))], "v": range(3 * len(ODD))}, schema=schema)
+    table.upsert(spark.createDataFrame(data))
+    table.upsert(spark.createDataFrame(data.slice(0, len(ODD))))
+    table.upsert(spark.createDataFrame(data.slice(len(ODD))), compact=False)
+    same(lake.table("d.t").scan().to_arrow(), data)
+    assert {bucket.partition for bucket in table.states()} == {(p,) for p in ODD}
+    for strategy in STRATEGIES:
+        same(table.scan().to_spark(strategy), data)
+        one = table.scan(where="p = 'a/b=c%d e?*{}[]' or p is null or p = ''").to_spark(strategy)
+        same(one, data.filter(pa.array([p in (ODD[0], None, "") for p in data["p"].to_pylist()])))
+    table.delete_keys(spark.createDataFrame(data.select(["p", "id"]).slice(0, 2 * len(ODD))))
+    table.compact(full=True)
+    for strategy in STRATEGIES:
+        same(table.scan().to_spark(strategy), data.slice(2 * len(ODD)))
+    assert table.verify() == []
+
+
+@pytest.mark.connect
+def test_composite_partitions_of_times_are_written_and_read(spark, lake, spark_lake):
+    schema = pa.schema([
+        pa.field("day", pa.date32()), pa.field("ts", pa.timestamp("us", "UTC")), pa.field("n", pa.decimal128(10, 2)),
+        pa.field("id", pa.int64(), False), pa.field("v", pa.string()),
+    ])  # fmt: skip
+    days = [dt.date(2026, 1, 1), None, dt.date(1960, 2, 29)]
+    times = [dt.datetime(2026, 3, 29, 1, 30, 0, 1), dt.datetime(1950, 1, 1), None, dt.datetime(2026, 10, 25, 0, 30)]
+    keys = [(day, time, i % 4) for i, day in enumerate(days) for time in times for _ in range(3)]
+    data = pa.table(
+        [
+            pa.array([k[0] for k in keys], schema.field("day").type),
+            pa.array([k[1] for k in keys], schema.field("ts").type),
+            pa.array([k[2] for k in keys], pa.int64()).cast(pa.decimal128(21, 2)).cast(schema.field("n").type),
+            pa.array(range(len(keys)), pa.int64()),
+            pa.array([str(k) for k in keys]),
+        ],
+        schema=schema,
+    )
+    names = ["day", "ts", "n"]
+    table = spark_lake.create_table("d.t", schema, primary_key=[*names, "id"], partition_by=names)
+    with configured(spark, spark__sql__session__timeZone="America/New_York"):
+        table.upsert(spark.createDataFrame(data))
+        lake.table("d.t").upsert(data.slice(10))
+        for strategy in STRATEGIES:
+            same(table.scan().to_spark(strategy), data)
+            same(table.scan(where="day is null").to_spark(strategy), data.filter(data["day"].is_null()))
+    same(lake.table("d.t").scan().to_arrow(), data)
+    assert table.partitions().num_rows == len({k[:3] for k in keys})
+
+
+# --- what Catalyst is given ---
+
+
+@pytest.fixture
+def mixed(lake):
+    """A table with clean files, masked files, and rows waiting at level 0, with and without deletes."""
+    options = {"bucket": 4, "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.mixed", "id BIGINT NOT NULL, v DOUBLE, s STRING, w INT", primary_key=["id"], options=options)
+    data = lambda ids, stamp: pa.table({"id": ids, "v": ids * 1.0 + stamp, "s": pa.array(ids.astype(str)), "w": pa.array(ids, pa.int32())})  # noqa: E731
+    table.upsert(data(np.arange(100), 0.0))
+    table.upsert(data(np.arange(1), 0.5))
+    table.upsert(data(np.arange(3, 4), 0.25), compact=False)
+    table.delete_keys({"id": [5]}, compact=False)
+    return table
+
+
+@pytest.mark.connect
+def test_filters_are_pushed_and_columns_pruned_in_every_scan(spark_lake, mixed, capsys):
+    plan = plan_of(spark_lake.table("d.mixed").scan(where="v > 30.0", columns=["s"]).to_spark("native"), capsys)
+    scans = [line for line in plan.splitlines() if "FileScan parquet" in line]
+    of_values = [line for line in scans if "v#" in line]
+    assert len(scans) > len(of_values) >= 2
+    assert all("PushedFilters: [IsNotNull(v), GreaterThan(v,30.0)]" in line for line in of_values)
+    assert all("w:int" not in line for line in scans)
+    assert all("ReadSchema: struct<id:bigint>" in line for line in scans if line not in of_values)
+
+
+@pytest.mark.connect
+def test_a_compacted_table_is_a_plain_scan(spark_lake, mixed, capsys):
+    mixed.compact(full=True)
+    plan = plan_of(spark_lake.table("d.mixed").scan(where="v > 30.0", columns=["s"]).to_spark(), capsys)
+    assert plan.count("FileScan parquet") == 1
+    assert "ReadSchema: struct<v:double,s:string>" in plan
+    assert not any(word in plan for word in ("Join", "Union", "Python", "Arrow"))
+
+
+@pytest.mark.connect
+def test_files_of_another_key_are_not_even_listed(spark_lake, mixed, capsys):
+    mixed.compact(full=True)
+    plan = plan_of(spark_lake.table("d.mixed").df(where="id = 17"), capsys)
+    assert "InMemoryFileIndex(1 paths)" in plan
+
+
+# --- names, modes, moments ---
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("name", ["a.b", "c d", "e,f;g", "i`j", "(k)={l}", "ü", "_metadata", "select", "`", "c0", "bucket", "order"])
+def test_a_column_may_have_any_name(spark, spark_lake, name):
+    schema = pa.schema([pa.field(name, pa.int64(), False), pa.field("z." + name, pa.string())])
+    table = spark_lake.create_table("d.t", schema, primary_key=[name], options={"bucket": 2})
+    for stamp, ids, compact in (("a", range(5), None), ("b", range(2), None), ("c", range(1, 3), False)):
+        table.upsert(spark.createDataFrame(pa.table([list(ids), [stamp] * len(ids)], schema=schema)), compact=compact)
+    expected = rows(pa.table([list(range(5)), ["b", "c", "c", "a", "a"]], schema=schema))
+    for strategy in STRATEGIES:
+        found = table.scan().to_spark(strategy)
+        assert found.columns == schema.names
+        same(found, expected)
+
+
+@pytest.mark.connect
+def test_a_warehouse_may_lie_anywhere(spark, tmp_path):
+    root = tmp_path / "ware house%20 {x}[y]*?#é"
+    table = _small(lsmlake.connect(root, spark=spark), spark)
+    table.upsert(spark.range(3).selectExpr("id", "id * 2 AS v"))
+    for strategy in STRATEGIES:
+        same(table.scan().to_spark(strategy), pa.table({"id": range(5), "v": [0, 2, 4, 3, 4]}))
+
+
+def _small(lake, spark):
+    lake.create_database("d", if_not_exists=True)
+    table = lake.create_table("d.small", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"])
+    table.upsert(spark.range(5).selectExpr("id", "id AS v"))
+    return table
+
+
+@pytest.mark.connect
+def test_raw_mode_and_older_snapshots_read_the_same_by_every_strategy(spark, spark_lake):
+    table = _small(spark_lake, spark)
+    before = table.snapshots()["snapshot_id"].to_pylist()[-1]
+    table.upsert(spark.range(2).selectExpr("id", "-1L AS v"))
+    table.upsert(spark.range(9, 12).selectExpr("id", "id AS v"), compact=False)
+    for strategy in STRATEGIES:
+        same(table.scan(snapshot=before).to_spark(strategy), pa.table({"id": range(5), "v": range(5)}))
+        same(table.scan(mode="raw").to_spark(strategy), pa.table({"id": range(5), "v": [-1, -1, 2, 3, 4]}))
+        assert table.scan().to_spark(strategy).count() == 8
+
+
+@pytest.mark.connect
+def test_a_dataframe_reads_the_snapshot_it_was_made_from(spark, spark_lake):
+    table = _small(spark_lake, spark)
+    frames = [table.scan().to_spark(strategy) for strategy in STRATEGIES]
+    table.upsert(spark.range(100).selectExpr("id", "-1L AS v"))
+    table.compact(full=True)
+    for frame in frames:
+        same(frame, pa.table({"id": range(5), "v": range(5)}))
+
+
+@pytest.mark.connect
+def test_an_empty_table_is_an_empty_dataframe_with_its_columns(spark_lake):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, a ARRAY<STRING>", primary_key=["id"])
+    for strategy in ("auto", *STRATEGIES):
+        found = table.scan(where="id > 3").to_spark(strategy)
+        assert (found.schema.simpleString(), found.count()) == ("struct<id:bigint,a:array<string>>", 0)
+
+
+@pytest.mark.connect
+def test_rows_join_and_aggregate_like_any_dataframe(spark, spark_lake):
+    table = _small(spark_lake, spark)
+    table.upsert(spark.range(1).selectExpr("id", "7L AS v"))
+    table.upsert(spark.range(1, 2).selectExpr("id", "8L AS v"), compact=False)
+    for strategy in STRATEGIES:
+        frame = table.scan().to_spark(strategy)
+        both = frame.alias("a").join(frame.alias("b"), "id").selectExpr("id", "a.v - b.v AS zero")
+        assert both.where("zero = 0").count() == 5
+
+
+@pytest.mark.connect
+def test_what_cannot_be_read_is_refused_before_spark_is_asked(spark, spark_lake):
+    table = _small(spark_lake, spark)
+    for how, strategy, words in (
+        ({"where": "nosuch = 1"}, "auto", "nosuch"),
+        ({"where": "v ="}, "native", "SQL"),
+        ({"columns": ["nosuch"]}, "arrow", "nosuch"),
+        ({"mode": "stale"}, "auto", "stale"),
+        ({}, "fastest", "fastest"),
+    ):
+        with pytest.raises(InvalidQuery, match=words):
+            table.scan(**how).to_spark(strategy)
+
+
+@pytest.mark.connect
+@pytest.mark.xfail(strict=True, reason="Scan.plan reads a timestamp without zone as UTC, Spark in the zone of the session")
+def test_timestamps_in_a_condition_are_in_the_zone_of_the_session(spark, spark_lake):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, ts TIMESTAMP", primary_key=["id"])
+    table.upsert(spark.range(48).selectExpr("id", "timestamp_seconds(id * 3600) AS ts"))
+    condition = "ts < '1969-12-31 20:00:00'"
+    with configured(spark, spark__sql__session__timeZone="America/New_York"):
+        for strategy in STRATEGIES:
+            same(table.scan(where=condition).to_spark(strategy), table.df().where(condition))
+        assert table.scan(where=condition).count() == 1

@@ -1,0 +1,99 @@
+"""A task that takes in more than it may hold writes what it would have written with memory for all of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spark_support import same
+from strategies import Shape, encoded_rows, new_lake
+
+from lsmlake.format.files import Bucket
+from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.ops.intake import Intake
+
+TINY = {"write-buffer-size": "100 kb"}
+
+
+# --- in one process ---
+
+
+def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | None, spilled: bool) -> dict[Bucket, list]:
+    """What an intake makes of the batches, and whether it used the disk."""
+    schema, start, result = table.current, 0, {}
+    with Intake(schema, row_kind, False) as intake:
+        for batch in batches:
+            numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.bucket)
+            place = order[start : (start := start + batch.num_rows)]
+            intake.add(batch, pa.chunked_array([pa.array(numbers)]), pa.chunked_array([pa.array(place)]))
+        for bucket, tables in intake.sorted():
+            tables = list(tables)
+            result[bucket] = [row for part in tables for row in part.to_pylist()]
+        assert (intake.spill is not None) is spilled
+    return result
+
+
+def without_inserts(found: dict[Bucket, list]) -> dict:
+    """Spilled rows always say their kind; an insert means the same as none."""
+    return {b: [{k: v for k, v in row.items() if (k, v) != ("_row_kind", 0)} for row in rows] for b, rows in found.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches=st.lists(encoded_rows(), min_size=1, max_size=5), seed=st.integers(0, 9), key=st.sampled_from(["int and string", "decimal(38,10)"]))
+def test_spilled_rows_are_those_kept_in_memory(batches, seed, key):
+    shape = Shape.of(key, "string")
+    kinds = ("+I", "-U", "+U", "-D")
+    rows = [[(*shape.row(k, v, 100 * i + j), kinds[v % 4]) for j, (k, v) in enumerate(batch)] for i, batch in enumerate(batches)]
+    order = np.random.default_rng(seed).permutation(sum(map(len, rows)))
+    found = []
+    for spilled in (False, True):
+        table = shape.create(new_lake(), bucket=2, **({"write_buffer_size": "1"} if spilled else {}))
+        schema = table.schema.append(pa.field("op", pa.string()))
+        parts = [shape.table(part, schema, schema.names) for part in rows if part]
+        found.append(without_inserts(taken_in(table, parts, order, "op", spilled)))
+    assert repr(sorted(found[0].items(), key=repr)) == repr(sorted(found[1].items(), key=repr))
+
+
+# --- in Spark tasks ---
+
+
+@pytest.mark.spark
+@pytest.mark.connect
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_spilled_upsert_is_the_upsert(spark, spark_lake, lake, partitioned):
+    """30,000 rows over 6,000 keys in the order of their places; every seventh a delete, sometimes not the last of its key."""
+    frame = spark.range(0, 30_000, 1, 5).selectExpr(
+        "IF(id % 2 = 0, 'even', NULL) AS p", "(id * 7919) % 6000 AS id", "id AS place", "repeat('x', 20) AS pad",
+        "IF(id % 7 = 0, '-D', '+U') AS op",
+    )  # fmt: skip
+    place = np.arange(30_000)
+    newest = dict(zip((place * 7919 % 6000).tolist(), place.tolist(), strict=True))
+    expected = sorted(((key, at) for key, at in newest.items() if at % 7), key=repr)
+    key = ["p", "id"] if partitioned else ["id"]
+    for options in ({}, TINY):
+        table = spark_lake.create_table(
+            f"d.t{len(options)}",
+            "p STRING, id BIGINT NOT NULL, place BIGINT, pad STRING",
+            primary_key=key,
+            partition_by=key[:-1],
+            options={"bucket": 2, **options},
+        )
+        for compact in (None, False):
+            table.upsert(frame, row_kind="op", compact=compact)
+            same(table.scan(columns=["id", "place"]).to_arrow(), expected)
+            same(table.df(columns=["id", "place"]), expected)
+        table.compact(full=True)
+        same(table.df(columns=["id", "place"]), expected)
+        assert table.verify() == []
+
+
+@pytest.mark.spark
+@pytest.mark.connect
+def test_spilled_keys_are_deleted(spark, spark_lake):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options={"bucket": 2, **TINY})
+    table.upsert(spark.range(30_000).selectExpr("id", "repeat('y', 20) AS v"))
+    table.delete_keys(spark.range(0, 60_000, 2).selectExpr("id"))
+    same(table.df(columns=["id"]), sorted(((i,) for i in range(1, 30_000, 2)), key=repr))
+    assert table.verify() == []
