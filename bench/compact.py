@@ -62,15 +62,16 @@ def _newest(ids: list[np.ndarray]) -> pa.Table:
 
 
 def rewrite(inputs: list[str], rows: int, target: Path) -> None:
-    """The first `rows` rows of the files as one file, as lsmlake would write them."""
+    """The first `rows` rows of the files as one file, encoded as they are."""
+    group = pq.read_metadata(inputs[0]).row_group(0)
     table = pa.concat_tables([pq.read_table(path) for path in inputs]).slice(0, rows)
     pq.write_table(
         table,
         target,
-        row_group_size=(32 << 20) // (table.nbytes // table.num_rows),
+        row_group_size=group.num_rows,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[name for name in SCHEMA.names if name != KEY],
+        use_dictionary=[name for n, name in enumerate(SCHEMA.names) if group.column(n).has_dictionary_page],
         column_encoding={KEY: "DELTA_BINARY_PACKED"},
         write_page_index=True,
         write_page_checksum=True,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,7 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 4) -> Report:
         _build(folder / "large", rows)
         update, update_answer = _update(folder, rows, batch, rounds, spark)
     lookups = [_lookup(folder / f"table-{share}", rows // share, batch, rounds) for share in _SHARES]
-    growth = [lookups[-1][part] / lookups[0][part] for part in (0, 1)]
+    growth = lookups[-1].seconds / lookups[0].seconds, lookups[-1].key_bytes / lookups[0].key_bytes
     return Report(
         "upsert",
         f"{rounds} rounds in turns after one that does not count, best of them",
@@ -55,12 +56,16 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 4) -> Report:
             *compared("load without compaction / sorted Parquet by Spark", *load, 1.3),
             *compared("batch with lookup and vectors / without", *update, 2.5),
             *(
-                Measure(f"lookup in {rows // share:,} rows, {size / 1e6:,.1f} MB read", seconds, None)
-                for share, (seconds, size) in zip(_SHARES, lookups, strict=True)
+                Measure(f"lookup in {rows // share:,} rows, {_megabytes(found)}", found.seconds, None)
+                for share, found in zip(_SHARES, lookups, strict=True)
             ),
-            Measure("growth of lookup seconds / of bytes read, rows x 4", *growth, unit="", target=1.0),
+            Measure("growth of lookup seconds / of key columns, rows x 4", *growth, unit="", target=1.0),
         ),
     )
+
+
+def _megabytes(found: _Lookup) -> str:
+    return f"{found.read_bytes / 1e6:.1f} MB read, keys {found.key_bytes / 1e6:.1f}"
 
 
 def _parts(rows: int) -> Iterator[pa.Table]:
@@ -158,8 +163,16 @@ class _Counted(io.RawIOBase):
         return data
 
 
-def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> tuple[float, int]:
-    """(best seconds, bytes read) of a lookup of `batch` keys, every one of them there."""
+class _Lookup(NamedTuple):
+    """`key_bytes`: of the key columns; `read_bytes`: of all that was read of the files."""
+
+    seconds: float
+    key_bytes: int
+    read_bytes: int
+
+
+def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
+    """A lookup of `batch` keys, every one of them there."""
     table = _build(folder, rows)
     ids = np.random.default_rng(3).choice(rows, batch, replace=False)
     parts = split(prepare(orders(ids), table.current)[0], table.current, BUCKETS)
@@ -173,4 +186,10 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> tuple[float, in
     storage = _Counting(folder)
     found = find(replace(table.meta, env=replace(table.meta.env, storage=storage)))
     assert found == batch, f"{found} of {batch} keys found"
-    return min(clock(partial(find, table.meta)).seconds for _ in range(rounds)), storage.count
+    seconds = min(clock(partial(find, table.meta)).seconds for _ in range(rounds))
+    return _Lookup(seconds, sum(map(_key_bytes, tables.paths(folder, table))), storage.count)
+
+
+def _key_bytes(path: str) -> int:
+    footer, key = pq.read_metadata(path), SCHEMA.get_field_index(KEY)
+    return sum(footer.row_group(n).column(key).total_compressed_size for n in range(footer.num_row_groups))

@@ -54,7 +54,8 @@ class Lake:
         if not self._has(check_database(database)):
             near = get_close_matches(database, self.databases(), n=1)
             cure = f"did you mean {near[0]!r}?" if near else f"create_database({database!r}) makes it"
-            raise TableNotFound(f"there is no database {database!r}", expected=self.databases(), cure=cure)
+            known = ", ".join(self.databases())
+            raise TableNotFound(f"there is no database {database!r}", expected=f"one of {known}" if known else "", cure=cure)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

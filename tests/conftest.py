@@ -1,7 +1,7 @@
 """One Spark session for the whole run, a fresh warehouse for each test.
 
-Tests that need the JVM carry the marker `spark`: without Java they are skipped, or fail if LSMLAKE_REQUIRE_SPARK is set. Those that
-also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py.
+Tests that need the JVM carry the marker `spark`: without Java they are skipped, or fail if LSMLAKE_REQUIRE_SPARK is 1. Those
+that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py.
 """
 
 from __future__ import annotations

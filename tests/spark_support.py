@@ -38,25 +38,26 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
-def _configured(builder: SparkSession.Builder, folder: Path) -> SparkSession.Builder:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+def _configured(builder: SparkSession.Builder, folder: Path, python: str) -> SparkSession.Builder:
+    os.environ["PYSPARK_PYTHON"] = python
     for name, value in settings(folder).items():
         builder = builder.config(name, value)
     return builder
 
 
-def classic_session(folder: Path) -> SparkSession:
-    return _configured(SparkSession.builder, folder).master("local[2,3]").getOrCreate()
+def classic_session(folder: Path, python: str = sys.executable) -> SparkSession:
+    """`python`: what the workers run."""
+    return _configured(SparkSession.builder, folder, python).master("local[2,3]").getOrCreate()
 
 
-def connect_session(folder: Path) -> SparkSession:
+def connect_session(folder: Path, python: str = sys.executable) -> SparkSession:
     """A Connect server of our own at a free port, and a session on it. Once a process."""
     from pyspark.sql.connect.client.core import DefaultChannelBuilder  # classic sessions do without grpc
 
     with socket.create_server(("localhost", 0)) as probe:
         port = probe.getsockname()[1]
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # there is no setting for the client's side
-    builder = _configured(SparkSession.builder, folder).config("spark.connect.grpc.binding.port", str(port))
+    builder = _configured(SparkSession.builder, folder, python).config("spark.connect.grpc.binding.port", str(port))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Failed to set spark")  # settings of the server, which has them since it started
         return builder.remote("local[2]").getOrCreate()
@@ -106,9 +107,8 @@ def same(found: object, expected: object) -> None:
     found, expected = (data if isinstance(data, list) else rows(data) for data in (found, expected))
     if found != expected:
         surplus, missing = _less(found, expected), _less(expected, found)
-        raise AssertionError(
-            f"{len(found)} rows for {len(expected)}; {len(surplus)} too many, as {surplus[:3]}; {len(missing)} missing, as {missing[:3]}"
-        )
+        counts = f"{len(found)} rows for {len(expected)}, {len(surplus)} too many, {len(missing)} missing"
+        raise AssertionError(f"{counts}: found {surplus[:3]}, expected {missing[:3]}")
 
 
 def _less(some: Iterable[tuple], others: Iterable[tuple]) -> list[tuple]:

@@ -41,7 +41,11 @@ def without_inserts(found: dict[Bucket, list]) -> dict:
 
 
 @settings(max_examples=60, deadline=None)
-@given(batches=st.lists(encoded_rows(), min_size=1, max_size=5), seed=st.integers(0, 9), key=st.sampled_from(["int and string", "decimal(38,10)"]))
+@given(
+    batches=st.lists(encoded_rows(), min_size=1, max_size=5),
+    seed=st.integers(0, 9),
+    key=st.sampled_from(["int and string", "decimal(38,10)"]),
+)
 def test_spilled_rows_are_those_kept_in_memory(batches, seed, key):
     shape = Shape.of(key, "string")
     kinds = ("+I", "-U", "+U", "-D")

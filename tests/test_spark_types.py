@@ -65,7 +65,9 @@ VALUES = {
     "text": ["", "a", None, "größe", "漢字", "😀", "nul\0inside", "line\nbreak", "x" * 5000],
     "bytes": [b"", b"\0", None, b"\xff\xfe", bytes(range(256))],
     "day": [dt.date(1970, 1, 1), dt.date(1969, 12, 31), None, dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1582, 10, 14)],
-    "ts": [moment(1970, 1, 1), moment(1969, 12, 31, 23, 59, 59, 999999), None, moment(1900, 1, 1), moment(2026, 10, 25, 0, 30), _WHEN],
+    "ts": [
+        moment(1970, 1, 1), moment(1969, 12, 31, 23, 59, 59, 999999), None, moment(1900, 1, 1), moment(2026, 10, 25, 0, 30), _WHEN,
+    ],
     "ntz": [dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), None, dt.datetime(2026, 3, 29, 2, 30)],
     "struct": [
         {"x": 1, "when": _WHEN, "words": ["a", "", None]},

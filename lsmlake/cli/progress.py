@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from lsmlake.engine import Engine
-from lsmlake.format.files import BucketState, CommitMessage
 from lsmlake.format.schema import Schema
 from lsmlake.ops.compaction import Run, run_here
 from lsmlake.store.metadata import Metadata
@@ -38,18 +37,4 @@ class WatchedEngine(Engine):
         self.progress = progress
 
     def compactions(self, meta: Metadata, schema: Schema) -> Run:
-        compact = run_here(meta, schema)
-
-        def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
-            task = self.progress.add_task("compacting buckets", total=len(states))
-            messages: list[CommitMessage] = []
-            try:
-                for state in states:
-                    messages += compact([state], full)
-                    self.progress.advance(task)
-            except BaseException:  # interrupted, too: nothing of it will be committed
-                meta.delete_quietly(path for message in messages for path in message.written)
-                raise
-            return messages
-
-        return run
+        return run_here(meta, schema, partial(self.progress.track, description="compacting buckets"))

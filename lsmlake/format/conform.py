@@ -13,8 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
-from lsmlake.format import types
+from lsmlake.format import nested, types
 from lsmlake.format.schema import Schema
+
+_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
+_YEARS = {
+    pa.date32().id: (_FIRST_DAY, _LAST_DAY),
+    pa.timestamp("us").id: (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1),
+}
 
 
 def conform(data: pa.Table, schema: Schema, columns: Sequence[str] | None = None) -> pa.Table:
@@ -60,7 +66,7 @@ def _check_type(found: pa.DataType, field: pa.Field) -> None:
         )
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType, nested: bool = False) -> bool:
+def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool:
     t = pa.types
     if found == wanted or t.is_null(found):
         return True
@@ -69,7 +75,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType, nested: bool = False) -> bool
     if t.is_integer(wanted):
         return t.is_integer(found)
     if t.is_floating(wanted):
-        return t.is_integer(found) or (t.is_floating(found) and not (nested and found.bit_width > wanted.bit_width))
+        return t.is_integer(found) or (t.is_floating(found) and not (inside and found.bit_width > wanted.bit_width))
     if t.is_decimal(wanted):
         return t.is_integer(found) or t.is_decimal(found)
     if t.is_string(wanted):
@@ -105,17 +111,9 @@ def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             found=f"{column.null_count} nulls",
             cure="fill or drop those rows",
         )
-    if column.type == field.type:
-        _check_nested_nulls(column, field, where)
-        return column
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     try:
-        if pa.types.is_integer(column.type) and pa.types.is_decimal(field.type):
-            column = column.cast(
-                pa.decimal128(38, field.type.scale)
-            )  # Arrow wants room for any integer before it looks at the values
-        converted = column.cast(field.type, safe=True)
+        column.validate(full=True)
+        converted = _cast(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as refused:
         raise InvalidData(
             "a value does not fit",
@@ -125,8 +123,17 @@ def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             cure="convert the column before writing",
         ) from refused
     _check_exact(column, converted, where)
-    _check_nested_nulls(converted, field, where)
-    return converted
+    _check_years(converted, where)
+    return nested.required(converted, field.type, where) if nested.has_required(field.type) else converted
+
+
+def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
+        column = column.cast(pa.decimal128(38, wanted.scale))  # Arrow wants room for any integer before it looks at the values
+    wanted = nested.nullable(wanted)
+    return column if column.type == wanted else column.cast(wanted, safe=True)
 
 
 def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, where: str) -> None:
@@ -149,31 +156,22 @@ def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, where: str
         )
 
 
-def _check_nested_nulls(column: pa.ChunkedArray | pa.Array, field: pa.Field, where: str) -> None:
-    """Required fields inside structs, lists and maps hold no null."""
-    if not pa.types.is_nested(field.type):
+def _check_years(column: pa.ChunkedArray, where: str) -> None:
+    """Spark and Python end with the year 9999, Arrow and Parquet do not."""
+    first, last = _YEARS.get(column.type.id, (None, None))
+    if first is None or column.null_count == len(column):
         return
-    for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        for child, values in _children(array, field.type):
-            if not child.nullable and values.null_count:
-                raise InvalidData(
-                    "a null in a nested field that cannot hold one",
-                    where=f"{where}, field {child.name!r}",
-                    found=f"{values.null_count} nulls",
-                    cure="fill or drop those rows",
-                )
-            _check_nested_nulls(values, child, where)
-
-
-def _children(array: pa.Array, type_: pa.DataType) -> list[tuple[pa.Field, pa.Array]]:
-    if pa.types.is_struct(type_):
-        present = array.filter(array.is_valid()) if array.null_count else array
-        return [(child, present.field(i)) for i, child in enumerate(type_)]
-    if pa.types.is_map(type_):
-        entries = array.filter(array.is_valid()) if array.null_count else array
-        start, stop = (entries.offsets[0].as_py(), entries.offsets[-1].as_py()) if len(entries) else (0, 0)
-        return [(type_.key_field, entries.keys[start:stop]), (type_.item_field, entries.items[start:stop])]
-    return [(type_.value_field, array.flatten())]
+    number = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    found = pc.min_max(number)
+    if found["min"].as_py() < first or found["max"].as_py() > last:
+        unit = "days" if first == _FIRST_DAY else "microseconds"
+        raise InvalidData(
+            "a time outside of the years there are",
+            where=where,
+            expected="years 0001 to 9999",
+            found=f"{found['min']} to {found['max']} {unit} since 1970",
+            cure="replace those values",
+        )
 
 
 def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:

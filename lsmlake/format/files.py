@@ -34,7 +34,8 @@ class DataFile:
     """A sorted Parquet file. `min_key`, `max_key`: first and last key, inclusive, exact, in key-column order.
 
     `sequence` is the snapshot that brought its newest rows, `None` while it inherits it from the commit that adds the file;
-    `min_sequence` that of its oldest rows. `delete_rows` counts the rows whose kind is -D.
+    `min_sequence` that of its oldest rows. `delete_rows` counts the rows whose kind is -D. `checksum`, `footer_checksum`: CRC-32
+    of the file and of its Parquet footer; `None` = not known.
     """
 
     name: str
@@ -50,6 +51,8 @@ class DataFile:
     sequence: int | None = None
     min_sequence: int | None = None
     stats: Mapping[int, ColumnStats] = field(default_factory=dict)
+    checksum: int | None = None
+    footer_checksum: int | None = None
 
     def at_level(self, level: int) -> DataFile:
         return replace(self, level=level)

@@ -4,7 +4,7 @@ In memory a manifest is an Arrow table, one row an entry, so 100,000 files are f
 
     kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, bytes, rows, delete_rows,
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
-    n:<id>, lo:<id>, hi:<id> statistics by field id
+    checksum and footer_checksum (null = not known), n:<id>, lo:<id>, hi:<id> statistics by field id
 
 On disk it is zstd(msgpack({"columns": [{name, type, values}]})) in the common envelope: self-describing, any reader of
 msgpack can follow. Dates are days, timestamps microseconds, decimals text.
@@ -42,6 +42,8 @@ _FIXED = (
     ("schema_id", pa.int32()),
     ("source", pa.string()),
     ("created_ms", pa.int64()),
+    ("checksum", pa.int64()),
+    ("footer_checksum", pa.int64()),
 )
 _CODEC = pa.Codec("zstd", 3)
 
@@ -231,7 +233,7 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     stats = _statistics(table, schema) if statistics else [{}] * table.num_rows
     plain = [column[name] for name in ("name", "bytes", "rows", "delete_rows")]
     rest = [column[name] for name in ("level", "schema_id", "source", "created_ms", "sequence", "min_sequence")]
-    files = map(DataFile, *plain, minima, maxima, *rest, stats)
+    files = map(DataFile, *plain, minima, maxima, *rest, stats, column["checksum"], column["footer_checksum"])
     buckets = map(Bucket, partitions, column["bucket"])
     return list(zip(buckets, column["total_buckets"], files, strict=True))
 

@@ -9,12 +9,19 @@ from lsmlake.errors import InvalidData
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 NAMES = ("+I", "-U", "+U", "-D")
+_TEXT = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_dictionary
 
 
 def parse(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Text column -> int8 column of kinds, no nulls. Raises InvalidData naming the column and the first bad value."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_dictionary(column.type)):
-        raise InvalidData("a row kind is text", where=f"column {name!r}", expected="'+I', '-U', '+U' or '-D'", found=column.type)
+    if not any(check(column.type) for check in _TEXT):
+        raise InvalidData(
+            "a row kind is text",
+            where=f"column {name!r}",
+            expected="'+I', '-U', '+U' or '-D'",
+            found=column.type,
+            cure="map it first",
+        )
     kinds = pc.index_in(column.cast(pa.string()), value_set=pa.array(NAMES))
     if kinds.null_count:
         bad = column.filter(pc.is_null(kinds))[0].as_py()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -156,6 +157,12 @@ def _check_names(columns: pa.Schema, where: str) -> None:
         seen[name.lower()] = name
 
 
+def _near(name: str, names: Sequence[str]) -> str:
+    by_lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]!r}?" if near else "correct the name"
+
+
 def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
     if isinstance(primary_key, str) or isinstance(partition_by, str):
         raise InvalidSchema(
@@ -178,7 +185,7 @@ def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Se
                     f"{role} column {name!r} is not in the schema",
                     where=where,
                     expected=f"one of {columns.names}",
-                    cure="correct the name",
+                    cure=_near(name, columns.names),
                 )
             types.check_orderable(columns.field(name).type, name)
     outside = [name for name in partition_by if name not in primary_key]
@@ -215,7 +222,10 @@ def _check_options(
     if options.rowkind_field is not None:
         if options.rowkind_field not in columns.names:
             raise InvalidOption(
-                f"rowkind.field {options.rowkind_field!r} is not a column", where=where, expected=f"one of {columns.names}"
+                f"rowkind.field {options.rowkind_field!r} is not a column",
+                where=where,
+                expected=f"one of {columns.names}",
+                cure=_near(options.rowkind_field, columns.names),
             )
         if not pa.types.is_string(columns.field(options.rowkind_field).type):
             raise InvalidOption(

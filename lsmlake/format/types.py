@@ -52,6 +52,14 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
     if t.is_struct(type_):
         if not type_.num_fields:
             raise InvalidSchema("a struct needs at least one field", where=f"column {column!r}", cure="leave the column out")
+        names = [field.name.lower() for field in type_]
+        if len(set(names)) != len(names):
+            raise InvalidSchema(
+                "two fields have the same name (case does not tell them apart in Spark)",
+                where=f"column {column!r}",
+                found=[field.name for field in type_],
+                cure="rename one",
+            )
         return pa.struct([_canonical_field(field, f"{column}.{field.name}") for field in type_])
     if t.is_map(type_):
         key = _canonical_field(type_.key_field, f"{column}.key").with_name("key").with_nullable(False)

@@ -53,10 +53,20 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who commits. `commit_id` None: the commit is known only to itself and its retries."""
+    """Who commits. `commit_id` None: the commit is known only to itself and its retries. Raises InvalidData."""
 
     writer_id: str
     commit_id: int | None = None
+
+    def __post_init__(self) -> None:
+        number = self.commit_id
+        if not isinstance(self.writer_id, str) or not self.writer_id:
+            raise InvalidData(
+                "a writer_id is text", expected="a name", found=f"writer_id={self.writer_id!r}", cure="name the writer"
+            )
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63):
+            expected = "an integer from 0 to 2^63 - 1"
+            raise InvalidData("a commit_id is a number", expected=expected, found=f"commit_id={number!r}", cure="count batches")
 
 
 def commit(

@@ -77,14 +77,18 @@ def compact_bucket(
     """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed, whose rows are in `own` by
     name (key columns and maybe `_row_kind`), so they need not be read again. Returns `None` if there was nothing to do."""
     work = _Bucket(state, {f.name: f for f in (*state.files, *own_files)}, state.vectors)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in range(_PICKS_MAX):
-            levels = Levels.of(work.files.values(), work.dead())
-            chosen = choose(levels)
-            if chosen is None:
-                break
-            _carry_out(_Task(meta, schema, work, own, pool), chosen, levels)
-    return _message(meta, work)
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in range(_PICKS_MAX):
+                levels = Levels.of(work.files.values(), work.dead())
+                chosen = choose(levels)
+                if chosen is None:
+                    break
+                _carry_out(_Task(meta, schema, work, own, pool), chosen, levels)
+        return _message(meta, work)
+    except BaseException:
+        meta.delete_quietly(meta.paths.data(state.bucket, file.name) for file in work.written)
+        raise
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ def _delete_positions(task: _Task, file: DataFile) -> np.ndarray:
 def _rewrite(task: _Task, rewrite: Rewrite, level: int) -> tuple[DataFile, ...]:
     """Step 3."""
     files = rewrite.files
-    tables = chain.from_iterable(_merged(task, section.files) for section in rewrite.sections)
+    tables = _ahead(chain.from_iterable(_merged(task, section.files) for section in rewrite.sections), task.pool)
     return write_run(
         task.meta.env,
         task.meta.paths,
@@ -195,6 +199,14 @@ def _rewrite(task: _Task, rewrite: Rewrite, level: int) -> tuple[DataFile, ...]:
         _origin(files, level),
         nan_columns_of(files, task.schema),
     )
+
+
+def _ahead(tables: Iterator[pa.Table], pool: ThreadPoolExecutor) -> Iterator[pa.Table]:
+    """The same tables, the next one being merged while this one is written."""
+    coming = pool.submit(next, tables, None)
+    while (table := coming.result()) is not None:
+        coming = pool.submit(next, tables, None)
+        yield table
 
 
 def _origin(files: Iterable[DataFile], level: int) -> Origin:
@@ -220,7 +232,7 @@ def _live_chunks(task: _Task, file: DataFile) -> Iterator[pa.Table]:
     names = task.schema.columns.names
     with task.reader(file) as reader:
         columns = [*names, ROW_KIND] if reader.has_row_kind and file.level == 0 else names
-        for chunk in reader.chunks(columns, rows=1):
+        for chunk in reader.stream(columns):
             yield living(chunk, task.vector(file.name))
 
 

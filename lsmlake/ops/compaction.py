@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lsmlake.errors import CommitConflict
@@ -36,12 +36,22 @@ class CompactionReport:
 Run = Callable[[Sequence[BucketState], bool], "list[CommitMessage]"]
 
 
-def run_here(meta: Metadata, schema: Schema) -> Run:
-    """Compact bucket after bucket in this process."""
+def run_here(
+    meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter
+) -> Run:
+    """Compact bucket after bucket in this process. `watch` passes the buckets on and may tell somebody how far it is."""
 
     def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
         choose = choice(meta, schema, full)
-        return [message for state in states if (message := compact_bucket(meta, schema, state, choose))]
+        messages: list[CommitMessage] = []
+        try:
+            for state in watch(states):
+                if message := compact_bucket(meta, schema, state, choose):
+                    messages.append(message)
+        except BaseException:  # an interruption, too: nothing of it will be committed
+            meta.delete_quietly(path for message in messages for path in message.written)
+            raise
+        return messages
 
     return run
 

@@ -8,7 +8,7 @@ positions below the row count. Above level 0 a key lives in one file (I2), in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, LakeError
 from lsmlake.format import puffin
-from lsmlake.format.files import Bucket, BucketState, DataFile
+from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.lsm.keys import comparable
 from lsmlake.ops.invariants import violations
-from lsmlake.store.data_file import Chunk, DataReader, living
+from lsmlake.store.checksum import checksum_of
+from lsmlake.store.data_file import Chunk, DataReader, living, reading
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 
@@ -44,6 +45,7 @@ class _Checker:
     def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
         self.meta, self.progress = meta, progress
         self.seen: set[str] = set()
+        self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # what the footers of Puffin files say
 
     def run(self) -> Iterator[Finding]:
         try:
@@ -82,8 +84,8 @@ class _Checker:
         for file in state.files:
             yield from self._once(file.name, lambda file=file: self._file(schema, state, file))
         for name, ref in state.vectors.items():
-            yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
+            yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
         if latest:
             yield from self._guard(where, lambda: self._one_home(schema, state, where))
 
@@ -106,6 +108,9 @@ class _Checker:
             what = "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
             yield Finding(path, what)
             return
+        if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
+            yield Finding(path, f"data file has checksum {found:#010x}, {file.checksum:#010x} was written")
+            return
         last = None
         with DataReader(self.meta.env, path, file, schema) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
@@ -116,6 +121,10 @@ class _Checker:
                 pass  # decoding checks every page
         if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
             yield Finding(path, f"its last key is not the {file.max_key} of the manifest")
+
+    def _checksum(self, path: str) -> int:
+        with reading(path), self.meta.env.storage.read(path) as source:
+            return checksum_of(source)
 
     def _keys(
         self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str
@@ -128,7 +137,12 @@ class _Checker:
         if (bucket_of([keys[name] for name in schema.bucket_key], state.total_buckets) != state.bucket.number).any():
             yield Finding(path, "it holds keys of another bucket")
 
-    def _vector(self, state: BucketState, name: str, ref) -> Iterator[Finding]:
+    def _vector(self, state: BucketState, name: str, ref: VectorRef) -> Iterator[Finding]:
+        placed = self.placed.get(ref.puffin, {}).get(name)
+        if ref.puffin in self.placed and placed != ref[1:]:
+            yield Finding(
+                self.meta.paths.puffin(ref.puffin), f"its footer places the vector of {name} at {placed}, not at {ref[1:]}"
+            )
         vector = self.meta.vector(ref)
         rows = next((file.rows for file in state.files if file.name == name), 0)
         if len(vector) and vector.max_position >= rows:
@@ -139,7 +153,9 @@ class _Checker:
     def _puffin(self, name: str) -> Iterator[Finding]:
         path = self.meta.paths.puffin(name)
         try:
-            puffin.decode(read_bytes(self.meta.env.storage, path), path)
+            data = read_bytes(self.meta.env.storage, path)
+            puffin.decode(data, path)
+            self.placed[name] = puffin.decode_footer(data, path)
         except FileNotFoundError:
             yield Finding(path, "deletion vector file is missing")
 

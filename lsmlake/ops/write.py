@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.format import rowkind
+from lsmlake.format import nested, rowkind
 from lsmlake.format.conform import conform
 from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile
 from lsmlake.format.schema import ROW_KIND, Schema
@@ -48,6 +48,7 @@ def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tupl
                 where=f"column {source!r}",
                 expected="once",
                 found=data.schema.names,
+                cure="name a column of the data",
             )
         kinds = rowkind.parse(data[source], source)
         if source not in schema.columns.names:
@@ -59,7 +60,7 @@ def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tupl
 def prepare_deletes(keys: pa.Table, schema: Schema) -> pa.Table:
     """Delete rows for `keys` (the primary key columns): the other columns are null. Raises InvalidData."""
     keys = conform(keys, schema, schema.primary_key)
-    columns = [keys[f.name] if f.name in schema.primary_key else pa.nulls(keys.num_rows, f.type) for f in schema.row_columns]
+    columns = [keys[f.name] if f.name in schema.primary_key else nested.nulls(keys.num_rows, f.type) for f in schema.row_columns]
     rows = pa.table(columns, schema=schema.row_columns)
     return rows.append_column(pa.field(ROW_KIND, pa.int8()), pa.array(np.full(keys.num_rows, rowkind.DELETE, np.int8)))
 
@@ -153,7 +154,11 @@ def write_bucket(
     )
     if choose is None:
         return message
-    return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, _by_file(files, kept))
+    try:
+        return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, _by_file(files, kept))
+    except BaseException:
+        meta.delete_quietly(message.written)
+        raise
 
 
 def _remember(table: pa.Table, schema: Schema, kept: list[pa.Table]) -> pa.Table:

@@ -8,6 +8,7 @@ batches are numbered from 0 again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.table import Table
 
 _QUERY_ID = "sql.streaming.queryId"
+_PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Sink:
 
 def _query_id(spark, checkpoint: str | None) -> str:
     if checkpoint is not None:
-        text = spark.read.text(f"{checkpoint.rstrip('/')}/metadata").first()[0]
+        folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # what Spark reads is a pattern, a checkpoint is not
+        text = spark.read.text(f"{folder}/metadata").first()[0]
         return json.loads(text)["id"]
     query = spark.sparkContext.getLocalProperty(_QUERY_ID)
     if not query:

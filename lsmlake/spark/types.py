@@ -38,7 +38,13 @@ def to_spark(schema: pa.Schema) -> st.StructType:
 
 def _arrow_field(field: st.StructField, column: str) -> pa.Field:
     comment = (field.metadata or {}).get("comment")
-    return pa.field(field.name, _arrow(field.dataType, column), field.nullable, {COMMENT: comment.encode()} if comment else None)
+    metadata = {COMMENT: comment.encode()} if comment else None
+    return _field(field.name, _arrow(field.dataType, column), field.nullable).with_metadata(metadata)
+
+
+def _field(name: str, type_: pa.DataType, nullable: bool) -> pa.Field:
+    """Spark's `array()` has elements of no type that are not null; Arrow does not."""
+    return pa.field(name, type_, nullable or pa.types.is_null(type_))
 
 
 def _arrow(type_: st.DataType, column: str) -> pa.DataType:
@@ -47,10 +53,10 @@ def _arrow(type_: st.DataType, column: str) -> pa.DataType:
     if isinstance(type_, st.StructType):
         return pa.struct([_arrow_field(field, f"{column}.{field.name}") for field in type_.fields])
     if isinstance(type_, st.ArrayType):
-        return pa.list_(pa.field("element", _arrow(type_.elementType, f"{column}.element"), type_.containsNull))
+        return pa.list_(_field("element", _arrow(type_.elementType, f"{column}.element"), type_.containsNull))
     if isinstance(type_, st.MapType):
-        key = pa.field("key", _arrow(type_.keyType, f"{column}.key"), False)
-        return pa.map_(key, pa.field("value", _arrow(type_.valueType, f"{column}.value"), type_.valueContainsNull))
+        key = _field("key", _arrow(type_.keyType, f"{column}.key"), False)
+        return pa.map_(key, _field("value", _arrow(type_.valueType, f"{column}.value"), type_.valueContainsNull))
     if type(type_) in _TO_ARROW:
         return _TO_ARROW[type(type_)]
     raise InvalidSchema(

@@ -1,8 +1,8 @@
 """Upsert of a Spark DataFrame: Spark hashes and shuffles, a task a bucket sorts and writes in Arrow, the driver commits once.
 
 1. Check names and types on the driver; nothing has run yet.
-2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key. The columns go
-   by number from here on: `mapInArrow` takes a dot or a backtick in a name for syntax.
+2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key. From here on
+   the columns go by number: `mapInArrow` takes a dot or a backtick in a name for syntax.
 3. Shuffle by partition and bucket. Without partitions bucket b goes to task b; with partitions Spark decides on the number of
    tasks.
 4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
@@ -67,6 +67,8 @@ def upsert(
 
 def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]:
     """The columns to ship. Raises InvalidData."""
+    if df.isStreaming:
+        raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     names = list(schema.primary_key if deletes else schema.columns.names)
     found = _columns_of(df)
     extra = [row_kind] if row_kind and row_kind not in names else []

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lsmlake.errors import Corrupt
+from lsmlake.errors import Corrupt, LakeError
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
@@ -28,11 +28,16 @@ from lsmlake.format.paths import TablePaths
 from lsmlake.format.rowkind import DELETE
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.format.stats import bounds
+from lsmlake.store.checksum import RESTORE, SummingSink, read_footer
 from lsmlake.store.env import Env
+from lsmlake.store.storage import delete_quietly
 
-_RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
 _ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
+_SAMPLE_ROWS = 1 << 14
+_DISTINCT_SHARE = 0.95  # in such a sample: about 150,000 values in all, a dictionary of which outgrows Parquet's limit
+_STREAM_STEPS = 8  # in a row group
+_STREAM_BUFFER_BYTES = 1 << 20  # of a column
 
 
 # -- out --------------------------------------------------------------------------------------------------------------
@@ -61,22 +66,26 @@ def write_run(
     none).
 
     `nan_columns`: float columns that may hold a NaN. Returns the files in key order. Bounded memory: one row group and one
-    table. A file becomes visible only when complete; on an error files already complete stay behind unreferenced.
+    table. A file becomes visible only when complete; after an error there is none.
     """
     files: list[DataFile] = []
-    writer: _FileWriter | None = None
-    with ExitStack() as stack:
-        for table in tables:
-            while table.num_rows:
-                if writer is None:
-                    writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
-                table = writer.add(table)
-                if writer.bytes >= schema.parsed_options.target_file_bytes:
-                    files.append(writer.finish(origin, env.clock()))
-                    stack.pop_all().close()
-                    writer = None
-        if writer is not None:
-            files.append(writer.finish(origin, env.clock()))
+    try:
+        with ExitStack() as stack:
+            writer: _FileWriter | None = None
+            for table in tables:
+                while table.num_rows:
+                    if writer is None:
+                        writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
+                    table = writer.add(table)
+                    if writer.bytes >= schema.parsed_options.target_file_bytes:
+                        files.append(writer.finish(origin, env.clock()))
+                        stack.pop_all().close()
+                        writer = None
+            if writer is not None:
+                files.append(writer.finish(origin, env.clock()))
+    except BaseException:
+        delete_quietly(env.storage, [paths.data(bucket, file.name) for file in files])
+        raise
     assert all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
     return tuple(files)
 
@@ -86,7 +95,9 @@ def _open(
 ) -> _FileWriter:
     name = f"data-{env.ids()}.parquet"
     sink = stack.enter_context(env.storage.write(paths.data(bucket, name)))
-    return _FileWriter(name, schema, sink, ROW_KIND in first.column_names, _row_group_rows(first, schema), nan_columns)
+    writer = _FileWriter(name, schema, sink, first, nan_columns)
+    stack.push(writer.discard_on_error)
+    return writer
 
 
 def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
@@ -97,27 +108,21 @@ def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
 class _FileWriter:
     """One Parquet file being written."""
 
-    def __init__(
-        self, name: str, schema: Schema, sink: pa.NativeFile, kinds: bool, group_rows: int, nan_columns: Collection[str]
-    ) -> None:
-        self.name, self.schema, self.sink, self.group_rows, self.nan_columns = (
-            name,
-            schema,
-            sink,
-            group_rows,
-            frozenset(nan_columns),
-        )
-        self.arrow = _with_kinds(schema) if kinds else schema.columns
+    def __init__(self, name: str, schema: Schema, sink: pa.NativeFile, first: pa.Table, nan_columns: Collection[str]) -> None:
+        self.name, self.schema, self.sink, self.nan_columns = name, schema, sink, frozenset(nan_columns)
+        self.group_rows = _row_group_rows(first, schema)
+        self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options
         delta = [name for name in schema.key if _integer_kind(schema.columns.field(name).type)]
         plain = [f.name for f in schema.columns if has_order(f.type) and f.name not in self.nan_columns]
+        self.sums = SummingSink(sink)
         self.writer = pq.ParquetWriter(
-            sink,
+            pa.PythonFile(self.sums, mode="w"),
             self.arrow,
             compression=options.compression,
             compression_level=options.zstd_level if options.compression == "zstd" else None,
-            use_dictionary=[path for path in leaf_paths(self.arrow) if path not in delta],
+            use_dictionary=_repetitive(first, [path for path in leaf_paths(self.arrow) if path not in delta]),
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
             sorting_columns=[pq.SortingColumn(self.arrow.get_field_index(name)) for name in schema.key],
             write_statistics=plain if self.nan_columns else True,
@@ -160,8 +165,14 @@ class _FileWriter:
             self.delete_rows += pc.sum(pc.equal(table[ROW_KIND], DELETE)).as_py()
         self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
 
+    def discard_on_error(self, error: type | None, *_: object) -> None:
+        """The end of a context: after an error the Parquet writer must not try to finish the file when it is collected."""
+        if error is not None:
+            self.writer.is_open = False
+
     def finish(self, origin: Origin, now_ms: int) -> DataFile:
         self._flush()
+        self.sums.keep_ending()
         self.writer.close()
         stats = _file_stats(self.footer[0], self.schema, self.nan_nulls)
         return DataFile(
@@ -178,7 +189,17 @@ class _FileWriter:
             origin.sequence,
             origin.min_sequence,
             stats,
+            *self.sums.sums(),
         )
+
+
+def _repetitive(first: pa.Table, leaves: Sequence[str]) -> list[str]:
+    """The leaves that a dictionary may make smaller, going by the first rows. With any other the writer would find out for itself
+    in twice the time, and the file would keep the useless dictionary."""
+    sample = first.slice(0, _SAMPLE_ROWS)
+    flat = [name for name in leaves if name in sample.column_names and not pa.types.is_nested(sample.schema.field(name).type)]
+    unique = {name for name in flat if pc.count_distinct(sample[name]).as_py() > _DISTINCT_SHARE * sample.num_rows}
+    return [name for name in leaves if name not in unique]
 
 
 def _with_kinds(schema: Schema) -> pa.Schema:
@@ -265,13 +286,15 @@ def reading(path: str) -> Iterator[None]:
     """Foreign errors while a data file is read become Corrupt, naming it."""
     try:
         yield
+    except LakeError:
+        raise
     except FileNotFoundError as gone:
         raise Corrupt(
             "data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it"
         ) from gone
     except (pa.ArrowException, OSError) as broken:
         raise Corrupt(
-            "data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=_RESTORE
+            "data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=RESTORE
         ) from broken
 
 
@@ -282,11 +305,12 @@ class DataReader:
         self.path, self.file, self.schema = path, file, schema
         with reading(path):
             self.source = env.storage.read(path)
-            self.parquet = pq.ParquetFile(self.source, page_checksum_verification=True, pre_buffer=False)
-        self.footer = self.parquet.metadata
+            footer = pa.BufferReader(read_footer(self.source, file.bytes, file.footer_checksum, path))
+            self.footer = pq.read_metadata(footer)
+            self.parquet = pq.ParquetFile(self.source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False)
         if self.footer.num_rows != file.rows:
             raise Corrupt(
-                "data file has another number of rows", where=path, expected=file.rows, found=self.footer.num_rows, cure=_RESTORE
+                "data file has another number of rows", where=path, expected=file.rows, found=self.footer.num_rows, cure=RESTORE
             )
         counts = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
         self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -319,14 +343,43 @@ class DataReader:
         """The row groups one after the other, all rows, `_row_kind` only if asked for."""
         with reading(self.path):
             table = self.parquet.read_row_groups(list(groups), columns=list(columns), use_threads=True)
+        self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
+        return self._plain(table, columns)
+
+    def _check_rows(self, found: int, expected: int) -> None:
+        if found != expected:
+            raise Corrupt("data file lacks rows", where=self.path, expected=expected, found=found, cure=RESTORE)
+
+    def _plain(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         fields = [
             ROW_KIND_FIELD.remove_metadata() if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns
         ]
         if missing := [field.name for field in fields if field.name not in table.column_names]:
             raise Corrupt(
-                "data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=_RESTORE
+                "data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=RESTORE
             )
         return table.select(list(columns)).cast(pa.schema(fields))
+
+    def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """All rows in file order, a fraction of a row group at a time, so that many files can be read side by side."""
+        step, start = -(-int(np.diff(self.starts).max(initial=1)) // _STREAM_STEPS), 0
+        with reading(self.path):
+            parquet = pq.ParquetFile(
+                self.source,
+                metadata=self.footer,
+                buffer_size=_STREAM_BUFFER_BYTES,
+                page_checksum_verification=True,
+                pre_buffer=False,
+            )
+            batches = parquet.iter_batches(step, columns=list(columns), use_threads=True)
+        while (batch := self._next(batches)) is not None:
+            yield Chunk(start, self._plain(pa.Table.from_batches([batch]), columns))
+            start += batch.num_rows
+        self._check_rows(start, self.file.rows)
+
+    def _next(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        with reading(self.path):
+            return next(batches, None)
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 20) -> Iterator[Chunk]:
         """Chunks of whole consecutive row groups, about `rows` rows each, in file order."""

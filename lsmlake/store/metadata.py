@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from lsmlake.format.paths import TablePaths, numbered
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.store.env import Env
-from lsmlake.store.storage import read_bytes
+from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
 _CACHED = 256
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
@@ -178,8 +177,8 @@ class Metadata:
         """Read one vector: a single ranged read, checksum verified."""
         path = self.paths.puffin(ref.puffin)
         try:
-            with self.env.storage.read(path) as source:
-                source.seek(ref.offset)
+            with self.env.storage.read(path) as source, storage_errors("read", path):
+                source.seek(min(ref.offset, source.size()))
                 data = source.read(ref.length)
         except FileNotFoundError as gone:
             raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
@@ -211,9 +210,7 @@ class Metadata:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Remove files that nothing names, as far as the store lets us: what stays does no harm and is an orphan."""
-        for path in paths:
-            with suppress(StorageFailed):
-                self.env.storage.delete(path)
+        delete_quietly(self.env.storage, paths)
 
     def _put_named(self, prefix: str, data: bytes) -> Named:
         named = Named(f"{prefix}-{self.env.ids()}", len(data))
@@ -221,8 +218,12 @@ class Metadata:
         return named
 
     def _write(self, path: str, data: bytes) -> None:
-        with self.env.storage.write(path) as sink:
-            sink.write(data)
+        try:
+            with self.env.storage.write(path) as sink:
+                sink.write(data)
+        except StorageFailed:  # which does not tell whether the file is there
+            self.delete_quietly([path])
+            raise
 
     def _read(self, path: str, length: int | None) -> bytes:
         try:

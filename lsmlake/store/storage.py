@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -92,6 +92,13 @@ def read_bytes(storage: Storage, path: str) -> bytes:
     """The whole content of a file. Raises FileNotFoundError."""
     with storage.read(path) as file, storage_errors("read", path):
         return file.read()
+
+
+def delete_quietly(storage: Storage, paths: Iterable[str]) -> None:
+    """Removes files that nothing names, as far as the storage lets us: what stays does no harm and is an orphan."""
+    for path in paths:
+        with suppress(StorageFailed):
+            storage.delete(path)
 
 
 @contextmanager

@@ -1,0 +1,64 @@
+"""What the table costs: bytes written for bytes of input, and a raw read beside one of plain Parquet."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+
+from lsmlake.cli.demo.queries import DELAYS
+from lsmlake.table import Table
+
+_ROUNDS = 5
+
+
+class Written(NamedTuple):
+    """Bytes of all files that were ever written for a table, those of compactions among them."""
+
+    data: int
+    vectors: int
+    metadata: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def written(table: Table) -> Written:
+    """What lies on disk: until snapshots expire nothing is removed but what a compaction wrote that had to give way."""
+    entries = list(table.meta.env.storage.list(table.path))
+    vectors = sum(entry.size for entry in entries if entry.path.startswith(f"{table.path}/index/"))
+    data = sum(entry.size for entry in entries if entry.path.endswith(".parquet"))
+    return Written(data, vectors, sum(entry.size for entry in entries) - data - vectors)
+
+
+class Reads(NamedTuple):
+    """Seconds that one query takes on the table and on plain Parquet files of the same rows."""
+
+    table: float
+    plain: float
+
+    @property
+    def ratio(self) -> float:
+        return self.table / self.plain
+
+
+def write_plain(flights: DataFrame, directory: Path, files: int) -> DataFrame:
+    """The same rows as Spark itself writes them, in about so many `files`."""
+    rows = -(-flights.count() // files)
+    flights.coalesce(1).write.option("maxRecordsPerFile", rows).parquet(str(directory))
+    return flights.sparkSession.read.schema(flights.schema).parquet(str(directory))
+
+
+def race(table: DataFrame, plain: DataFrame) -> Reads:
+    """The best of five rounds in turns, after one that does not count."""
+    rounds = [(_seconds(table), _seconds(plain)) for _ in range(_ROUNDS + 1)]
+    return Reads(*map(min, zip(*rounds[1:], strict=True)))
+
+
+def _seconds(flights: DataFrame) -> float:
+    began = time.perf_counter()
+    flights.sparkSession.sql(DELAYS, flights=flights).collect()
+    return time.perf_counter() - began

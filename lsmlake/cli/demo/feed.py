@@ -1,0 +1,112 @@
+"""The stream: a file a micro-batch, through Structured Streaming into the table; and what goes on beside it.
+
+At a quarter, half and three quarters of the way the whole table is compacted in full while the stream goes on. Half way it is
+also queried, and its fullest tree drawn before and after that compaction. At the end nothing is left waiting at level 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from lsmlake.cli.demo.picture import draw, fullest
+from lsmlake.cli.demo.queries import answers
+from lsmlake.cli.demo.screen import Screen
+from lsmlake.cli.demo.source import Source
+from lsmlake.errors import CommitConflict, LakeError
+from lsmlake.format.files import APPEND
+from lsmlake.ops.compaction import CompactionReport
+from lsmlake.report.text import counted
+from lsmlake.report.units import human_bytes, human_count
+from lsmlake.table import Table
+
+_LOOK_SECONDS = 0.2
+
+
+class Middle(NamedTuple):
+    """The table half way: a snapshot, and how many micro-batches are in it."""
+
+    snapshot: int
+    batches: int
+
+
+def feed(spark: SparkSession, table: Table, source: Source, checkpoint: Path, screen: Screen) -> Middle:
+    """Until the last event is in. Raises LakeError."""
+    batches, middle = len(source.ends), None
+    due = [(max(1, batches * quarter // 4), quarter) for quarter in (1, 2, 3)]
+    with screen.progress(source.ends) as progress:
+        for done in _done(_start(spark, table, source.directory, checkpoint)):
+            progress(done, source.day(done))
+            while due and due[0][0] <= done:
+                _, quarter = due.pop(0)
+                if quarter == 2:
+                    middle = _half_way(table, screen)
+                else:
+                    _compact(table, screen)
+    if (report := table.compact()).buckets:  # rows of a micro-batch whose own compaction gave way
+        screen.say(f"compaction of what the stream left at level 0: {_told(report)}")
+    return middle
+
+
+def _start(spark: SparkSession, table: Table, files: Path, checkpoint: Path) -> StreamingQuery:
+    schema = spark.read.parquet(str(files)).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
+    return table.write_stream(stream, checkpoint=str(checkpoint), trigger={"availableNow": True})
+
+
+def _done(query: StreamingQuery) -> Iterator[int]:
+    """The number of micro-batches done, each time it has grown, until the stream ends. Stops the stream if left early."""
+    told, ended = 0, False
+    try:
+        while not ended:
+            ended = query.awaitTermination(_LOOK_SECONDS)
+            last = query.lastProgress
+            done = last["batchId"] + 1 if last else 0
+            if done > told:
+                told = done
+                yield done
+    except StreamingQueryException as failed:
+        raise LakeError("the stream failed", found=_reason(failed), cure="--debug shows more") from failed
+    finally:
+        if query.isActive:
+            query.stop()
+
+
+def _reason(failed: StreamingQueryException) -> str:
+    """Our own error, if there is one among all that Spark reports."""
+    lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith("lsmlake.errors.")), lines[0] if lines else type(failed).__name__)
+
+
+def _half_way(table: Table, screen: Screen) -> Middle:
+    written = [commit for commit in table.snapshots().to_pylist() if commit["commit_kind"] == APPEND][-1]
+    middle = Middle(written["snapshot_id"], written["commit_identifier"] + 1)
+    bucket = fullest(table)
+    screen.show(draw(table, bucket, f"after {middle.batches} micro-batches"))
+    _compact(table, screen)
+    screen.show(draw(table, bucket, "after that compaction"))
+    screen.show(answers(table.df()))
+    screen.say("")
+    return middle
+
+
+def _compact(table: Table, screen: Screen) -> None:
+    """In full, while the stream goes on. Where both change one bucket at a time the later commit gives way; no row is lost."""
+    try:
+        screen.say(f"compaction job, beside the stream: {_told(table.compact(full=True))}")
+    except CommitConflict:
+        screen.say("compaction job, beside the stream: overtaken every time, the next one takes all")
+
+
+def _told(report: CompactionReport) -> str:
+    if not report.buckets:
+        return "nothing to do"
+    if not report.rows:
+        return f"{counted(report.files_out, 'file')} moved to another level, nothing was rewritten"
+    files = f"{counted(report.files_in, 'file')} of {counted(report.buckets, 'bucket')} became {report.files_out:,}"
+    return f"{files}, {human_count(report.rows)} rows in {human_bytes(report.bytes)} written"

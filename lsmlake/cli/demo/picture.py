@@ -1,0 +1,27 @@
+"""The LSM tree of one bucket of a table, drawn."""
+
+from __future__ import annotations
+
+from rich.panel import Panel
+
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.ops.listings import partition_text
+from lsmlake.report.runs import tree_rows
+from lsmlake.report.tree import tree_picture
+from lsmlake.table import Table
+
+
+def fullest(table: Table) -> Bucket:
+    """The bucket with the most dead rows, of equals the one with most files. The table is not empty."""
+    states = table.states()
+    return max(states, key=lambda bucket: (_dead_rows(states[bucket]), len(states[bucket].files)))
+
+
+def draw(table: Table, bucket: Bucket, when: str) -> Panel:
+    """`bucket` as it is now."""
+    title = f"{partition_text(table.current, bucket.partition)}, bucket {bucket.number}, {when}"
+    return tree_picture(tree_rows(table.states()[bucket]), title=title)
+
+
+def _dead_rows(state: BucketState) -> int:
+    return sum(ref.cardinality for ref in state.vectors.values())

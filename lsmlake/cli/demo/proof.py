@@ -1,0 +1,74 @@
+"""The proof that a table holds exactly the rows it should: all of them and no others, in every column.
+
+Tables are compared as bags of rows, by Arrow and in one pass:
+
+1. a row that should be there counts +1, a row that is there -1;
+2. rows equal in all columns, nulls included, are one group, and its counts are added up;
+3. the tables are equal if every sum is 0; above 0 a row is missing, below 0 it is surplus.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.cli.demo.events import PRIMARY_KEY
+from lsmlake.cli.demo.screen import Screen
+from lsmlake.errors import Corrupt
+
+_COUNT = "_count"
+_SHOWN = 10  # rows of a difference
+_CURE = "please report this"
+
+
+def prove(what: str, found: pa.Table, expected: pa.Table, screen: Screen) -> None:
+    """Raises Corrupt, after showing the difference, unless both hold the same rows, in any order."""
+    if types := _fields(found) ^ _fields(expected):
+        raise Corrupt("names or types of columns differ", where=what, found=", ".join(map(" ".join, sorted(types))), cure=_CURE)
+    rows = difference(found, expected)
+    if not rows.num_rows:
+        screen.labelled("equal", f"{expected.num_rows:,} rows, {expected.num_columns} columns: {what}", "bold green")
+        return
+    _show(what, rows, screen)
+    missing, surplus = (pc.sum(part).as_py() or 0 for part in _missing_and_surplus(rows[_COUNT]))
+    raise Corrupt(
+        "these are not the rows that were written", where=what, expected=f"{expected.num_rows:,} rows",
+        found=f"{found.num_rows:,} rows, {missing:,} missing and {surplus:,} surplus", cure=_CURE)  # fmt: skip
+
+
+def difference(found: pa.Table, expected: pa.Table) -> pa.Table:
+    """The distinct rows whose number differs, by primary key, with `_count`: how many more there are in `expected`, or fewer."""
+    names = expected.column_names
+    sides = [_counted(table.select(names), count) for table, count in ((expected, 1), (found, -1))]
+    sums = pa.concat_tables(sides).group_by(names).aggregate([(_COUNT, "sum")]).rename_columns([*names, _COUNT])
+    order = [name for name in (*PRIMARY_KEY, _COUNT) if name in sums.column_names]
+    return sums.filter(pc.not_equal(sums[_COUNT], 0)).sort_by([(name, "ascending") for name in order])
+
+
+def last_told(events: pa.Table) -> pa.Table:
+    """The last of `events`, which are in order, about every flight: what a table fed with them must hold."""
+    numbered = events.select(PRIMARY_KEY).append_column("at", pa.array(np.arange(events.num_rows)))
+    return events.take(numbered.group_by(list(PRIMARY_KEY)).aggregate([("at", "max")])["at_max"])
+
+
+def _fields(table: pa.Table) -> set[tuple[str, str]]:
+    return {(field.name, str(field.type)) for field in table.schema}
+
+
+def _counted(table: pa.Table, count: int) -> pa.Table:
+    """With `_count` in every row; what a schema says beside names and types, such as "not null", is dropped."""
+    return pa.table([*table.columns, pa.repeat(count, table.num_rows)], [*table.column_names, _COUNT])
+
+
+def _missing_and_surplus(counts: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    return pc.max_element_wise(counts, 0), pc.negate(pc.min_element_wise(counts, 0))
+
+
+def _show(what: str, rows: pa.Table, screen: Screen) -> None:
+    screen.labelled("DIFFERENT", what, "bold red")
+    for row in rows.slice(0, _SHOWN).to_pylist():
+        side = "missing" if row.pop(_COUNT) > 0 else "surplus"
+        screen.labelled(side, ", ".join(f"{name} {value}" for name, value in row.items()), "red")
+    if rows.num_rows > _SHOWN:
+        screen.labelled("", f"and {rows.num_rows - _SHOWN:,} more")

@@ -1,0 +1,91 @@
+"""Nested columns whose inner fields are required (NOT NULL).
+
+Arrow lets a null struct have anything in its fields, nulls included, and other libraries leave nulls there. Parquet and Arrow's
+own casts take these for nulls in a required field. So before a column becomes required inside, what no one can see gets a value:
+
+1. `nullable`: the type with every inner field nullable, to which any fitting data can be cast;
+2. `required`: look for nulls that can be seen, then put empty values where they cannot, level by level.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.errors import InvalidData
+
+
+def has_required(type_: pa.DataType) -> bool:
+    """Whether a field inside a canonical type, other than the keys of a map, is required."""
+    return nullable(type_) != type_
+
+
+def nullable(type_: pa.DataType) -> pa.DataType:
+    """A canonical type with every field inside it nullable, but the keys of maps, which never are."""
+    t = pa.types
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(nullable(field.type)).with_nullable(True) for field in type_])
+    if t.is_map(type_):
+        item = type_.item_field
+        return pa.map_(
+            type_.key_field.with_type(nullable(type_.key_type)), item.with_type(nullable(item.type)).with_nullable(True)
+        )
+    if t.is_list(type_):
+        return pa.list_(type_.value_field.with_type(nullable(type_.value_type)).with_nullable(True))
+    return type_
+
+
+def nulls(count: int, type_: pa.DataType) -> pa.Array:
+    """`pa.nulls`, without nulls in the fields of null structs."""
+    return pa.array([None], type_).take(pa.array(np.zeros(count, np.int64)))
+
+
+def required(column: pa.ChunkedArray, type_: pa.DataType, where: str) -> pa.ChunkedArray:
+    """`column`, of type `nullable(type_)`, as `type_`. Raises InvalidData, naming `where`, for a null in a required field."""
+    return pa.chunked_array([_required(chunk, type_, where).cast(type_) for chunk in column.chunks], type_)
+
+
+def _required(array: pa.Array, type_: pa.DataType, where: str) -> pa.Array:
+    t = pa.types
+    if t.is_struct(type_):
+        return _required_struct(array, type_, where)
+    if not (t.is_list(type_) or t.is_map(type_)):
+        return array
+    lengths = np.asarray(array.value_lengths().fill_null(0)) if t.is_list(type_) else _map_lengths(array)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    if t.is_list(type_):
+        values = _checked(array.flatten(), type_.value_field, where)
+        return pa.ListArray.from_arrays(offsets, values, type=array.type, mask=array.is_null())
+    present = array.filter(array.is_valid())
+    start, stop = (present.offsets[0].as_py(), present.offsets[-1].as_py()) if len(present) else (0, 0)
+    keys = _checked(present.keys[start:stop], type_.key_field, where)
+    items = _checked(present.items[start:stop], type_.item_field, where)
+    return pa.MapArray.from_arrays(offsets, keys, items, type=array.type, mask=array.is_null())
+
+
+def _map_lengths(array: pa.MapArray) -> np.ndarray:
+    return np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0)
+
+
+def _required_struct(array: pa.StructArray, type_: pa.StructType, where: str) -> pa.Array:
+    """Only the structs that are there, then an empty one for those that are not."""
+    there = np.asarray(array.is_valid())
+    present = array.filter(array.is_valid())
+    fields = [_checked(present.field(i), field, where) for i, field in enumerate(type_)]
+    rebuilt = pa.StructArray.from_arrays(fields, fields=list(array.type))
+    if there.all():
+        return rebuilt
+    with_empty = pa.concat_arrays([rebuilt, pa.array([None], array.type)])
+    return with_empty.take(pa.array(np.where(there, np.cumsum(there) - 1, len(rebuilt))))
+
+
+def _checked(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
+    if not field.nullable and values.null_count:
+        raise InvalidData(
+            "a null in a nested field that cannot hold one",
+            where=f"{where}, field {field.name!r}",
+            expected="a value",
+            found=f"{values.null_count} nulls",
+            cure="fill or drop those rows",
+        )
+    return _required(values, field.type, where)

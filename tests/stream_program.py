@@ -1,0 +1,57 @@
+"""A streaming upsert in a process that dies when told to: see test_spark_killed.py.
+
+    stream_program.py FOLDER MOMENT BATCH
+
+Reads FOLDER/in, a file a micro-batch, into the table d.t of FOLDER/warehouse, all there is. MOMENT of BATCH at which the process
+kills itself: `written` (data files are there, nothing else), `publishing` (all but the snapshot is there), `committed` (the
+snapshot is there, Spark's checkpoint does not know), or `never`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from spark_support import classic_session
+
+import lsmlake
+from lsmlake.ops.commit import commit
+from lsmlake.spark import write
+from lsmlake.store.local import LocalStorage
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingStorage(LocalStorage):
+    """Ends the process instead of publishing a snapshot."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return die() if "/snapshot-" in path else super().put_if_absent(path, data)
+
+
+def main(folder: Path, moment: str, batch: int) -> None:
+    def dying(meta, schema, messages, identity):
+        if identity.commit_id != batch:
+            return commit(meta, schema, messages, identity)
+        if moment == "written":
+            die()
+        if moment == "publishing":
+            meta.env.storage.__class__ = DyingStorage
+        outcome = commit(meta, schema, messages, identity)
+        return die() if moment == "committed" else outcome
+
+    write.commit = dying
+    spark = classic_session(folder / "spark")
+    table = lsmlake.connect(folder / "warehouse", spark=spark).table("d.t")
+    source = spark.readStream.schema("id BIGINT, v BIGINT").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    query = table.write_stream(source, checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True})
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,241 @@
+"""A failure at every storage call of every verb: the process dies there, or the store refuses, before or after the effect.
+
+Afterwards a fresh connection sees the old state or the new one and nothing else, all earlier files are as they were, `verify`
+finds nothing, and the same verb, run again, leads to the new state. When the store merely refused once, the verb has either
+succeeded or raised an error that tells the truth, and no file is left that nothing names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from faults import Crash, Faulted, FaultStorage, every_fault
+from strategies import Shape, contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
+
+from lsmlake.errors import LakeError, StorageFailed
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.storage import Storage
+from lsmlake.table import Table
+
+PLAIN, PARTITIONED = Shape.of("bigint"), Shape.of("bigint", "boolean")
+OPTIONS = {
+    "bucket": 1,
+    "manifest__merge_min_count": 2,
+    "compaction__tier_runs": 3,
+    "target_file_size": "1 kb",
+    "file__block_size": "200 b",
+}
+
+
+HINT = ("read", "d.db/t/snapshot/LATEST")  # which is not there: a call without an effect to fail after
+
+
+class Verb(NamedTuple):
+    """`prepare` makes the world it starts from, `run` is what fails."""
+
+    prepare: Callable[[Table], object]
+    run: Callable[[Table], object]
+    shape: Shape = PLAIN
+
+
+def rows(table: Table, start: int, stop: int, stamp: int) -> pa.Table:
+    shape = PARTITIONED if table.partition_by else PLAIN
+    return shape.table([shape.row(code, code + stamp, stamp) for code in range(start, stop)], table.schema)
+
+
+def keys(table: Table, start: int, stop: int) -> pa.Table:
+    return rows(table, start, stop, 0).select(list(table.primary_key))
+
+
+def some_history(table: Table) -> None:
+    table.upsert(rows(table, 0, 20, 1))
+    table.upsert(rows(table, 5, 12, 2))
+
+
+def some_at_level_0(table: Table) -> None:
+    some_history(table)
+    table.upsert(rows(table, 8, 16, 3), compact=False)
+    table.delete_keys(keys(table, 0, 4), compact=False)
+
+
+def nine_commits(table: Table) -> None:
+    for number in range(9):
+        table.upsert(rows(table, number, number + 2, number), compact=False)
+
+
+def upsert(table: Table) -> object:
+    return table.upsert(rows(table, 9, 18, 9))
+
+
+VERBS = {
+    "first upsert": Verb(lambda table: None, upsert),
+    "upsert that moves its run up": Verb(lambda table: table.upsert(rows(table, 0, 20, 1)), upsert),
+    "upsert that merges runs": Verb(some_history, upsert),
+    "upsert into partitions": Verb(some_history, upsert, PARTITIONED),
+    "upsert to level 0": Verb(some_history, lambda table: table.upsert(rows(table, 9, 18, 9), compact=False)),
+    "upsert by number": Verb(some_history, lambda table: table.upsert(rows(table, 9, 18, 9), writer_id="w", commit_id=3)),
+    "delete_keys": Verb(some_history, lambda table: table.delete_keys(keys(table, 2, 9))),
+    "compact": Verb(some_at_level_0, lambda table: table.compact()),
+    "compact in full": Verb(some_at_level_0, lambda table: table.compact(full=True)),
+    "tenth commit": Verb(nine_commits, lambda table: table.upsert(rows(table, 9, 18, 9), compact=False)),
+}
+
+
+@pytest.fixture(autouse=True)
+def small():
+    with tiny_units(rows=8, window_bytes=1 << 16, lookup_rows=100):
+        yield
+
+
+@cache
+def start(name: str) -> MemoryStorage:
+    storage = MemoryStorage()
+    VERBS[name].prepare(VERBS[name].shape.create(new_lake(storage), **OPTIONS))
+    return storage
+
+
+def state(storage: Storage) -> list[tuple]:
+    return multiset(rows_of(lake_on(storage, "look-").table("d.t").scan().to_arrow()))
+
+
+def run(name: str, storage: Storage, prefix: str = "run-") -> object:
+    return VERBS[name].run(lake_on(storage, prefix).table("d.t"))
+
+
+@cache
+def goal(name: str) -> tuple[list[tuple], list[tuple]]:
+    """(the state before, the state after)."""
+    storage = copied(start(name))
+    run(name, storage)
+    return state(start(name)), state(storage)
+
+
+def is_published(name: str, storage: MemoryStorage) -> bool:
+    """Whether the new state is there; it or the old one must be, and everything in order."""
+    old, new = goal(name)
+    before, now = contents(start(name)), contents(storage)
+    if now == before:
+        return False
+    assert {path: now.get(path) for path in before} == before, "a file of the past has changed"
+    table = lake_on(storage).table("d.t")
+    commits = table.meta.latest_id() or 0
+    more = commits - (lake_on(start(name)).table("d.t").meta.latest_id() or 0)
+    assert more in (0, 1)
+    assert state(storage) == (new if more else old)
+    assert table.verify() == []
+    return bool(more)
+
+
+def leads_to_the_goal(name: str, storage: MemoryStorage) -> None:
+    """The verb, run once more by somebody new."""
+    run(name, storage, "again-")
+    assert state(storage) == goal(name)[1]
+
+
+def faults(name: str, mode: str) -> Iterator[Faulted]:
+    """Every call, before and after its effect; a call that only looks has none."""
+    for done in every_fault(lambda storage: run(name, storage), lambda: copied(start(name)), mode=mode):
+        if not (done.fault.after and done.call[0] in ("read", "size", "list", "folders")):
+            yield done
+
+
+@pytest.mark.parametrize("name", list(VERBS))
+def test_a_process_that_dies_leaves_the_old_state_or_the_new(name):
+    seen = set()
+    for done in faults(name, "crash"):
+        assert isinstance(done.outcome, Crash)
+        published = is_published(name, done.world)
+        seen.add(published)
+        if done.fault.call % 2:
+            leads_to_the_goal(name, done.world)
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("name", list(VERBS))
+def test_a_store_that_refuses_once_costs_at_most_an_error(name):
+    """No error: the commit is there. StorageFailed: it is not. One failure never leaves it unknown."""
+    for done in faults(name, "error"):
+        published = is_published(name, done.world)
+        where = f"{done.call} {'after' if done.fault.after else 'before'}"
+        if isinstance(done.outcome, LakeError):
+            assert type(done.outcome) is StorageFailed, where
+            assert not published, f"{where}: committed, but {done.outcome}"
+        else:
+            assert published, where
+        left = unreferenced(lake_on(done.world).table("d.t"))
+        assert left == [] or (done.call[0] == "delete" and left == [done.call[1]]), f"{where} ({done.outcome}): {left}"
+        if not published and done.fault.call % 3 == 0:
+            leads_to_the_goal(name, done.world)
+
+
+@pytest.mark.parametrize("name", ["upsert that merges runs", "compact in full", "delete_keys"])
+def test_a_disk_that_fills_up_leaves_the_old_state_or_the_new(name):
+    """However many bytes there are left. What can be removed then is removed."""
+    unlimited = FaultStorage(copied(start(name)), full_after_bytes=1 << 40)
+    run(name, unlimited)
+    needed = (1 << 40) - unlimited.free_bytes
+    outcomes = set()
+    for room in spread(needed):
+        storage = FaultStorage(copied(start(name)), full_after_bytes=room)
+        try:
+            run(name, storage)
+            outcome = "done"
+        except StorageFailed as full:
+            assert "no space left" in str(full)
+            assert "free space" in str(full)
+            outcome = "full"
+        outcomes.add(outcome)
+        assert is_published(name, storage.inner) == (outcome == "done")
+        assert unreferenced(lake_on(storage.inner).table("d.t")) == []
+    assert outcomes == {"done", "full"}
+
+
+def spread(needed: int) -> Iterator[int]:
+    yield from range(0, needed, max(1, needed // 25))
+    yield from (needed - 1, needed)
+
+
+def test_creating_a_table_is_all_or_nothing():
+    def create(storage: Storage) -> object:
+        return PLAIN.create(lake_on(storage, "run-"), **OPTIONS)
+
+    def world() -> MemoryStorage:
+        storage = MemoryStorage()
+        new_lake(storage)
+        return storage
+
+    for mode in ("crash", "error"):
+        for done in every_fault(create, world, mode=mode):
+            lake = lake_on(done.world)
+            there = lake.tables("d") == ["t"]
+            if there:
+                assert lake.table("d.t").scan().count() == 0
+            else:
+                assert contents(done.world, "d.db/t") == {}
+                PLAIN.create(lake, **OPTIONS)
+            assert lake.table("d.t").upsert(rows(lake.table("d.t"), 0, 5, 1)).id == 1
+
+
+def test_dropping_a_table_leaves_no_half_table():
+    def world() -> MemoryStorage:
+        return copied(start("compact"))
+
+    for mode in ("crash", "error"):
+        for done in every_fault(lambda storage: lake_on(storage).drop_table("d.t"), world, mode=mode):
+            lake = lake_on(done.world)
+            if lake.tables("d"):
+                assert state(done.world) == goal("compact")[0]
+                assert lake.table("d.t").verify() == []
+
+
+@pytest.mark.parametrize("mode", ["crash", "error"])
+def test_a_reader_is_hurt_by_nothing_but_its_own_call(mode):
+    for done in every_fault(lambda storage: state(storage), lambda: copied(start("compact")), mode=mode):
+        if mode == "error" and type(done.outcome) is not StorageFailed:
+            assert done.call == HINT
+            assert done.outcome == goal("compact")[0]
+        assert contents(done.world) == contents(start("compact"))

@@ -1,0 +1,117 @@
+"""Compaction spread over Spark does what compaction in one process does, also while others write."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from spark_support import same
+from strategies import unreferenced
+
+import lsmlake
+from lsmlake.ops.compaction import CompactionReport
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "p STRING, id BIGINT NOT NULL, v BIGINT, s STRING"
+KEY = {"primary_key": ["p", "id"], "partition_by": ["p"]}
+
+
+def history(table: lsmlake.Table) -> None:
+    """Three partitions, rows at several levels, dead rows, deletes waiting."""
+    table.upsert(rows(range(300), 0))
+    table.upsert(rows(range(0, 300, 10), 1))
+    table.upsert(rows(range(50), 2), compact=False)
+    table.delete_keys(rows(range(40, 60), 0).select(["p", "id"]), compact=False)
+
+
+def rows(ids: range, v: int) -> pa.Table:
+    partitions = [[None, "a", "b"][i % 3] for i in ids]
+    return pa.table({"p": partitions, "id": list(ids), "v": [v] * len(ids), "s": list(map(str, ids))})
+
+
+EXPECTED = [
+    ([None, "a", "b"][i % 3], i, 2 if i < 40 else 1 if i % 10 == 0 else 0, str(i)) for i in range(300) if not 40 <= i < 60
+]
+
+
+def layout(table: lsmlake.Table) -> list[dict]:
+    """What the files are, but for their names and times."""
+    wanted = ["partition", "bucket", "level", "record_count", "deleted_record_count", "min_key", "max_key", "max_sequence_number"]
+    return table.files().select(wanted).sort_by([(name, "ascending") for name in wanted]).to_pylist()
+
+
+def comparable(report: CompactionReport) -> CompactionReport:
+    return replace(report, bytes=0)
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"full": True, "where": "p = 'a' or p is null"}, {"full": True, "buckets": [1]}],
+    ids=str,
+)
+def test_spark_compacts_as_one_process_does(spark_lake, lake, how):
+    tables = []
+    for name in ("d.alone", "d.spread"):
+        lake.create_table(name, SCHEMA, options={"bucket": 2}, **KEY)
+        history(lake.table(name))
+        tables.append((spark_lake if name == "d.spread" else lake).table(name))
+    alone, spread = (table.compact(**how) for table in tables)
+    assert comparable(spread) == comparable(alone)
+    assert layout(tables[0]) == layout(tables[1])
+    for table in tables:
+        same(table.scan().to_arrow(), sorted(EXPECTED, key=repr))
+        assert table.verify() == [] and unreferenced(table) == []
+    same(tables[1].df(), sorted(EXPECTED, key=repr))
+
+
+@pytest.mark.connect
+def test_what_is_compacted_already_starts_no_commit(spark_lake):
+    table = spark_lake.create_table("d.t", SCHEMA, options={"bucket": 2}, **KEY)
+    assert table.compact() == table.compact(full=True) == CompactionReport()
+    history(table)
+    table.compact(full=True)
+    before = table.snapshots().num_rows
+    assert table.compact(full=True) == CompactionReport()
+    assert table.snapshots().num_rows == before
+
+
+def test_compaction_and_writers_do_not_hinder_each_other(spark, spark_lake):
+    """A writer that never compacts, one that does, and a compaction in a loop."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
+    stop, failures, reports = threading.Event(), [], []
+
+    def compacting() -> None:
+        try:
+            while not stop.is_set():
+                reports.append(table.compact(full=len(reports) % 2 == 0))
+        except Exception as failure:
+            failures.append(failure)
+
+    def writing(first: int, compact: bool | None) -> None:
+        try:
+            for v in range(6):
+                table.upsert(spark.range(first, first + 400).selectExpr("id", f"{v}L AS v"), compact=compact)
+                table.upsert(pa.table({"id": [first + 1_000 + v], "v": [v]}), compact=compact)
+        except Exception as failure:
+            failures.append(failure)
+
+    writers = [threading.Thread(target=writing, args=args) for args in ((0, False), (200, None))]
+    compactor = threading.Thread(target=compacting)
+    for thread in (compactor, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    stop.set()
+    compactor.join()
+    assert failures == []
+    assert sum(report.buckets for report in reports) > 0
+    table.compact()
+    found = table.df().toArrow()
+    assert found.num_rows == 600 + 12 and len(set(found["id"].to_pylist())) == 612
+    assert set(found.filter(pa.compute.less(found["id"], 600))["v"].to_pylist()) == {5}
+    same(table.scan().to_arrow(), found)
+    assert table.verify() == [] and unreferenced(table) == []

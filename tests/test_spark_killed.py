@@ -1,0 +1,135 @@
+"""Exactly once, whatever dies: the driver at any moment of a micro-batch, or a task."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import TaskContext, cloudpickle
+from spark_support import same
+from strategies import unreferenced
+
+import lsmlake
+from lsmlake.lake import Lake
+from lsmlake.spark.engine import SparkEngine
+from lsmlake.store.env import Env
+from lsmlake.store.local import LocalStorage
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = Path(__file__).parent / "stream_program.py"
+BATCHES, STEP, WIDTH = 5, 50, 100
+LAST = BATCHES - 1
+DEATHS = (
+    ("written", 0), ("committed", 0), ("publishing", 2), ("committed", 2), ("written", LAST), ("committed", LAST), ("never", -1),
+)  # fmt: skip
+
+
+# --- the driver ---
+
+
+def run_program(folder: Path, moment: str, batch: int) -> int:
+    """The exit status of the program; afterwards no process of it is left."""
+    with (folder / "log").open("a") as log:
+        command = [sys.executable, str(PROGRAM), str(folder), moment, str(batch)]
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True)
+        try:
+            status = process.wait(timeout=120)
+            assert gone(process.pid), "the JVM outlives its driver"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return status
+
+
+def gone(group: int, seconds: float = 30) -> bool:
+    """Whether every process of the group ends in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not any(in_group(process, group) for process in psutil.process_iter()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def in_group(process: psutil.Process, group: int) -> bool:
+    with suppress(psutil.Error, ProcessLookupError):
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_killed_driver_neither_loses_nor_repeats_a_batch(lake, tmp_path):
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "spark").mkdir()
+    for number in range(BATCHES):
+        ids = range(number * STEP, number * STEP + WIDTH)
+        pq.write_table(pa.table({"id": ids, "v": [number] * WIDTH}), tmp_path / "in" / f"{number}.parquet")
+        os.utime(tmp_path / "in" / f"{number}.parquet", (number, number))
+    left_over = 0
+    for moment, batch in DEATHS:
+        status = run_program(tmp_path, moment, batch)
+        where = f"{moment} {batch}: {(tmp_path / 'log').read_text()[-3000:]}"
+        assert status == (0 if moment == "never" else -signal.SIGKILL), where
+        done = BATCHES if moment == "never" else batch + (moment == "committed")
+        assert committed(table) == [(number, WIDTH) for number in range(done)], where
+        assert len({writer for writer in table.snapshots()["commit_user"].to_pylist()}) <= 1, where
+        assert table.verify() == [], where
+        if moment in ("written", "publishing"):  # proof that it had come so far
+            assert len(unreferenced(table)) > left_over, where
+            left_over = len(unreferenced(table))
+    same(table.scan().to_arrow(), sorted(((i, min(i // STEP, LAST)) for i in range(LAST * STEP + WIDTH)), key=repr))
+
+
+def committed(table: lsmlake.Table) -> list[tuple[int, int]]:
+    """(batch, its rows) of every snapshot."""
+    found = table.snapshots()
+    return list(zip(found["commit_identifier"].to_pylist(), found["delta_record_count"].to_pylist(), strict=True))
+
+
+# --- a task ---
+
+
+class FailingOnce(LocalStorage):
+    """The first attempt of every task dies after it has written a data file; not with an error of ours."""
+
+    def write(self, path: str):
+        task = TaskContext.get()
+        return self._failing(path) if task and task.attemptNumber() == 0 else super().write(path)
+
+    def _failing(self, path: str):
+        with super().write(path) as sink:
+            sink.write(b"as far as it came")
+        raise RuntimeError("the executor is lost")
+
+
+@pytest.fixture
+def failing_lake(spark, lake, tmp_path: Path):
+    """`lake`, its tasks failing at first."""
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)  # workers cannot import the tests
+    yield Lake(Env(FailingOnce(tmp_path / "warehouse")), SparkEngine(spark))
+    cloudpickle.unregister_pickle_by_value(here)
+
+
+def test_a_task_that_is_tried_again_writes_its_rows_once(spark, lake, failing_lake):
+    alone = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
+    table = failing_lake.table("d.t")
+    snapshot = table.upsert(spark.range(1_000).selectExpr("id", "id AS v"))
+    assert (snapshot.delta_rows, snapshot.total_rows) == (1_000, 1_000)
+    left_over = unreferenced(alone)
+    assert len(left_over) >= 2 and all("/data-" in path for path in left_over)
+    table.upsert(spark.range(500).selectExpr("id", "-id AS v"), compact=False)
+    table.compact(full=True)
+    same(table.df(), sorted(((i, -i if i < 500 else i) for i in range(1_000)), key=repr))
+    assert alone.verify() == []
+    assert committed(alone) == [(None, 1_000), (None, 500), (None, 0)]

@@ -1,0 +1,249 @@
+"""Micro-batches: applied once each, whatever Spark runs again."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from spark_support import configured, on_connect, same
+from strategies import unreferenced
+
+import lsmlake
+from lsmlake.errors import InvalidData, InvalidOption
+
+pytestmark = pytest.mark.spark
+
+AVAILABLE = {"availableNow": True}
+FILES, STEP, WIDTH = 4, 50, 100
+
+
+@pytest.fixture
+def table(spark_lake) -> lsmlake.Table:
+    return spark_lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
+
+
+@pytest.fixture
+def source(spark, tmp_path: Path):
+    """A stream of four files, one a micro-batch; each file overwrites half of the file before."""
+    folder = tmp_path / "in"
+    for number in range(FILES):
+        add_file(spark, folder, number)
+    return stream_of(spark, folder)
+
+
+def add_file(spark, folder: Path, number: int) -> None:
+    write(spark.range(number * STEP, number * STEP + WIDTH, 1, 1).selectExpr("id", f"{number}L AS v"), folder)
+
+
+def write(frame, folder: Path) -> None:
+    frame.write.mode("append").parquet(str(folder))
+    time.sleep(0.02)  # files are taken in the order of their times
+
+
+def stream_of(spark, folder: Path):
+    return spark.readStream.schema("id BIGINT, v BIGINT").option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def expected(files: int = FILES) -> list[tuple]:
+    """The last file that has a key wins."""
+    return sorted(((i, min(i // STEP, files - 1)) for i in range((files - 1) * STEP + WIDTH)), key=repr)
+
+
+def run(query) -> None:
+    query.awaitTermination(120)
+    query.stop()
+    if failure := query.exception():
+        raise AssertionError(str(failure))
+
+
+def started(writer, folder: Path):
+    return writer.option("checkpointLocation", str(folder / "c")).trigger(**AVAILABLE).start()
+
+
+def commits(table: lsmlake.Table) -> list[tuple]:
+    found = table.snapshots().select(["commit_user", "commit_identifier", "delta_record_count"])
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def check(table: lsmlake.Table, files: int = FILES) -> None:
+    same(table.scan().to_arrow(), expected(files))
+    same(table.df(), expected(files))
+    assert table.verify() == [] and unreferenced(table) == []
+
+
+# --- the ways to start one ---
+
+
+@pytest.mark.connect
+def test_a_stream_is_applied_batch_by_batch(table, source, tmp_path):
+    run(table.write_stream(source, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE))
+    check(table)
+    writers, numbers, rows = zip(*commits(table), strict=True)
+    assert (len(set(writers)), numbers, rows) == (1, tuple(range(FILES)), (WIDTH,) * FILES)
+
+
+@pytest.mark.connect
+def test_a_stream_goes_on_where_it_stopped(spark, table, tmp_path):
+    folder, checkpoint = tmp_path / "in", tmp_path / "check [x]*{y}?point"
+    for number in range(3):
+        add_file(spark, folder, number)
+        if number:
+            run(table.write_stream(stream_of(spark, folder), checkpoint=checkpoint, trigger=AVAILABLE))
+            check(table, number + 1)
+    assert [number for _, number, _ in commits(table)] == [0, 1, 2]
+
+
+def test_a_stream_runs_until_it_is_stopped(spark, table, tmp_path):
+    folder = tmp_path / "in"
+    add_file(spark, folder, 0)
+    trigger = {"processingTime": "50 milliseconds"}
+    query = table.write_stream(stream_of(spark, folder), checkpoint=str(tmp_path / "c"), trigger=trigger)
+    try:
+        for number in range(1, FILES):
+            wait_for(lambda seen=number: table.snapshots().num_rows == seen, query)
+            add_file(spark, folder, number)
+        wait_for(lambda: table.snapshots().num_rows == FILES, query)
+    finally:
+        query.stop()
+    check(table)
+
+
+def wait_for(happened, query, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.connect
+def test_a_sink_is_a_function_for_foreach_batch(table, source, tmp_path):
+    if on_connect():
+        with pytest.raises(InvalidOption, match="cannot learn which query calls it"):
+            table.sink()
+        return
+    run(started(source.writeStream.foreachBatch(table.sink()), tmp_path))
+    check(table)
+    assert [number for _, number, _ in commits(table)] == list(range(FILES))
+    with pytest.raises(InvalidData, match="called outside of a streaming query"):
+        table.sink()(source.sparkSession.range(1).selectExpr("id", "id AS v"), 0)
+
+
+@pytest.mark.connect
+def test_a_sink_may_have_a_name(table, source, tmp_path):
+    for _ in range(2):
+        sink = table.sink(writer_id="orders")
+        run(started(source.writeStream.foreachBatch(sink), tmp_path))
+    check(table)
+    assert commits(table) == [("orders", number, WIDTH) for number in range(FILES)]
+
+
+# --- run again ---
+
+
+def forget(checkpoint: Path, batch: int) -> None:
+    """What the checkpoint is if the driver dies between our commit of the batch and Spark's."""
+    for path in (checkpoint / "commits").iterdir():
+        if path.name.strip(".").split(".")[0] == str(batch):
+            path.unlink()
+
+
+@pytest.mark.connect
+def test_a_batch_that_spark_runs_again_is_applied_once(spark, table, tmp_path):
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    for number in range(2):
+        add_file(spark, folder, number)
+        for _ in range(2):
+            run(table.write_stream(stream_of(spark, folder), checkpoint=checkpoint, trigger=AVAILABLE))
+            check(table, number + 1)
+            forget(checkpoint, number)
+    assert [number for _, number, _ in commits(table)] == [0, 1]
+
+
+@pytest.mark.connect
+def test_a_stream_without_its_checkpoint_begins_anew(spark, table, source, tmp_path):
+    """Batches are numbered from 0 again, and are others: none of them may be taken for one that was applied."""
+    checkpoint = tmp_path / "checkpoint"
+    run(table.write_stream(source, checkpoint=checkpoint, trigger=AVAILABLE))
+    table.delete_keys(spark.range(10_000))
+    assert table.scan().count() == 0
+    shutil.rmtree(checkpoint)
+    run(table.write_stream(source, checkpoint=checkpoint, trigger=AVAILABLE))
+    check(table)
+    assert len({writer for writer, number, _ in commits(table) if number is not None}) == 2
+
+
+# --- what comes in ---
+
+
+def test_a_stream_may_carry_deletes(spark, spark_lake, tmp_path):
+    options = {"bucket": 2, "rowkind.field": "op"}
+    table = spark_lake.create_table("d.c", "id BIGINT NOT NULL, op STRING", primary_key=["id"], options=options)
+    for first, op in ((0, "+I"), (5, "-D")):
+        write(spark.range(first, 10, 1, 1).selectExpr("id", f"'{op}' AS op"), tmp_path / "in")
+    stream = spark.readStream.schema("id BIGINT, op STRING").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    run(table.write_stream(stream, checkpoint=str(tmp_path / "c"), trigger=AVAILABLE))
+    same(table.scan(columns=["id"]).to_arrow(), [(i,) for i in range(5)])
+
+
+@pytest.mark.connect
+def test_a_bad_batch_stops_the_stream_and_leaves_the_table_as_it_was(spark, table, tmp_path):
+    folder = tmp_path / "in"
+    add_file(spark, folder, 0)
+    run(table.write_stream(stream_of(spark, folder), checkpoint=str(tmp_path / "c"), trigger=AVAILABLE))
+    write(spark.range(1).selectExpr("CAST(NULL AS BIGINT) AS id", "0L AS v"), folder)
+    with pytest.raises(Exception, match="column 'id': a null in a column that cannot hold one"):
+        run(table.write_stream(stream_of(spark, folder), checkpoint=str(tmp_path / "c"), trigger=AVAILABLE))
+    check(table, 1)
+
+
+def test_an_aggregation_keeps_its_newest_result_by_key(spark, table, tmp_path, source):
+    """Update mode: an upsert is what it asks for."""
+    with configured(spark, spark__sql__shuffle__partitions=2):
+        counts = source.groupBy("id").count().selectExpr("id", "`count` AS v")
+        writer = counts.writeStream.outputMode("update").foreachBatch(table.sink(writer_id="counts"))
+        run(started(writer, tmp_path))
+    last = FILES * STEP
+    same(table.df(), sorted(((i, 2 if STEP <= i < last else 1) for i in range(last + STEP)), key=repr))
+
+
+def test_streams_and_compaction_share_a_table(spark, spark_lake, tmp_path):
+    """Two streams write halves of the keys while a thread compacts all the time."""
+    table = spark_lake.create_table("d.s", "half INT NOT NULL, id BIGINT NOT NULL, v BIGINT", primary_key=["half", "id"],
+                                    options={"bucket": 2, "commit.max-retries": 50})  # fmt: skip
+    for number in range(FILES):
+        add_file(spark, tmp_path / "in", number)
+    stop, failures = threading.Event(), []
+
+    def compacting() -> None:
+        rounds = 0
+        try:
+            while not stop.is_set():
+                table.compact(full=(rounds := rounds + 1) % 2 == 0)
+        except Exception as failure:
+            failures.append(failure)
+
+    compactor = threading.Thread(target=compacting)
+    compactor.start()
+    try:
+        queries = [
+            table.write_stream(
+                stream_of(spark, tmp_path / "in").selectExpr(f"{half} AS half", "id", "v"),
+                checkpoint=str(tmp_path / f"c{half}"),
+                trigger=AVAILABLE,
+            )
+            for half in range(2)
+        ]
+        for query in queries:
+            run(query)
+    finally:
+        stop.set()
+        compactor.join()
+    assert failures == []
+    same(table.df(), sorted(((half, *row) for half in range(2) for row in expected()), key=repr))
+    of_streams = [(writer, number) for writer, number, _ in commits(table) if number is not None]
+    assert len(set(of_streams)) == len(of_streams) == 2 * FILES
+    assert table.verify() == [] and unreferenced(table) == []
