@@ -23,7 +23,10 @@ _SETTINGS = {
 
 @contextmanager
 def session(folder: Path) -> Iterator[SparkSession]:
-    """A session whose temporary files lie below `folder`; stopped at the end."""
+    """A session whose temporary files lie below `folder`, stopped at the end; one that runs already is used and left alone."""
+    if (running := SparkSession.getActiveSession()) is not None:
+        yield running
+        return
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[*]").appName("lsmlake bench").config("spark.local.dir", str(folder / "spark"))
     for name, value in _SETTINGS.items():

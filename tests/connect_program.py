@@ -26,7 +26,7 @@ class Record:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid.rpartition("/")[2].partition("[")[0]
         before = self.errors.setdefault(name, "")
-        if not report.passed:
+        if report.failed:
             self.errors[name] = before + f"{report.nodeid}, {report.when}:\n{report.longreprtext}\n"
 
 

@@ -24,6 +24,7 @@ class TableModel:
 
     shape: Shape
     buckets: int
+    bucket_key: tuple[str, ...]
     schema: pa.Schema
     rows: dict[tuple, Row] = field(default_factory=dict)
     raw: dict[Bucket, dict[tuple, Row]] = field(default_factory=dict)
@@ -56,10 +57,8 @@ class TableModel:
         return found
 
     def _buckets_of(self, rows: Iterable[Row]) -> list[Bucket]:
-        rows = list(rows)
-        key = self.shape.table(
-            [tuple(row[self.shape.names.index(n)] for n in self.shape.key) for row in rows], self.schema, self.shape.key
-        )
+        rows, names = list(rows), self.bucket_key
+        key = self.shape.table([tuple(row[self.shape.names.index(n)] for n in names) for row in rows], self.schema, names)
         numbers = bucket_of(key.columns, self.buckets) if rows else []
         part = self.shape.names.index("p") if self.shape.partition else None
         return [Bucket(() if part is None else (row[part],), int(number)) for row, number in zip(rows, numbers, strict=True)]

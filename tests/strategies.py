@@ -93,14 +93,15 @@ def contents(storage: Storage, prefix: str = "") -> dict[str, bytes]:
 
 
 @contextmanager
-def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7) -> Iterator[None]:
-    """Row groups, merge windows and lookup batches so small that a few rows make several; and nothing is read ahead in another
-    thread, so that calls of the storage come in one order."""
+def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, ahead: bool = False) -> Iterator[None]:
+    """Row groups, merge windows and lookup batches so small that a few rows make several. Without `ahead` nothing is read ahead
+    in another thread, so that calls of the storage come in one order."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(data_file, "_ROW_GROUP_ROWS_MIN", rows))
         stack.enter_context(patch.object(compact, "merge_windows", partial(compact.merge_windows, window_bytes=window_bytes)))
         stack.enter_context(patch.object(compact, "_LOOKUP_ROWS", lookup_rows))
-        stack.enter_context(patch.object(compact, "_ahead", lambda tables, pool: tables))
+        if not ahead:
+            stack.enter_context(patch.object(compact, "_ahead", lambda tables, pool: tables))
         chunks = data_file.DataReader.chunks
         short = lambda self, columns, groups=None, rows=1 << 20: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
         stack.enter_context(patch.object(lookup.DataReader, "chunks", short))

@@ -323,6 +323,7 @@ def test_a_commit_id_behind_the_last_one_is_refused_and_a_repeat_does_nothing(ta
 BAD_SCANS = {
     "a column that is not there": ({"columns": ["k", "nope"]}, ["'nope'", "no such column"]),
     "a column twice": ({"columns": ["k", "K"]}, ["twice"]),
+    "no columns": ({"columns": []}, ["no column", "count()"]),
     "columns as text": ({"columns": "k"}, ["list", "'k'"]),
     "a mode that is none": ({"mode": "stale"}, ["'stale'", "'fresh'"]),
     "a predicate on no column": ({"where": "nope = 1"}, ["nope"]),

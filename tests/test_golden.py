@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from golden.make import answer, build
 
 import lsmlake
 from lsmlake.errors import UnsupportedFormat
 from lsmlake.format.envelope import unwrap_json, wrap_json
-from golden.make import answer, build
 
 VERSIONS = sorted(path.parent for path in (Path(__file__).parent / "golden").glob("v*/expected.json"))
 

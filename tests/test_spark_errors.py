@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,10 +19,10 @@ GOOD = ("id", "1S AS v", "1.5BD AS d", "1.5F AS f", "'s' AS s", "named_struct('a
 
 
 @pytest.fixture
-def table(spark, spark_lake):
-    made = spark_lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 3})
-    made.upsert(spark.range(10).selectExpr(*GOOD))
-    return made
+def table(lake, spark_lake):
+    made = lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 3})
+    made.upsert([{"id": i, "v": 1, "d": Decimal("1.5"), "f": 1.5, "s": "s", "st": {"a": 1}, "x": 0.5} for i in range(10)])
+    return spark_lake.table("d.t")
 
 
 @pytest.fixture

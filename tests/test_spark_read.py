@@ -69,7 +69,7 @@ def test_random_tables_read_the_same_by_every_strategy(lake, spark_lake, data):
         twin.write(data.draw(encoded_rows()), data.draw(hs.sampled_from([None, False, True])))
     if data.draw(hs.integers(0, 4)) == 0:
         twin.table.compact(full=True)
-    for _ in range(3):
+    for _ in range(2):
         condition = data.draw(hs.none() | conditions(shape))
         names = data.draw(hs.permutations(shape.names))[: data.draw(hs.integers(1, len(shape.names)))]
         how = {"where": condition and condition.sql, "columns": names}
@@ -138,7 +138,7 @@ ODD = [
 @pytest.mark.connect
 def test_partitions_of_any_text_are_written_and_read(spark, lake, spark_lake):
     schema = pa.schema([pa.field("p", pa.string()), pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
-    table = spark_lake.create_table("d.t", schema, primary_key=["p", "id"], partition_by=["p"], options={"bucket": 2})
+    table = spark_lake.create_table("d.t", schema, primary_key=["p", "id"], partition_by=["p"])
     data = pa.table({"p": ODD * 3, "id": [i // len(ODD) for i in range(3 * len(ODD))], "v": range(3 * len(ODD))}, schema=schema)
     table.upsert(spark.createDataFrame(data))
     table.upsert(spark.createDataFrame(data.slice(0, len(ODD))))
@@ -324,9 +324,6 @@ def test_what_cannot_be_read_is_refused_before_spark_is_asked(spark, spark_lake)
             table.scan(**how).to_spark(strategy)
 
 
-ZONES = [("GMT+8", "1970-01-02", 16), ("UTC+08:00", "1970-01-02", 16), ("Z", "1970-01-02", 24), ("Etc/UTC", "1970-01-02", 24)]
-
-
 @pytest.mark.connect
 def test_a_condition_only_spark_understands_is_left_to_it(spark, spark_lake, mixed):
     table = spark_lake.table("d.mixed")
@@ -342,7 +339,7 @@ def test_a_condition_only_spark_understands_is_left_to_it(spark, spark_lake, mix
 def test_timestamps_in_a_condition_are_in_the_zone_of_the_session(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, ts TIMESTAMP", primary_key=["id"])
     table.upsert(spark.range(48).selectExpr("id", "timestamp_seconds(id * 3600) AS ts"))
-    for zone, moment, count in (("America/New_York", "1969-12-31 20:00:00", 1), ("+05:30", "1970-01-02", 19), *ZONES):
+    for zone, moment, count in (("America/New_York", "1969-12-31 20:00:00", 1), ("+05:30", "1970-01-02", 19)):
         with configured(spark, spark__sql__session__timeZone=zone):
             condition = f"ts < '{moment}'"
             assert table.df().where(condition).count() == count

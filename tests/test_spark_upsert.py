@@ -158,13 +158,11 @@ def test_rows_of_spark_and_of_none_meet_in_one_bucket(spark, spark_lake, lake, k
         if wider := WIDER.get(shape.kind(name).ddl):
             at = arriving.schema.get_field_index(name)
             arriving = arriving.set_column(at, name, arriving[name].cast(wider))
-    frame = lambda rows: spark.createDataFrame(rows, to_spark(rows.schema))  # noqa: E731
-    table.upsert(frame(arriving.slice(0, 40)))
-    lake.table("d.t").upsert(arriving.slice(20))
-    table.upsert(frame(arriving), compact=False)
+    lake.table("d.t").upsert(arriving.slice(0, 40))
+    table.upsert(spark.createDataFrame(arriving.slice(20), to_spark(arriving.schema)))
     assert table.verify() == []
     assert table.scan().count() == data.num_rows
-    table.delete_keys(frame(arriving.select(shape.key)))
+    lake.table("d.t").delete_keys(arriving.select(shape.key))
     assert table.scan().count() == 0
 
 

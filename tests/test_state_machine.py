@@ -64,15 +64,18 @@ class TableMachine(RuleBasedStateMachine):
         sizes=st.sampled_from(SIZES),
         merge_count=st.sampled_from([2, 3, 30]),
         write_only=st.sampled_from([False, False, True]),
+        bucket_by_last=st.booleans(),
     )
-    def create(self, key, partition, buckets, strategy, sizes, merge_count, write_only):
-        self.patches = tiny_units()
+    def create(self, key, partition, buckets, strategy, sizes, merge_count, write_only, bucket_by_last):
+        self.patches = tiny_units(ahead=True)
         self.patches.__enter__()
         self.shape = Shape.of(key, partition)
         self.lake = new_lake()
         options = {**strategy, **sizes, "bucket": buckets, "manifest__merge_min_count": merge_count, "write_only": write_only}
+        if bucket_by_last:
+            options["bucket_key"] = self.shape.key[-1]
         self.table = self.shape.create(self.lake, **options)
-        self.model = TableModel(self.shape, buckets, self.table.schema)
+        self.model = TableModel(self.shape, buckets, self.table.current.bucket_key, self.table.schema)
         self.stamps = count(1)
         self.commits = count(1)
         self.replays: list[tuple] = []

@@ -12,8 +12,22 @@ LIBRARY = ROOT / "lsmlake"
 SOURCES = sorted(LIBRARY.rglob("*.py"))
 
 LAYERS = [
-    "errors", "options", "format", "lsm", "store", "ops", "arrow", "engine", "scan", "table", "lake", "spark", "connect", "report", "cli",
-]  # fmt: skip
+    "errors",
+    "options",
+    "format",
+    "lsm",
+    "store",
+    "ops",
+    "arrow",
+    "engine",
+    "scan",
+    "table",
+    "lake",
+    "spark",
+    "connect",
+    "report",
+    "cli",
+]
 """From the top of the hill down: a module imports only from layers before its own, or from its own."""
 
 AMBIENT = {"os", "time", "random", "uuid", "tempfile", "shutil", "subprocess"}
@@ -40,7 +54,9 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
             elif isinstance(child, ast.ImportFrom):
                 assert child.level == 0, f"{path}: relative import"
                 names = [f"{child.module}.{alias.name}" for alias in child.names]
-                found.extend((name if (ROOT / (name.replace(".", "/") + ".py")).exists() else child.module, inside) for name in names)
+                found.extend(
+                    (name if (ROOT / (name.replace(".", "/") + ".py")).exists() else child.module, inside) for name in names
+                )
             walk(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
     walk(ast.parse(path.read_text()), False)
@@ -69,7 +85,11 @@ def test_side_effects_stay_at_the_edge(path: Path):
         return
     ambient = {module.split(".")[0] for module, _ in imports_of(path)} & AMBIENT
     assert not ambient, f"{name_of(path)} imports {ambient}: take storage, clock, ids and chance from Env"
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"
+    ]
     assert not calls, f"{name_of(path)} opens files: go through Storage"
 
 
@@ -112,7 +132,6 @@ def test_every_module_is_used():
         assert entry or module in used, f"{name_of(path)} is imported by nobody"
 
 
-
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_modules_say_what_they_are(path: Path):
     text = path.read_text()
@@ -124,9 +143,39 @@ def test_public_names():
     import lsmlake
 
     assert sorted(lsmlake.__all__) == ["CompactionReport", "Lake", "Scan", "Table", "connect", "errors"]
-    tree = {"TableNotFound", "TableExists", "InvalidOption", "InvalidSchema", "InvalidData", "InvalidQuery", "CommitConflict",
-            "CommitUnknown", "Corrupt", "SnapshotNotFound", "UnsupportedFormat"}  # fmt: skip
+    tree = {
+        "TableNotFound",
+        "TableExists",
+        "InvalidOption",
+        "InvalidSchema",
+        "InvalidData",
+        "InvalidQuery",
+        "CommitConflict",
+        "CommitUnknown",
+        "Corrupt",
+        "SnapshotNotFound",
+        "UnsupportedFormat",
+    }
     assert all(issubclass(getattr(lsmlake.errors, name), lsmlake.errors.LakeError) for name in tree)
-    for name in ("upsert", "delete_keys", "scan", "df", "compact", "sink", "write_stream", "snapshots", "files", "buckets", "partitions",
-                 "manifests", "schemas", "schema", "primary_key", "partition_by", "options", "name", "path"):  # fmt: skip
+    for name in (
+        "upsert",
+        "delete_keys",
+        "scan",
+        "df",
+        "compact",
+        "sink",
+        "write_stream",
+        "snapshots",
+        "files",
+        "buckets",
+        "partitions",
+        "manifests",
+        "schemas",
+        "schema",
+        "primary_key",
+        "partition_by",
+        "options",
+        "name",
+        "path",
+    ):
         assert hasattr(lsmlake.Table, name) or name == "name", name

@@ -83,7 +83,7 @@ def commit(
     attempt = _Attempt(meta, schema, messages, identity, properties)
     options = schema.parsed_options
     wait_ms = options.commit_wait_min_ms
-    for _ in range(1 + options.commit_retries):
+    for retries_left in reversed(range(1 + options.commit_retries)):
         try:
             outcome = attempt.run()
         except LakeError:
@@ -95,7 +95,8 @@ def commit(
             attempt.clean(outcome.changes)
             return outcome
         attempt.withdraw()
-        meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
+        if retries_left:
+            meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
         wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
     attempt.clean(())
     raise CommitConflict(

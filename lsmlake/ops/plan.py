@@ -106,6 +106,8 @@ def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, 
         return tuple(schema.columns.names)
     if isinstance(columns, str):
         raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
+    if not columns:
+        raise InvalidQuery("no column is asked for", expected=f"some of {schema.columns.names}", cure="count() counts rows")
     by_lower = {name.lower(): name for name in schema.columns.names}
     unknown = [name for name in columns if name.lower() not in by_lower]
     if unknown:

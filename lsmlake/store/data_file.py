@@ -34,8 +34,8 @@ from lsmlake.store.storage import delete_quietly
 
 _ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
-_SAMPLE_ROWS = 1 << 14
-_DISTINCT_SHARE = 0.95  # in such a sample: about 150,000 values in all, a dictionary of which outgrows Parquet's limit
+_SAMPLE_ROWS = 1 << 12
+_DISTINCT_SHARE = 0.985  # of such a sample: some 140,000 values in all, a dictionary of which outgrows its limit in Parquet
 _STREAM_STEPS = 8  # in a row group
 _STREAM_BUFFER_BYTES = 1 << 20  # of a column
 

@@ -19,13 +19,27 @@ from lsmlake.lake import Lake
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 
-SCHEMA = pa.schema([
-    pa.field("region", pa.string()), pa.field("id", pa.int64(), False), pa.field("code", pa.string(), False), pa.field("b", pa.bool_()),
-    pa.field("i8", pa.int8()), pa.field("i16", pa.int16()), pa.field("i32", pa.int32()), pa.field("f", pa.float32()), pa.field("x", pa.float64()),
-    pa.field("money", pa.decimal128(38, 4)), pa.field("raw", pa.binary()), pa.field("day", pa.date32()), pa.field("at", pa.timestamp("us", "UTC")),
-    pa.field("local", pa.timestamp("us")), pa.field("who", pa.struct([("name", pa.string()), ("age", pa.int32())])),
-    pa.field("tags", pa.list_(pa.string())), pa.field("attrs", pa.map_(pa.string(), pa.int64())),
-])  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        pa.field("region", pa.string()),
+        pa.field("id", pa.int64(), False),
+        pa.field("code", pa.string(), False),
+        pa.field("b", pa.bool_()),
+        pa.field("i8", pa.int8()),
+        pa.field("i16", pa.int16()),
+        pa.field("i32", pa.int32()),
+        pa.field("f", pa.float32()),
+        pa.field("x", pa.float64()),
+        pa.field("money", pa.decimal128(38, 4)),
+        pa.field("raw", pa.binary()),
+        pa.field("day", pa.date32()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("local", pa.timestamp("us")),
+        pa.field("who", pa.struct([("name", pa.string()), ("age", pa.int32())])),
+        pa.field("tags", pa.list_(pa.string())),
+        pa.field("attrs", pa.map_(pa.string(), pa.int64())),
+    ]
+)
 
 
 def rows(ids: range, version: int) -> pa.Table:
@@ -33,28 +47,46 @@ def rows(ids: range, version: int) -> pa.Table:
     made = []
     for i in ids:
         null = i % 7 == 3
-        made.append({
-            "region": [None, "eu", "us=1/x"][i % 3], "id": i, "code": f"k{i % 5}é", "b": None if null else i % 2 == 0, "i8": i % 128,
-            "i16": -i, "i32": version, "f": i / 4, "x": float("nan") if i % 11 == 0 else i * 1.5, "money": Decimal(i * version) / 10000,
-            "raw": bytes([i % 256, 0, 255]), "day": d.date(1969, 12, 30) + d.timedelta(days=i),
-            "at": None if null else d.datetime(2026, 1, 1, 12, 0, 0, i, tzinfo=d.timezone.utc), "local": d.datetime(1950, 5, 5, 1, 2, 3, i),
-            "who": None if null else {"name": "ü" * (i % 4), "age": i}, "tags": [None, [], ["a", None]][i % 3], "attrs": [("n", i)] if i % 2 else None,
-        })  # fmt: skip
+        made.append(
+            {
+                "region": [None, "eu", "us=1/x"][i % 3],
+                "id": i,
+                "code": f"k{i % 5}é",
+                "b": None if null else i % 2 == 0,
+                "i8": i % 128,
+                "i16": -i,
+                "i32": version,
+                "f": i / 4,
+                "x": float("nan") if i % 11 == 0 else i * 1.5,
+                "money": Decimal(i * version) / 10000,
+                "raw": bytes([i % 256, 0, 255]),
+                "day": d.date(1969, 12, 30) + d.timedelta(days=i),
+                "at": None if null else d.datetime(2026, 1, 1, 12, 0, 0, i, tzinfo=d.timezone.utc),
+                "local": d.datetime(1950, 5, 5, 1, 2, 3, i),
+                "who": None if null else {"name": "ü" * (i % 4), "age": i},
+                "tags": [None, [], ["a", None]][i % 3],
+                "attrs": [("n", i)] if i % 2 else None,
+            }
+        )
     return pa.Table.from_pylist(made, schema=SCHEMA)
 
 
 def build(lake: Lake) -> None:
     lake.create_database("golden")
     table = lake.create_table(
-        "golden.all", SCHEMA, primary_key=["region", "id", "code"], partition_by=["region"],
-        options={"bucket": 2, "bucket-key": "id", "compaction.tier-runs": 3, "manifest.merge-min-count": 4}, comment="every type",
-    )  # fmt: skip
-    table.upsert(rows(range(0, 60), 1))
+        "golden.all",
+        SCHEMA,
+        primary_key=["region", "id", "code"],
+        partition_by=["region"],
+        options={"bucket": 2, "bucket-key": "id", "compaction.tier-runs": 3, "manifest.merge-min-count": 4},
+        comment="every type",
+    )
+    table.upsert(rows(range(60), 1))
     table.upsert(rows(range(20, 40), 2))
     table.delete_keys(rows(range(50, 55), 1).select(["region", "id", "code"]))
     table.upsert(rows(range(30, 70), 3), writer_id="job", commit_id=7)
     table.compact(full=True)
-    table.upsert(rows(range(0, 10), 4))
+    table.upsert(rows(range(10), 4))
     table.upsert(rows(range(5, 15), 5), compact=False)
     table.delete_keys(rows(range(8, 12), 1).select(["region", "id", "code"]), compact=False)
 
@@ -62,15 +94,21 @@ def build(lake: Lake) -> None:
 def answer(table) -> dict[str, list]:
     """The rows at every snapshot as text, sorted: what any later release must read."""
     numbers = table.snapshots()["snapshot_id"].to_pylist()
-    return {str(n): sorted(json.dumps(row, default=str, ensure_ascii=False) for row in table.scan(snapshot=n).to_arrow().to_pylist()) for n in numbers}
+    return {
+        str(n): sorted(json.dumps(row, default=str, ensure_ascii=False) for row in table.scan(snapshot=n).to_arrow().to_pylist())
+        for n in numbers
+    }
 
 
 def main(target: Path) -> None:
     ids, ticks = itertools.count(1), itertools.count()
     env = Env(
-        LocalStorage(target / "warehouse"), clock=lambda: 1_767_225_600_000 + next(ticks), ids=lambda: f"{next(ids):04d}",
-        random=lambda: 0.5, sleep=lambda seconds: None,
-    )  # fmt: skip
+        LocalStorage(target / "warehouse"),
+        clock=lambda: 1_767_225_600_000 + next(ticks),
+        ids=lambda: f"{next(ids):04d}",
+        random=lambda: 0.5,
+        sleep=lambda seconds: None,
+    )
     lake = Lake(env, Engine())
     build(lake)
     (target / "expected.json").write_text(json.dumps(answer(lake.table("golden.all")), indent=1, ensure_ascii=False))

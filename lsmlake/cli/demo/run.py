@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import shlex
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,10 +20,12 @@ import pyarrow.compute as pc
 from lsmlake.cli.demo.cost import race, write_plain, written
 from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, events, final_state, load_flights
 from lsmlake.cli.demo.feed import Middle, feed
+from lsmlake.cli.demo.interruption import interruption
 from lsmlake.cli.demo.phases import Phases
 from lsmlake.cli.demo.picture import draw, fullest
 from lsmlake.cli.demo.proof import last_told, prove
 from lsmlake.cli.demo.queries import answers
+from lsmlake.cli.demo.quiet import quiet
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
 from lsmlake.cli.java import require_java
@@ -58,9 +59,7 @@ def run_demo(
     require_java()
     kept = None if keep is None else _new_directory(keep)
     screen, phases = screen or Screen(), Phases()
-    with ExitStack() as stack:
-        logging.disable()  # or py4j tells at length of every call that an interruption cuts short; errors are raised anyhow
-        stack.callback(logging.disable, logging.NOTSET)
+    with quiet(), interruption() as take_over, ExitStack() as stack:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="lsmlake-demo-")))
         with phases("events"):
             flights = _until(load_flights(), until)
@@ -68,6 +67,7 @@ def run_demo(
         _introduce(screen, flights, source)
         with phases("Spark's start"):
             spark = stack.enter_context(local_session("lsmlake demo", _SETTINGS))
+            take_over()
         screen.title(f"The stream, on Spark {spark.version}")
         table = _create(connect(kept or scratch / "warehouse", spark=spark))
         with phases("stream"):

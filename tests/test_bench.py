@@ -1,0 +1,168 @@
+"""The workloads of `bench`, tiny: both sides answer alike and a ratio comes out. How large, only a quiet machine can say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from bench import checksum, compact, compact_memory, embedded_upsert, planning, raw_read, tables, upsert
+from bench.__main__ import WORKLOADS, main
+from bench.result import Measure, Report, markdown, text
+from bench.rows import SCHEMA, orders
+from bench.timing import Spent, take_turns
+
+
+def check(report: Report, rows: int) -> None:
+    """`rows`: what the answer must count."""
+    assert f" {rows:,} rows, hash " in f" {report.checksum}"
+    assert report.measures and all(measure.value > 0 for measure in report.measures)
+    assert any(measure.target is not None for measure in report.measures)
+    for measure in report.measures:
+        assert measure.what in text(report) and measure.what in markdown(report)
+
+
+# -- rows and checksums -----------------------------------------------------------------------------------------------
+
+
+def test_an_order_depends_on_nothing_but_its_id_and_version():
+    many, one = orders(np.arange(1_000)), orders(np.array([321]))
+    assert many.slice(321, 1).to_pylist() == one.to_pylist()
+    assert many.schema == SCHEMA and len(SCHEMA) == 12
+    assert orders(np.array([321]), version=1).drop(["id"]).to_pylist() != one.drop(["id"]).to_pylist()
+    assert all(len(many[name].unique()) > 990 for name in ("customer", "price", "weight", "code", "at", "amount"))
+    assert len(many["status"].unique()) == 5 and len(many["city"].unique()) == 50
+
+
+def test_a_checksum_sees_every_value_and_no_order():
+    rows = orders(np.arange(100))
+    assert checksum.of_table(rows) == checksum.of_table(rows.take(np.arange(100)[::-1]))
+    assert checksum.of_table(rows) != checksum.of_table(rows.slice(1))
+    for name in SCHEMA.names[1:]:
+        other = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), rows[name].take(np.roll(np.arange(100), 1)))
+        assert checksum.of_table(other) != checksum.of_table(rows), name
+
+
+def test_files_and_tables_of_the_same_rows_have_one_checksum(tmp_path: Path):
+    table = tables.create(tmp_path, {"bucket": 2})
+    table.upsert(orders(np.arange(100)), compact=False)
+    files = checksum.of_files(tables.paths(tmp_path, table), SCHEMA.names)
+    assert checksum.same(files=files, rows=checksum.of_table(orders(np.arange(100)))) == files
+
+
+def test_sides_that_answer_differently_measure_nothing():
+    with pytest.raises(AssertionError, match="different work"):
+        checksum.same(ours="1 rows", theirs="2 rows")
+
+
+# -- measures ---------------------------------------------------------------------------------------------------------
+
+
+def test_sides_take_turns_and_warm_rounds_do_not_count():
+    calls: list[tuple[str, int]] = []
+
+    def side(name: str) -> Callable[[int], Callable[[], object]]:
+        return lambda number: lambda: calls.append((name, number))
+
+    spent = take_turns({"a": side("a"), "b": side("b")}, rounds=2, warm=1)
+    assert calls == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert list(spent) == ["a", "b"] and all(isinstance(each, Spent) and 0 <= each.seconds < 1 for each in spent.values())
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "hit"),
+    [
+        (Measure("", 3.0, 2.0, target=1.5), 1.5, True),
+        (Measure("", 3.1, 2.0, target=1.5), 1.55, False),
+        (Measure("", 40, 2, "rows/s", 20, at_least=True), 20, True),
+        (Measure("", 38, 2, "rows/s", 20, at_least=True), 19, False),
+        (Measure("", 0.5, None, target=1), 0.5, True),
+        (Measure("", 0.5, None), 0.5, None),
+    ],
+)
+def test_a_measure_hits_its_target_or_not(measure: Measure, value: float, hit: bool | None):
+    assert measure.value == value and measure.hit is hit
+
+
+# -- workloads --------------------------------------------------------------------------------------------------------
+
+
+def test_compact(tmp_path: Path):
+    runs = [np.random.default_rng(n).choice(5_000, 1_000, replace=False) for n in range(compact.RUNS)]
+    check(compact.run(tmp_path, rows=5_000, rounds=1), len(np.unique(np.concatenate(runs))))
+
+
+def test_compact_memory(tmp_path: Path):
+    report = compact_memory.run(tmp_path, gigabytes=0.002)
+    check(report, int(report.checksum.split()[0].replace(",", "")))
+    peak, start = report.measures
+    assert 0 < start.value <= peak.value < 1.5 and peak.unit == "GB"
+
+
+def test_planning(tmp_path: Path):
+    report = planning.run(tmp_path, files=200, rounds=1)
+    assert report.checksum == "200, 20, 1, 100 files" and len(report.measures) == 4
+    assert all(measure.theirs is None and measure.value > 0 for measure in report.measures)
+
+
+def stub_environment(folder: Path, answer: str) -> Path:
+    """A virtual environment whose Python says `answer` of whatever table it is told to make."""
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{answer}\n")
+    python.chmod(0o755)
+    return folder
+
+
+def test_embedded_upsert(tmp_path: Path):
+    found = json.dumps({"seconds": 1.0, "rows": "SOURCE", "versions": "a stub"}).replace("SOURCE", "'$3'")
+    report = embedded_upsert.run(tmp_path, rows=1_000, rounds=1, env=stub_environment(tmp_path / "env", f"echo '{found}'"))
+    check(report, 1_000)
+    assert report.measures[0].theirs == 1_000 and report.sizes["pypaimon"] == "a stub"
+
+
+def test_embedded_upsert_shows_why_pypaimon_failed(tmp_path: Path):
+    env = stub_environment(tmp_path / "env", "echo it has no legs >&2; exit 7")
+    report = embedded_upsert.run(tmp_path, rows=1_000, rounds=1, env=env)
+    assert report.measures[0].theirs is None and report.measures[0].value > 0
+    assert "it has no legs" in text(report) and "it has no legs" in markdown(report)
+
+
+def test_embedded_upsert_refuses_other_rows(tmp_path: Path):
+    pq.write_table(orders(np.arange(999)), tmp_path / "fewer.parquet")
+    found = json.dumps({"seconds": 1.0, "rows": str(tmp_path / "fewer.parquet"), "versions": "a stub"})
+    with pytest.raises(AssertionError, match="different work"):
+        embedded_upsert.run(tmp_path, rows=1_000, rounds=1, env=stub_environment(tmp_path / "env", f"echo '{found}'"))
+
+
+@pytest.mark.spark
+def test_raw_read(tmp_path: Path, spark):
+    report = raw_read.run(tmp_path, rows=20_000, rounds=1)
+    check(report, 50)
+    assert "20,000 x 12 columns" in report.sizes["masked"] and " 2,000 dead" in report.sizes["masked"]
+    assert "18,000 x 12 columns in 4 files" in report.sizes["compacted"] and " 0 dead" in report.sizes["compacted"]
+
+
+@pytest.mark.spark
+def test_upsert(tmp_path: Path, spark):
+    check(upsert.run(tmp_path, rows=20_000, rounds=1), 5_000)
+
+
+# -- command line -----------------------------------------------------------------------------------------------------
+
+
+def test_every_workload_has_a_command(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in (*WORKLOADS, "tiers"))
+
+
+def test_the_command_line_prints_a_section(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    main(["planning", "--files", "100", "--rounds", "1", "--markdown", "--work", str(tmp_path)])
+    assert capsys.readouterr().out.startswith("### planning\n")
+    assert not list(tmp_path.iterdir())

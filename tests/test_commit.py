@@ -1,0 +1,356 @@
+"""Commits: what is published, what is known of an attempt that failed, and what is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from faults import FaultStorage
+from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, unreferenced
+
+from lsmlake.engine import Engine
+from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
+from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile, VectorRef
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.ops.commit import Identity, commit
+from lsmlake.ops.invariants import apply, violations
+from lsmlake.ops.rebase import rebase, stands
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.storage import Storage
+from lsmlake.table import Table
+
+SHAPE = Shape.of("bigint")
+
+
+def rows(table: Table, start: int, stop: int, stamp: int = 0) -> pa.Table:
+    return SHAPE.table([SHAPE.row(code, code + stamp, stamp) for code in range(start, stop)], table.schema)
+
+
+def created(storage: Storage | None = None, **options: object) -> Table:
+    return SHAPE.create(new_lake(storage), **options)
+
+
+def on(storage: Storage, table: Table, **env: object) -> Table:
+    """The same table, its calls made on another storage."""
+    return Table("d.t", Metadata(replace(fake_env(storage, "on-"), **env), table.meta.paths), table.current, Engine())
+
+
+def state(storage: Storage) -> list[tuple]:
+    return multiset(rows_of(lake_on(storage).table("d.t").scan().to_arrow()))
+
+
+class Answering(MemoryStorage):
+    """A storage whose `put_if_absent` of snapshots is another's business."""
+
+    def __init__(self, answer: Callable[[MemoryStorage, str, bytes], bool]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if "/snapshot/" not in path:
+            return super().put_if_absent(path, data)
+        return self.answer(super(), path, data)
+
+
+# --- what a snapshot says ---
+
+
+def test_a_snapshot_counts_rows_and_names_its_kind():
+    table = created()
+    first = table.upsert(rows(table, 0, 10))
+    assert (first.id, first.kind, first.delta_rows, first.total_rows) == (1, "APPEND", 10, 10)
+    second = table.upsert(rows(table, 5, 12), compact=False)
+    assert (second.delta_rows, second.total_rows) == (7, 17), "level 0 counts though it supersedes"
+    report = table.compact(full=True)
+    third = table.meta.snapshot(report.snapshot_id)
+    assert (third.kind, third.delta_rows, third.total_rows) == ("COMPACT", 0, 12)
+    assert table.scan().count() == 12
+    assert table.upsert(rows(table, 0, 0)) is None
+    assert table.compact(full=True).snapshot_id is None
+
+
+def test_repeats_of_a_key_count_once():
+    table = created()
+    twice = pa.concat_tables([rows(table, 0, 4), rows(table, 0, 4, 1)])
+    assert table.upsert(twice).delta_rows == 4
+
+
+@pytest.mark.parametrize("merge_count", [2, 3, 5])
+def test_manifests_stay_few_and_say_the_same(merge_count):
+    table = created(manifest__merge_min_count=merge_count)
+    for number in range(12):
+        table.upsert(rows(table, 3 * number, 3 * number + 8, number), compact=number % 2 == 0)
+        assert len(table.meta.manifest_metas(table.meta.latest())) <= merge_count + 1
+        assert table.verify() == []
+    for number in range(1, 13):
+        assert table.scan(snapshot=number).count() == len({code for i in range(number) for code in range(3 * i, 3 * i + 8)})
+
+
+def test_the_hint_is_written_now_and_then():
+    table = created()
+    for number in range(21):
+        table.upsert(rows(table, 0, 1, number), compact=False)
+    assert contents(table.meta.env.storage)[table.meta.paths.latest] == b"20"
+    assert lake_on(table.meta.env.storage).table("d.t").meta.latest_id() == 21
+
+
+# --- replays ---
+
+
+def test_a_replay_returns_its_snapshot_however_old():
+    table = created()
+    first = [table.upsert(rows(table, 0, 4, number), writer_id="w", commit_id=10 * number) for number in range(5)]
+    other = table.upsert(rows(table, 0, 4, 9), writer_id="v", commit_id=0)
+    before = contents(table.meta.env.storage)
+    for number, snapshot in enumerate(first):
+        assert table.upsert(rows(table, 20, 30), writer_id="w", commit_id=10 * number) == snapshot
+        assert table.delete_keys({"k0": [1]}, writer_id="w", commit_id=10 * number) == snapshot
+    assert table.upsert(rows(table, 20, 30), writer_id="v", commit_id=0) == other
+    assert contents(table.meta.env.storage) == before
+
+
+def test_a_replay_is_recognised_after_its_snapshot_has_expired():
+    table = created()
+    for number in range(4):
+        table.upsert(rows(table, 0, 4, number), writer_id="w", commit_id=number)
+    table.upsert(rows(table, 0, 4, 7))
+    for number in range(1, 5):
+        table.meta.env.storage.delete(table.meta.paths.snapshot(number))
+    assert table.upsert(rows(table, 0, 4, 8), writer_id="w", commit_id=3).id == 5, "the last one is on record"
+    with pytest.raises(InvalidData, match=r"commit id 2 of writer 'w' is behind its last one, expected more than 3"):
+        table.upsert(rows(table, 0, 4, 8), writer_id="w", commit_id=2)
+
+
+def test_two_writers_do_not_know_each_others_numbers():
+    table = created()
+    assert table.upsert(rows(table, 0, 4), writer_id="a", commit_id=5).id == 1
+    assert table.upsert(rows(table, 0, 4), writer_id="b", commit_id=5).id == 2
+    assert table.upsert(rows(table, 0, 4), writer_id="b", commit_id=6).writers == {"a": 5, "b": 6}
+
+
+def test_a_writer_without_number_is_never_a_replay():
+    table = created()
+    assert [table.upsert(rows(table, 0, 4), writer_id="a").id for _ in range(3)] == [1, 2, 3]
+
+
+# --- attempts that fail ---
+
+
+def test_a_failure_while_publishing_is_looked_into():
+    """Before its effect: the store's own error, nothing left. After it: the commit has taken place."""
+    world = MemoryStorage()
+    table = created(world)
+    table.upsert(rows(table, 0, 9))
+    (number,) = [n for n, call in enumerate(calls_of(world, table), 1) if call == ("put_if_absent", "d.db/t/snapshot/snapshot-2")]
+    for after in (False, True):
+        storage = FaultStorage(copied(world)).fail_at(number, after=after, mode="error")
+        if after:
+            assert on(storage, table).upsert(rows(table, 5, 12, 1)).id == 2
+        else:
+            with pytest.raises(StorageFailed, match="no space left"):
+                on(storage, table).upsert(rows(table, 5, 12, 1))
+            assert contents(storage.inner) == contents(world)
+        assert unreferenced(lake_on(storage.inner).table("d.t")) == []
+
+
+def calls_of(world: MemoryStorage, table: Table) -> list[tuple[str, str]]:
+    storage = FaultStorage(copied(world))
+    on(storage, table).upsert(rows(table, 5, 12, 1))
+    return list(storage.calls)
+
+
+def test_when_the_store_does_not_say_nothing_is_removed():
+    """Neither publishing nor looking is answered: every file stays, for the snapshot may name it."""
+
+    class Deaf(MemoryStorage):
+        def read(self, path: str) -> pa.NativeFile:
+            if path.endswith("snapshot-2"):
+                raise StorageFailed("cannot read", where=path)
+            return super().read(path)
+
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if path.endswith("snapshot-2"):
+                super().put_if_absent(path, data)
+                raise StorageFailed("cannot create", where=path, found="timed out")
+            return super().put_if_absent(path, data)
+
+    storage = Deaf()
+    table = created(storage)
+    table.upsert(rows(table, 0, 9))
+    with pytest.raises(CommitUnknown, match=r"snapshot-2: .*timed out.*same writer_id and commit_id"):
+        table.upsert(rows(table, 5, 12, 1), writer_id="w", commit_id=1)
+    healed = MemoryStorage()
+    healed._files = storage._files
+    assert lake_on(healed).table("d.t").verify() == []
+    assert lake_on(healed, "x-").table("d.t").upsert(rows(table, 5, 12, 1), writer_id="w", commit_id=1).id == 2
+
+
+def test_taken_by_oneself_is_published():
+    """A store that repeats a request whose answer was lost finds the number taken - by the first of the two."""
+    storage = Answering(lambda store, path, data: store.put_if_absent(path, data) and False)
+    table = created(storage)
+    for number, how in enumerate(({}, {"writer_id": "w", "commit_id": 3}), start=1):
+        assert table.upsert(rows(table, 0, 9, number), **how).id == number
+    assert table.meta.latest_id() == 2
+    assert table.verify() == []
+    assert unreferenced(table) == []
+
+
+def test_the_commit_of_another_with_my_name_is_not_mine():
+    """A failed attempt looks at the number it wanted. There stands a snapshot of the same writer, but not the one it made."""
+
+    def answer(store: MemoryStorage, path: str, data: bytes) -> bool:
+        if path.endswith("snapshot-2"):
+            theirs = Snapshot.decode(data, path)
+            latest = lake_on(copied(plain), "their-").table("d.t")
+            other = latest.upsert(rows(latest, 30, 40, 5), writer_id=theirs.writer_id)
+            for name, content in contents(latest.meta.env.storage).items():
+                store.put_if_absent(name, content)
+            assert other.id == 2
+            raise StorageFailed("cannot create", where=path, found="timed out")
+        return store.put_if_absent(path, data)
+
+    plain = MemoryStorage()
+    storage = Answering(answer)
+    table = created(storage)
+    table.upsert(rows(table, 0, 9))
+    plain._files = dict(storage._files)
+    mine = table.upsert(rows(table, 5, 12, 1), writer_id="job")
+    assert mine.id == 3
+    expected = {
+        row[0]: row for data in (rows(table, 0, 9), rows(table, 30, 40, 5), rows(table, 5, 12, 1)) for row in rows_of(data)
+    }
+    assert state(storage) == multiset(list(expected.values()))
+    assert unreferenced(table) == []
+    assert table.verify() == []
+
+
+def test_who_loses_every_time_is_told_and_leaves_nothing():
+    """A commit tries `commit.max-retries` times more, waiting longer each time; then the table is as before."""
+    waits: list[float] = []
+
+    def answer(store: MemoryStorage, path: str, data: bytes) -> bool:
+        if not lost:
+            return store.put_if_absent(path, data)
+        other = replace(Snapshot.decode(data, path), writer_id="another", commit_id=None)
+        first = Snapshot.decode(contents(store)["d.db/t/snapshot/snapshot-1"], "")
+        same = replace(first, id=other.id, writer_id="another")
+        return store.put_if_absent(path, same.encode()) and False
+
+    lost = False
+    storage = Answering(answer)
+    table = created(storage, commit__max_retries=4, commit__min_retry_wait="10 ms", commit__max_retry_wait="50 ms")
+    table.upsert(rows(table, 0, 9))
+    before = contents(storage)
+    lost = True
+    with pytest.raises(CommitConflict, match=r"d\.db/t: .*5 attempts.*commit\.max-retries"):
+        on(storage, table, sleep=waits.append).upsert(rows(table, 5, 12, 1))
+    left = {path for path in contents(storage) if path not in before and "/snapshot/" not in path}
+    assert left == set()
+    assert len(waits) == 4
+    for wait, base in zip(waits, (10, 20, 40, 50), strict=True):
+        assert 0.5 * base <= wait * 1000 <= 1.5 * base
+
+
+def test_cleaning_up_after_a_commit_never_fails_it():
+    """What a commit did not use cannot be removed: the commit has taken place all the same."""
+
+    class Clinging(MemoryStorage):
+        def delete(self, path: str) -> None:
+            raise StorageFailed("cannot delete", where=path)
+
+    storage = Clinging()
+    table = created(storage, compaction__tier_runs=2)
+    for number in range(4):
+        assert table.upsert(rows(table, 0, 9, number)).id == number + 1
+    assert unreferenced(table) != [], "runs merged in the commit that wrote them"
+    assert table.verify() == []
+
+
+# --- invariants ---
+
+
+def file(name: str, low: int, high: int, level: int = 1, rows: int = 10) -> DataFile:
+    return DataFile(name, 100, rows, 0, (low,), (high,), level, 0, APPEND, 0, 1, 1)
+
+
+HERE = Bucket((), 0)
+
+
+def test_a_change_that_would_break_the_table_is_not_made():
+    table = created(bucket=1)
+    table.upsert(rows(table, 0, 9))
+    (base,) = table.states().values()
+    before = contents(table.meta.env.storage)
+    overlapping = replace(base.files[0], name="data-x.parquet")
+    message = CommitMessage(base.bucket, compact=Change(base.bucket, 1, added=(overlapping,), base=base))
+    with pytest.raises(Corrupt, match=r"d\.db/t: a commit would break the table.*I1: .*overlap"):
+        commit(table.meta, table.current, [message], Identity("w"))
+    assert contents(table.meta.env.storage) == before
+
+
+@pytest.mark.parametrize(
+    ("files", "vectors", "found"),
+    [
+        ((file("a", 0, 4), file("b", 5, 9)), {}, []),
+        ((file("a", 0, 5), file("b", 5, 9)), {}, ["I1"]),
+        ((file("a", 0, 5), file("b", 5, 9, level=2)), {}, []),
+        ((file("a", 0, 5), file("a", 6, 9)), {}, ["I6"]),
+        ((file("a", 0, 5),), {"a": VectorRef("dv", 4, 9, 10)}, []),
+        ((file("a", 0, 5),), {"a": VectorRef("dv", 4, 9, 11)}, ["I3"]),
+        ((file("a", 0, 5),), {"b": VectorRef("dv", 4, 9, 1)}, ["I3"]),
+    ],
+)
+def test_violations_are_named(files, vectors, found):
+    assert [text[:2] for text in violations(BucketState(HERE, 1, files, vectors))] == found
+
+
+def test_a_change_replaces_files_and_vectors():
+    a, b, c = file("a", 0, 4), file("b", 5, 9), file("c", 0, 4)
+    one, two = VectorRef("dv-1", 4, 9, 1), VectorRef("dv-2", 4, 9, 2)
+    state = BucketState(HERE, 1, (a, b), {"a": one, "b": one})
+    after = apply(state, Change(HERE, 1, added=(c,), removed=(a,), vectors={"b": two}))
+    assert after == BucketState(HERE, 1, (b, c), {"b": two})
+    upgraded = apply(state, Change(HERE, 1, added=(a.at_level(3),), removed=(a,)))
+    assert upgraded.vectors == state.vectors
+
+
+# --- rebase ---
+
+A, B, NEW = file("a", 0, 4), file("b", 5, 9), file("new", 0, 9, level=0)
+BASE = BucketState(HERE, 1, (A, B), {"a": VectorRef("dv-1", 4, 9, 1)})
+
+
+@pytest.mark.parametrize(
+    ("now", "alone", "with_own_rows"),
+    [
+        (BASE, True, True),
+        (replace(BASE, files=(B, A)), True, True),
+        (replace(BASE, files=(A, B, NEW)), True, False),
+        (replace(BASE, files=(A, B, file("new", 10, 12))), False, False),
+        (replace(BASE, files=(A,)), False, False),
+        (replace(BASE, files=(A.at_level(2), B)), False, False),
+        (replace(BASE, vectors={}), False, False),
+        (replace(BASE, vectors={"a": VectorRef("dv-2", 4, 9, 2)}), False, False),
+        (replace(BASE, vectors={**BASE.vectors, "b": VectorRef("dv-2", 4, 9, 2)}), False, False),
+        (BucketState(HERE, 1), False, False),
+    ],
+)
+def test_what_was_computed_stands_while_nobody_else_compacted(now, alone, with_own_rows):
+    assert stands(BASE, now, own_rows_moved=False) == alone
+    assert stands(BASE, now, own_rows_moved=True) == with_own_rows
+    append, moved = Change(HERE, 1, added=(NEW,)), Change(HERE, 1, added=(NEW.at_level(1),), base=BASE)
+    written = rebase([CommitMessage(HERE, append=append, compact=moved, rows=3)], {HERE: now})
+    assert written.changes == ((moved,) if with_own_rows else (append,))
+    assert written.overtaken == ()
+    compacted = rebase([CommitMessage(HERE, compact=moved)], {HERE: now})
+    assert (compacted.changes, compacted.overtaken) == (((moved,), ()) if alone else ((), (HERE,)))
+
+
+def test_an_append_never_conflicts_and_an_empty_change_is_none():
+    append = Change(HERE, 1, added=(NEW,))
+    assert rebase([CommitMessage(HERE, append=append)], {}).changes == (append,)
+    assert rebase([CommitMessage(HERE, append=Change(HERE, 1))], {}) == rebase([], {})

@@ -1,0 +1,140 @@
+"""`verify` finds what no commit would make: tables broken by hand, every one of them readable file by file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from strategies import contents, new_lake
+
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage, DataFile
+from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.ops.commit import Identity, commit
+from lsmlake.ops.verify import verify
+from lsmlake.store.data_file import Origin, write_run
+from lsmlake.table import Table
+
+APPEND = Origin(5, "APPEND", 1, 1)
+
+
+@pytest.fixture
+def table() -> Table:
+    made = new_lake().create_table("d.t", "k BIGINT, v STRING", primary_key=["k"], options={"bucket": 2})
+    made.upsert(pa.table({"k": range(40), "v": ["x"] * 40}))
+    made.upsert(pa.table({"k": range(5, 15), "v": ["y"] * 10}))
+    assert made.verify() == []
+    return made
+
+
+def only(table: Table) -> BucketState:
+    return table.states()[Bucket((), 0)]
+
+
+def published(table: Table, change: Change) -> list[str]:
+    """Commit this change as if it were a compaction; what `verify` then finds."""
+    commit(table.meta, table.current, [CommitMessage(change.bucket, compact=change)], Identity("vandal"))
+    return [f"{where}: {what}" for where, what in table.verify()]
+
+
+def added(table: Table, state: BucketState, file: DataFile, **more: object) -> list[str]:
+    return published(table, Change(state.bucket, state.total_buckets, added=(file,), base=state, **more))
+
+
+def written(table: Table, keys: list[int], bucket: Bucket = Bucket((), 0), origin: Origin = APPEND) -> DataFile:
+    rows = pa.table({"k": pa.array(keys, pa.int64()), "v": ["z"] * len(keys)}).cast(table.current.row_columns)
+    (file,) = write_run(table.meta.env, table.meta.paths, table.current, bucket, [rows], origin)
+    return file
+
+
+def keys_in(number: int, start: int, stop: int) -> list[int]:
+    """The numbers of the range that fall into this bucket of two."""
+    keys = np.arange(start, stop)
+    return keys[bucket_of([pa.array(keys)], 2) == number].tolist()
+
+
+def test_a_key_that_lives_in_two_files(table):
+    state = only(table)
+    found = added(table, state, written(table, keys_in(0, 0, 40)[:1]))
+    assert found == ["d.db/t/bucket-0: I2: 1 keys are live in more than one file above level 0"]
+
+
+def test_a_key_in_the_wrong_bucket(table):
+    state = only(table)
+    found = added(table, state, written(table, keys_in(1, 500, 600)[:1]))
+    assert [text.split(": ")[1] for text in found] == ["it holds keys of another bucket"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"min_key": (-5,)}, "its first key is not the (-5,) of the manifest"),
+        ({"max_key": (10**6,)}, "its last key is not the (1000000,) of the manifest"),
+        ({"rows": 3}, "another number of rows"),
+        ({"bytes": 3}, "3 were written"),
+        ({"checksum": 3}, "0x00000003 was written"),
+        ({"footer_checksum": 3}, "damaged footer"),
+    ],
+)
+def test_a_manifest_that_says_something_else_than_the_file(table, wrong, words):
+    state = only(table)
+    file = replace(written(table, keys_in(0, 500, 600)[:4]), **wrong)
+    found = added(table, state, file)
+    assert any(words in text and file.name in text for text in found), found
+
+
+def test_a_vector_beyond_the_rows_of_its_file(table):
+    state = only(table)
+    file = written(table, keys_in(0, 500, 600)[:4])
+    refs = table.meta.put_vectors({file.name: DeletionVector.of(np.array([1, 4]))})
+    found = added(table, state, file, vectors=refs)
+    assert any("I3: marks position 4 of" in text and "which has 4 rows" in text for text in found), found
+
+
+def test_rows_that_are_not_in_order(table):
+    state = only(table)
+    keys = keys_in(0, 500, 600)[:3]
+    found = added(table, state, written(table, [keys[0], keys[2], keys[1]]))
+    assert any("I1: its keys are not ascending and unique" in text for text in found), found
+
+
+def rewritten(table: Table, **changes: object) -> list[str]:
+    storage, latest = table.meta.env.storage, table.meta.latest()
+    storage.delete(table.meta.paths.snapshot(latest.id))
+    storage.put_if_absent(table.meta.paths.snapshot(latest.id), replace(latest, **changes).encode())
+    return [f"{where}: {what}" for where, what in table.verify()]
+
+
+def test_a_snapshot_that_counts_wrongly(table):
+    assert rewritten(table, total_rows=7) == ["d.db/t/snapshot/snapshot-2: total_rows is 7, the files hold 40"]
+
+
+def test_a_vector_of_a_file_that_is_gone(table):
+    state = only(table)
+    gone = [file for file in state.files if file.name in state.vectors]
+    assert gone
+    refs = dict(table.meta.vector_refs(table.meta.latest())) | {"data-gone.parquet": next(iter(state.vectors.values()))}
+    found = rewritten(table, index_manifest=table.meta.put_index(refs))
+    assert any("I3: a vector names data-gone.parquet, which is not live" in text for text in found), found
+
+
+def test_all_snapshots_are_looked_at_not_only_the_last(table):
+    first = table.meta.snapshot(1)
+    table.compact(full=True)
+    storage = table.meta.env.storage
+    (meta,) = table.meta.manifest_list(first.delta_manifest_list)
+    (path,) = [path for path in contents(storage) if path.endswith(f"/{meta.name}")]
+    storage.delete(path)
+    fresh = [
+        finding
+        for finding in Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.current, table.engine).verify()
+    ]
+    assert any(path in finding.where + finding.what for finding in fresh)
+
+
+def test_what_is_being_read_is_told(table):
+    told: list[str] = []
+    assert verify(table.meta, told.append) == []
+    assert len([name for name in told if name.endswith(".parquet")]) == 4
