@@ -48,7 +48,7 @@ def test_programs_and_commands(tmp_path: Path):
         words = shlex.split(line)
         assert words[0] == "lsmlake"
         done = subprocess.run(
-            [sys.executable, "-m", "lsmlake.cli.main", *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True
+            [Path(sys.executable).parent / "lsmlake", *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         assert done.stdout.strip()

@@ -43,8 +43,7 @@ def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
     if not plan.files:
         return spark.createDataFrame([], to_spark(_fields(plan, plan.columns)))
     chosen = choose(plan) if strategy == AUTO else strategy
-    rows = _native(spark, meta, plan, where) if chosen == NATIVE else _arrow(spark, meta, plan, plan.splits, where)
-    return rows.select(*map(_column, plan.columns))
+    return _native(spark, meta, plan, where) if chosen == NATIVE else _arrow(spark, meta, plan, plan.splits, where)
 
 
 def choose(plan: Plan) -> str:
@@ -93,11 +92,11 @@ class _Native:
     def masked(self, paths: Sequence[str], bitmaps: pa.Table):
         rows = self.scan(paths)
         place = rows.metadataColumn("_metadata")  # not F.col: the table may have a column of that name
-        rows = self.filtered(rows.select("*", place.getField("file_name").alias(_FILE), place.getField("row_index").alias(_ROW)))
-        rows = rows.withColumn(_CHUNK, F.shiftright(_ROW, 16))
+        file, row = place.getField("file_name"), place.getField("row_index")
+        rows = self.filtered(rows.select("*", file.alias(_FILE), row.alias(_ROW), F.shiftright(row, 16).alias(_CHUNK)))
         joined = rows.join(F.broadcast(self.spark.createDataFrame(bitmaps)), [_FILE, _CHUNK], "left")
         alive = F.expr(f"{_BITS} is null or getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63)) = 0")
-        return joined.filter(alive).select(*map(_column, self.plan.schema.columns.names))
+        return joined.filter(alive)
 
 
 def _native(spark, meta: Metadata, plan: Plan, where: str | None):
@@ -174,7 +173,7 @@ def _arrow(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], where: st
     pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
     pieces += [split for split in splits if split.level0]
     rows = _tasks(spark, meta, plan, pieces, _needed(plan, where))
-    return rows if where is None else rows.filter(where)
+    return (rows if where is None else rows.filter(where)).select(*map(_column, plan.columns))
 
 
 def _tasks(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], names: Sequence[str]):

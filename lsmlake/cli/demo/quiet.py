@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +12,15 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No log lines, no warnings: py4j logs at length the calls that an interruption cuts short. What goes wrong is raised."""
+    """No log lines, no warnings, nothing from threads and finalizers, where py4j tells at length of the calls that an interruption
+    cuts short. What goes wrong is raised."""
+    hooks = sys.unraisablehook, threading.excepthook
     logging.disable()
+    sys.unraisablehook = threading.excepthook = lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        sys.unraisablehook, threading.excepthook = hooks
         logging.disable(logging.NOTSET)

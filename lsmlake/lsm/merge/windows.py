@@ -48,7 +48,7 @@ class Run:
 
 
 def merge_windows(
-    runs: Sequence[Run], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 64 << 20
+    runs: Sequence[Run], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 32 << 20
 ) -> Iterator[pa.Table]:
     """The merge of `runs` (oldest first) as tables in key order. `merge` combines sorted tables, oldest first."""
     runs, window = list(runs), 1
