@@ -104,7 +104,9 @@ def test_it_tells_what_it_does_and_what_that_costs(told):
     assert re.search(r"2013-01 +8,832 +47 +0\.5%", out)
     assert re.search(r"snapshots +\d+: 8 micro-batches, \d compaction", out)
     assert re.search(r"bytes written .* [\d.]+ x the \d+ KiB of the events", out)
-    assert re.search(r"plain Parquet .* the raw read takes [\d.]+ x", out)
+    assert re.search(r"raw read +[\d.]+ s for the delay by carrier: \d files?, [\d,]+ dead rows masked", out)
+    assert re.search(r"plain Parquet +[\d.]+ s for the same rows in \d files? written by Spark", out)
+    assert re.search(r"ratio +[\d.]+;", out)
     assert f"lsmlake show flights.flights --warehouse {kept}" in out
 
 

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No log lines, no warnings, nothing from threads and finalizers, where py4j tells at length of the calls that an interruption
-    cuts short. What goes wrong is raised."""
+    """No log lines, no warnings, nothing from threads and finalizers; what goes wrong is raised.
+
+    py4j would tell there, at length, of every call that an interruption cuts short.
+    """
     hooks = sys.unraisablehook, threading.excepthook
     logging.disable()
     sys.unraisablehook = threading.excepthook = lambda _: None

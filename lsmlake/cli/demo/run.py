@@ -138,14 +138,14 @@ def _count_costs(screen: Screen, table: Table, source: Source, plain: Path) -> N
     parts = f"data {human_bytes(all_.data)}, deletion vectors {human_bytes(all_.vectors)}, metadata {human_bytes(all_.metadata)}"
     ratio = f"{all_.total / source.bytes:.2f} x the {human_bytes(source.bytes)} of the events in Parquet"
     screen.labelled("bytes written", f"{human_bytes(all_.total)}, {ratio}: {parts}")
-    screen.labelled("", "a micro-batch writes but the last of its events about a flight")
+    screen.labelled("", "of the events of one flight in a micro-batch only the last is written")
     files = table.files()
     reads = race(table.df(), write_plain(table.df(), plain, files.num_rows))
     masked = f"{human_count(sum(files['deleted_record_count'].to_pylist()))} dead rows masked"
     screen.labelled("raw read", f"{reads.table:.3f} s for the delay by carrier: {counted(files.num_rows, 'file')}, {masked}")
-    same = f"the same rows in {counted(len(list(plain.glob('*.parquet'))), 'file')} of Spark's own"
-    screen.labelled("plain Parquet", f"{reads.plain:.3f} s, {same}: the raw read takes {reads.ratio:.2f} x as long")
-    screen.labelled("", "both warm and in turns, the best of five")
+    same = f"the same rows in {counted(len(list(plain.glob('*.parquet'))), 'file')} written by Spark"
+    screen.labelled("plain Parquet", f"{reads.plain:.3f} s for {same}")
+    screen.labelled("ratio", f"{reads.ratio:.2f}; both warm and in turns, the best of five")
 
 
 def _farewell(screen: Screen, kept: Path | None) -> None:
