@@ -27,7 +27,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.read import read_split
 from lsmlake.spark import tasks
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata
 
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
@@ -61,10 +61,6 @@ def _needed(plan: Plan, where: str | None) -> tuple[str, ...]:
 
 def _fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
     return pa.schema([plan.schema.row_columns.field(name) for name in names])
-
-
-def _column(name: str):
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 # -- native -----------------------------------------------------------------------------------------------------------
@@ -108,7 +104,7 @@ def _native(spark, meta: Metadata, plan: Plan, where: str | None):
         keys = _waiting_keys(native, waiting)
         parts += [_without(part, keys, plan) for part in _raw(native, waiting)]
         parts.append(_newest(native, waiting))
-    return reduce(lambda left, right: left.unionByName(right), [part.select(*map(_column, plan.columns)) for part in parts])
+    return reduce(lambda left, right: left.unionByName(right), [part.selectExpr(*map(quoted, plan.columns)) for part in parts])
 
 
 def _raw(native: _Native, splits: Sequence[Split]) -> list:
@@ -140,13 +136,13 @@ def _waiting_keys(native: _Native, splits: Sequence[Split]):
     """The keys at level 0, deletes included, repeats as they are."""
     files = [(split.bucket, f) for split in splits for f in split.level0]
     keys = native.scan([native.meta.paths.data(bucket, f.name) for bucket, f in files])
-    keys = keys.select(*[_column(name).alias(f"_lsmlake_key_{i}") for i, name in enumerate(native.plan.schema.primary_key)])
+    keys = keys.selectExpr(*[f"{quoted(name)} as _lsmlake_key_{i}" for i, name in enumerate(native.plan.schema.primary_key)])
     return F.broadcast(keys) if sum(f.rows for _, f in files) <= _BROADCAST_ROWS else keys
 
 
 def _without(rows, keys, plan: Plan):
-    same = [_column(name).eqNullSafe(F.col(f"_lsmlake_key_{i}")) for i, name in enumerate(plan.schema.primary_key)]
-    return rows.join(keys, reduce(lambda a, b: a & b, same), "left_anti")
+    same = " and ".join(f"{quoted(name)} <=> _lsmlake_key_{i}" for i, name in enumerate(plan.schema.primary_key))
+    return rows.join(keys, F.expr(same), "left_anti")
 
 
 def _newest(native: _Native, splits: Sequence[Split]):
@@ -162,7 +158,7 @@ def _newest(native: _Native, splits: Sequence[Split]):
         waiting = [replace(split, files=()) for split in rest]
         merged = _tasks(native.spark, native.meta, native.plan, waiting, _needed(native.plan, native.where))
         parts.append(native.filtered(merged))
-    return reduce(lambda a, b: a.unionByName(b), [part.select(*map(_column, native.plan.columns)) for part in parts])
+    return reduce(lambda a, b: a.unionByName(b), [part.selectExpr(*map(quoted, native.plan.columns)) for part in parts])
 
 
 # -- arrow ------------------------------------------------------------------------------------------------------------
@@ -173,7 +169,7 @@ def _arrow(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], where: st
     pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
     pieces += [split for split in splits if split.level0]
     rows = _tasks(spark, meta, plan, pieces, _needed(plan, where))
-    return (rows if where is None else rows.filter(where)).select(*map(_column, plan.columns))
+    return (rows if where is None else rows.filter(where)).selectExpr(*map(quoted, plan.columns))
 
 
 def _tasks(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], names: Sequence[str]):

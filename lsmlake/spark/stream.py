@@ -33,7 +33,8 @@ class Sink:
 
 
 def _query_id(spark, checkpoint: str | None) -> str:
-    if checkpoint is not None:
+    """Classic Spark tells the thread that runs the batch; on Connect the id is read from the checkpoint, a small job."""
+    if ".connect." in type(spark).__module__:
         folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # what Spark reads is a pattern, a checkpoint is not
         text = spark.read.text(f"{folder}/metadata").first()[0]
         return json.loads(text)["id"]

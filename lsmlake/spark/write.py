@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.conform import check_types
@@ -28,10 +27,10 @@ from lsmlake.ops.intake import Intake
 from lsmlake.ops.upsert import inline_choice
 from lsmlake.ops.write import write_bucket
 from lsmlake.spark import tasks
-from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.spark.types import quoted, to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 
-_BUCKET, _ORDER = "bucket", "order"
+_BUCKET, _ORDER = "bucket_number", "row_order"
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,12 @@ def _columns_of(df) -> pa.Schema:
 
 
 def _placed(df, columns: Sequence[str], schema: Schema):
-    types = {field.name: field.dataType for field in to_spark(schema.row_columns)}
-    key = [_column(name).try_cast(types[name]) for name in schema.bucket_key]  # the hash depends on the type
+    types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
+    key = ", ".join(f"try_cast({quoted(name)} as {types[name]})" for name in schema.bucket_key)  # the hash depends on the type
     buckets = schema.parsed_options.bucket
-    bucket = F.pmod(F.hash(*key), F.lit(buckets)).cast("int").alias(_BUCKET)
-    values = [_column(name).alias(_numbered(i)) for i, name in enumerate(columns)]
-    placed = df.select(*values, bucket, F.monotonically_increasing_id().alias(_ORDER))
+    values = [f"{quoted(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
+    bucket = f"cast(pmod(hash({key}), {buckets}) as int) as {_BUCKET}"
+    placed = df.selectExpr(*values, bucket, f"monotonically_increasing_id() as {_ORDER}")
     if not schema.partition_by:
         return placed.repartitionById(buckets, _BUCKET)
     return placed.repartition(*(_numbered(columns.index(name)) for name in schema.partition_by), _BUCKET)
@@ -101,10 +100,6 @@ def _placed(df, columns: Sequence[str], schema: Schema):
 
 def _numbered(column: int) -> str:
     return f"c{column}"
-
-
-def _column(name: str):
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
