@@ -12,6 +12,10 @@ def as_table(data: object) -> pa.Table:
 
     Zero-copy where the source is Arrow. Raises InvalidData.
     """
+    if type(data).__module__.startswith("pyspark."):
+        raise InvalidData(
+            "a Spark DataFrame needs Spark attached", found=type(data).__name__, cure='use lsmlake.connect("...", spark=spark)'
+        )
     try:
         if isinstance(data, pa.RecordBatch):
             return pa.Table.from_batches([data])
@@ -21,10 +25,6 @@ def as_table(data: object) -> pa.Table:
             return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as broken:
         raise InvalidData("the data cannot be turned into an Arrow table", found=broken, cure="bring a pyarrow.Table") from broken
-    if type(data).__module__.startswith("pyspark."):
-        raise InvalidData(
-            "a Spark DataFrame needs Spark attached", found=type(data).__name__, cure='use lsmlake.connect("...", spark=spark)'
-        )
     raise InvalidData(
         "the data has no Arrow stream interface",
         expected="pyarrow, pandas, Polars or DuckDB data, a dict of columns or a list of dicts",

@@ -125,7 +125,6 @@ def test_a_number_of_a_commit_needs_a_writer(spark, table):
         table.upsert(spark.range(3).selectExpr(*GOOD), commit_id=3)
 
 
-@pytest.mark.xfail(strict=False, reason="since PySpark 4.3 a DataFrame has the Arrow stream interface, and is collected")
 def test_a_dataframe_needs_spark_attached(spark, lake, table):
     alone = lake.table("d.t")
     for write in (alone.upsert, alone.delete_keys):
