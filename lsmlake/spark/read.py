@@ -4,11 +4,13 @@ Native: Catalyst reads the Parquet files itself - generated code, column pruning
 left join with a broadcast table of bitmap chunks:
 
 1. `_metadata.file_name` and `_metadata.row_index` say which row of which file this is; `chunk = row_index >> 16`;
-2. (file name, chunk) finds the dense bitmap of those 65,536 rows, 1,024 longs, if any of them is dead;
+2. a hash of the file name beside the chunk, one long, finds the dense bitmap of those 65,536 rows, 1,024 longs, if any of them is
+   dead. The hash is salted so that it tells the files of the plan apart. (A join on a long needs no row made of its key.)
 3. the row stays unless its bit is set.
 
-Files without a vector go through a plain scan. In buckets with rows waiting at level 0, the older rows are anti-joined with the
-waiting keys, and the newest waiting row of every key is added.
+Files without a vector go through a plain scan, unless they are few beside the others: a second scan costs more than it saves.
+In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting keys, and the newest waiting row of
+every key is added.
 
 Arrow: Python tasks read whole splits as the embedded path does. For stores and sizes the first cannot do.
 """
@@ -18,12 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.lsm.bucket_hash import spark_hash
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.read import read_split
 from lsmlake.spark import tasks
@@ -31,8 +35,9 @@ from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata
 
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
-_FILE, _ROW, _CHUNK, _BITS = "_lsmlake_file", "_lsmlake_row", "_lsmlake_chunk", "_lsmlake_bits"
-_BITMAPS = pa.schema([(_FILE, pa.string()), (_CHUNK, pa.int64()), (_BITS, pa.list_(pa.int64()))])
+_PLACE, _ROW, _CHUNK, _BITS = "_lsmlake_place", "_lsmlake_row", "_lsmlake_chunk", "_lsmlake_bits"
+_BITMAPS = pa.schema([(_CHUNK, pa.int64()), (_BITS, pa.list_(pa.int64()))])
+_FEW_CLEAN = 0.25  # of the rows in files with a vector: so many clean ones are scanned along with them
 _BROADCAST_ROWS = 4_000_000  # keys waiting at level 0 that still fit a broadcast
 
 
@@ -85,14 +90,15 @@ class _Native:
     def clean(self, paths: Sequence[str]):
         return self.filtered(self.scan(paths))
 
-    def masked(self, paths: Sequence[str], bitmaps: pa.Table):
+    def masked(self, paths: Sequence[str], bitmaps: pa.Table, salt: int):
         rows = self.scan(paths)
-        place = rows.metadataColumn("_metadata")  # not F.col: the table may have a column of that name
-        file, row = place.getField("file_name"), place.getField("row_index")
-        rows = self.filtered(rows.select("*", file.alias(_FILE), row.alias(_ROW), F.shiftright(row, 16).alias(_CHUNK)))
-        joined = rows.join(F.broadcast(self.spark.createDataFrame(bitmaps)), [_FILE, _CHUNK], "left")
-        alive = F.expr(f"{_BITS} is null or getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63)) = 0")
-        return joined.filter(alive)
+        place = rows.metadataColumn("_metadata").alias(_PLACE)  # not by name: the table may have a column of that name
+        chunk = f"shiftleft(bigint(hash({salt}, {_PLACE}.file_name)), 32) + shiftright({_PLACE}.row_index, 16) as {_CHUNK}"
+        # SQL text: a Column object takes many calls into the JVM
+        rows = rows.select("*", place).selectExpr("*", f"{_PLACE}.row_index as {_ROW}", chunk)
+        joined = self.filtered(rows).join(F.broadcast(self.spark.createDataFrame(bitmaps)), _CHUNK, "left")
+        bit = f"getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63))"
+        return joined.filter(f"{_BITS} is null or {bit} = 0")
 
 
 def _native(spark, meta: Metadata, plan: Plan, where: str | None):
@@ -109,27 +115,42 @@ def _native(spark, meta: Metadata, plan: Plan, where: str | None):
 
 def _raw(native: _Native, splits: Sequence[Split]) -> list:
     """The rows above level 0: files without dead rows plainly, the others masked."""
-    paths = native.meta.paths
-    clean = [paths.data(split.bucket, f.name) for split in splits for f in split.files if f.name not in split.vectors]
-    masked = [paths.data(split.bucket, f.name) for split in splits for f in split.files if f.name in split.vectors]
-    parts = [native.clean(clean)] if clean else []
-    return [*parts, native.masked(masked, _bitmaps(native.meta, splits))] if masked else parts
+    files = [(split.bucket, file, file.name in split.vectors) for split in splits for file in split.files]
+    dirty_rows = sum(file.rows for _, file, dirty in files if dirty)
+    together = sum(file.rows for _, file, dirty in files if not dirty) <= _FEW_CLEAN * dirty_rows
+    masked = [(bucket, file.name) for bucket, file, dirty in files if dirty or together]
+    clean = [(bucket, file.name) for bucket, file, dirty in files if not (dirty or together)]
+    path = native.meta.paths.data
+    parts = [native.clean([path(*each) for each in clean])] if clean else []
+    if masked:
+        salt = _salt([name for _, name in masked])
+        parts.append(native.masked([path(*each) for each in masked], _bitmaps(native.meta, splits, salt), salt))
+    return parts
 
 
-def _bitmaps(meta: Metadata, splits: Sequence[Split]) -> pa.Table:
-    files, chunks, words = [], [], []
+def _salt(names: Sequence[str]) -> int:
+    """With which the names have different hashes."""
+    return next(salt for salt in count() if len(np.unique(_hashed(names, salt))) == len(names))
+
+
+def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
+    """Spark's `hash(salt, name)`."""
+    return spark_hash([pa.array(np.full(len(names), salt, np.int32)), pa.array(names, pa.string())])
+
+
+def _bitmaps(meta: Metadata, splits: Sequence[Split], salt: int) -> pa.Table:
+    names, chunks, words = [], [], []
     for split in splits:
         read = {f.name for f in split.files}
         for name, vector in meta.vectors(split.vectors, [name for name in split.vectors if name in read]).items():
             for chunk, bits in vector.chunks():
-                files.append(name)
+                names.append(name)
                 chunks.append(chunk)
                 words.append(bits)
+    place = (_hashed(names, salt).astype(np.int64) << 32) + np.array(chunks, np.int64)
     offsets = np.arange(len(words) + 1, dtype=np.int32) * 1024
     values = np.concatenate(words) if words else np.zeros(0, np.int64)
-    return pa.table(
-        [pa.array(files, pa.string()), pa.array(chunks, pa.int64()), pa.ListArray.from_arrays(offsets, values)], schema=_BITMAPS
-    )
+    return pa.table([pa.array(place), pa.ListArray.from_arrays(offsets, values)], schema=_BITMAPS)
 
 
 def _waiting_keys(native: _Native, splits: Sequence[Split]):
