@@ -118,7 +118,8 @@ class Table:
     def sink(self, writer_id: str | None = None):
         """Spark: a function for `df.writeStream.foreachBatch(...)`; every micro-batch is applied exactly once.
 
-        `writer_id` names the stream and must stay the same over restarts from one checkpoint; default: the id of the query.
+        `writer_id` names the stream: the same over restarts from one checkpoint, another for a new checkpoint, whose batches are
+        numbered from 0 again and would be taken for those already written. Default: the id of the query, which keeps to that.
         """
         return self.engine.sink(self, writer_id)
 

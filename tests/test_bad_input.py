@@ -79,6 +79,7 @@ BAD_TABLES = {
     "two columns but for case": ("k INT, K INT", {}, InvalidSchema, ["same name", "'k' and 'K'"]),
     "two fields of one name": ("k INT, s STRUCT<a: INT, a: INT>", {}, InvalidSchema, ["same name", "['a', 'a']", "column 's'"]),
     "a blank name": (pa.schema([("k", pa.int32()), (" ", pa.int64())]), {}, InvalidSchema, ["blank"]),
+    "a reserved beginning": ("k INT, _lsmlake_row INT", {}, InvalidSchema, ["_lsmlake_row", "reserved"]),
     "a reserved name": ("k INT, _row_kind TINYINT", {}, InvalidSchema, ["_row_kind", "reserved"]),
     "unsigned": (pa.schema([("k", pa.uint32())]), {}, InvalidSchema, ["column 'k'", "uint32", "use int64"]),
     "untyped": (pa.schema([("k", pa.int32()), ("v", pa.null())]), {}, InvalidSchema, ["column 'v'", "null", "a type"]),

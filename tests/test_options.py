@@ -138,6 +138,13 @@ def test_the_names_of_directories_for_null_partitions():
     assert sorted(path.split("/")[2] for path in table.files()["file_path"].to_pylist()) == ["p=nobody", "p=x"]
 
 
+def test_the_null_partition_and_the_text_of_its_name_are_two_rows_of_a_listing():
+    lake = new_lake()
+    table = lake.create_table("d.t", "p STRING, k INT", primary_key=["p", "k"], partition_by=["p"])
+    table.upsert({"p": [None, "__DEFAULT_PARTITION__", "x"], "k": [1, 1, 1]})
+    assert table.partitions()["partition"].to_pylist() == ["p='__DEFAULT_PARTITION__'", "p=__DEFAULT_PARTITION__", "p=x"]
+
+
 def test_tier_runs_is_how_many_runs_stand():
     for runs in (2, 4):
         table = table_with(compaction__tier_runs=runs)

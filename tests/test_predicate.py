@@ -654,7 +654,12 @@ def test_a_time_without_zone_is_in_the_zone_of_the_session():
     assert parse("n = '2026-07-01'", SCHEMA, zone="Europe/Berlin") == parse("n = '2026-07-01'", SCHEMA)
 
 
-@pytest.mark.parametrize("zone", ["", "Mars/Base", "+x", "+19:00"])
+@pytest.mark.parametrize("zone", ["GMT+8", "UTC+08:00", "UT+8", "+08:00", "Asia/Shanghai"])
+def test_a_zone_may_be_an_offset_from_utc_by_any_of_its_names(zone):
+    assert parse("ts = '2026-07-01 08:00:00'", SCHEMA, zone=zone) == parse("ts = '2026-07-01'", SCHEMA)
+
+
+@pytest.mark.parametrize("zone", ["", "Mars/Base", "+x", "+19:00", "GMT+x", "UTC+", "UTC8"])
 def test_a_time_zone_that_does_not_exist_is_refused(zone):
     with pytest.raises(InvalidQuery, match="no such time zone"):
         parse("b", SCHEMA, zone=zone)

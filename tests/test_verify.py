@@ -138,3 +138,12 @@ def test_what_is_being_read_is_told(table):
     told: list[str] = []
     assert verify(table.meta, told.append) == []
     assert len([name for name in told if name.endswith(".parquet")]) == 4
+
+
+def test_a_manifest_that_many_snapshots_name_is_found_once(table):
+    table.upsert({"k": [1], "v": ["w"]}, compact=False)
+    first = table.meta.snapshot(1)
+    (meta,) = table.meta.manifest_list(first.delta_manifest_list)
+    table.meta.env.storage.delete(table.meta.paths.manifest(meta.name))
+    fresh = Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.current, table.engine)
+    assert len([finding for finding in fresh.verify() if meta.name in f"{finding.where} {finding.what}"]) == 1

@@ -16,6 +16,8 @@ from lsmlake.options import Options
 
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.format.rowkind`."""
+RESERVED = "_lsmlake_"
+"""How the names of columns begin that reads and writes add on the way."""
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
 
 
@@ -152,8 +154,13 @@ def _check_names(columns: pa.Schema, where: str) -> None:
                 found=f"{seen[name.lower()]!r} and {name!r}",
                 cure="rename one",
             )
-        if name.lower() == ROW_KIND:
-            raise InvalidSchema(f"the column name {ROW_KIND!r} is reserved", where=where, cure="rename the column")
+        if name.lower() == ROW_KIND or name.lower().startswith(RESERVED):
+            raise InvalidSchema(
+                f"the column name {name!r} is reserved",
+                where=where,
+                expected=f"no {ROW_KIND!r} and nothing that begins with {RESERVED!r}",
+                cure="rename the column",
+            )
         seen[name.lower()] = name
 
 

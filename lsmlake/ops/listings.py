@@ -68,10 +68,15 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
 
 
 def partition_text(schema: Schema, partition: tuple) -> str | None:
-    """'dt=2026-01-01, region=EU'; `None` for a table without partitions. A null has its directory's name."""
+    """'dt=2026-01-01, region=EU'; `None` for a table without partitions. A null has its directory's name, and text that happens
+    to be that name stands in quotes."""
     null = schema.parsed_options.partition_default_name
+
+    def shown(value: object) -> str:
+        return null if value is None else repr(value) if value == null else _value_text(value)
+
     named = zip(schema.partition_by, partition, strict=True)
-    return ", ".join(f"{name}={null if value is None else _value_text(value)}" for name, value in named) if partition else None
+    return ", ".join(f"{name}={shown(value)}" for name, value in named) if partition else None
 
 
 def key_text(key: tuple) -> str:

@@ -20,6 +20,7 @@ from lsmlake.format.ddl import format_type
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_PREFIXED = re.compile(r"(?:UTC|GMT|UT)([+-].+)")
 _SPECIAL = re.compile(r"[+-]?(inf|infinity)|nan", re.IGNORECASE)
 _DATE = "(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})(?:[ T]TAIL)?)?)?"
 _TIME = r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]*))?)?)?"
@@ -59,8 +60,10 @@ def number(text: str) -> int | float | Decimal:
 
 def zone_named(name: str) -> tzinfo:
     """The time zone of that name. Raises ValueError."""
-    if name in ("UTC", "GMT", "Z", "Etc/UTC"):
+    if name in ("UTC", "GMT", "UT", "Z", "Etc/UTC"):
         return timezone.utc
+    if offset := _PREFIXED.fullmatch(name):  # Java's ZoneId takes UTC+8 for +8
+        name = offset[1]
     if name.startswith(("+", "-")):
         hours, _, minutes = name[1:].partition(":")
         offset = timedelta(hours=int(hours), minutes=int(minutes or 0))

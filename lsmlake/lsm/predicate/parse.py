@@ -67,7 +67,7 @@ def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: st
     try:
         session = zone_named(zone)
     except ValueError as error:
-        raise InvalidQuery("no such time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
+        raise Unsupported("no such time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
     try:
         return _Reader(schema, session, text).predicate(node)
     except RecursionError as error:
