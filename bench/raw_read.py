@@ -42,7 +42,7 @@ _TARGETS = {"grouped aggregate": 1.6, "value filter": 1.4}
 _TARGET_CLEAN = 1.1
 
 
-def run(folder: Path, rows: int = 10_000_000, rounds: int = 5) -> Report:
+def run(folder: Path, rows: int = 10_000_000, rounds: int = 10) -> Report:
     """`rows`: in the files at first, a tenth of them dead."""
     with session(folder) as spark:
         table = _build(folder / "table", rows, spark)
