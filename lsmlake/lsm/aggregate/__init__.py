@@ -1,0 +1,7 @@
+"""The aggregate functions of the merge engines: a column's rows of every key, Arrow in, one value a key, Arrow out."""
+
+from lsmlake.lsm.aggregate.function import Function, IgnoreRetract, NoRetract
+from lsmlake.lsm.aggregate.registry import GROUP, NAMES, function, register
+from lsmlake.lsm.aggregate.settings import FieldSettings
+
+__all__ = ["GROUP", "NAMES", "FieldSettings", "Function", "IgnoreRetract", "NoRetract", "function", "register"]

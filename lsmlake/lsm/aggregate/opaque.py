@@ -1,0 +1,49 @@
+"""Columns of bytes that only a library can read: groups with more than one value are merged one by one, the others are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.errors import InvalidData
+from lsmlake.lsm.aggregate import segments
+from lsmlake.lsm.aggregate.function import Function
+
+
+@dataclass(frozen=True)
+class Union(Function):
+    """The union of sets kept as bytes. `unite` makes one of several and raises ValueError or IndexError on bytes it cannot read,
+    which becomes InvalidData; `kind` says what the bytes should be. A lone value passes unread, as it is."""
+
+    unite: Callable[[list[bytes]], bytes]
+    kind: str
+    where: str
+    associative = associative_adds = skips_nulls = True
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        present = segments.valid(values)
+        if present is not None:
+            kept, groups = segments.kept(present, starts)
+            if not len(groups):
+                return pa.nulls(len(starts), values.type)
+            return segments.spread(self.reduce(values.drop_null(), kept, None), groups, len(starts))
+        lengths = segments.lengths(starts, len(values))
+        several = np.flatnonzero(lengths > 1)
+        united = [
+            self._united(values.slice(start, length).to_pylist())
+            for start, length in zip(starts[several].tolist(), lengths[several].tolist(), strict=True)
+        ]
+        rows = starts.copy()
+        rows[several] = len(values) + np.arange(len(several))
+        return pa.concat_arrays([values, pa.array(united, values.type)]).take(pa.array(rows))
+
+    def _united(self, parts: list[bytes]) -> bytes:
+        try:
+            return self.unite(parts)
+        except (ValueError, IndexError) as broken:
+            raise InvalidData(
+                "the bytes cannot be merged", where=self.where, expected=self.kind, found=broken, cure="write bytes of that form"
+            ) from broken

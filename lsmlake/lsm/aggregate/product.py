@@ -1,0 +1,139 @@
+"""product: all values of the group multiplied; taking a row back divides by it.
+
+1. Nulls are left out. Nothing can be taken back from "no value", so retract rows before the first added one are left out too.
+2. Floats without retract rows multiply in double precision, integers modulo 2^64. An integer product is wrong only if its float
+   estimate is beyond 2^63 or, just there, its sign is not what the signs of the factors make it.
+3. Groups with a retract row, and decimals, go step by step, since division cuts off and decimals round: step k does the k-th row
+   of every group at once. That takes as many steps as the longest such group has rows. Numbers are exact Python integers there.
+
+Integer division cuts off toward zero; decimals round half away from zero to their scale; float division by zero is IEEE's.
+Integers and decimals that do not fit, or are divided by zero, raise InvalidData.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.errors import InvalidData
+from lsmlake.lsm.aggregate import segments
+from lsmlake.lsm.aggregate.function import Function
+from lsmlake.lsm.aggregate.numbers import check_fits
+
+_WORD = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Product(Function):
+    """The product of all values. Not associative with retracts: null divided by 5 is null. Decimals with a scale round at every
+    step, so they never are."""
+
+    type: pa.DataType
+    where: str
+    retracts = skips_nulls = True
+
+    @property
+    def associative_adds(self) -> bool:
+        return not pa.types.is_decimal(self.type) or self.type.scale == 0
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        taken = np.zeros(len(values), bool) if retract is None else retract
+        added = segments.both(segments.valid(values), None if retract is None else ~retract)
+        first = np.repeat(segments.first_where(added, starts, len(values)), segments.lengths(starts, len(values)))
+        keep = segments.both((first >= 0) & (np.arange(len(values)) >= first), segments.valid(values))
+        kept, groups = segments.kept(keep, starts)
+        if not len(groups):
+            return pa.nulls(len(starts), values.type)
+        products = self._products(values.filter(pa.array(keep)), kept, taken[keep])
+        return segments.spread(products, groups, len(starts))
+
+    def _products(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray) -> pa.Array:
+        """No nulls, and an added row first in every group."""
+        if pa.types.is_decimal(self.type):
+            products = _by_steps(_unscaled(values), starts, retract, *self._decimal_steps())
+            words = np.stack([(products & _WORD).astype(np.uint64), (products >> 64).astype(np.int64).view(np.uint64)], axis=1)
+            return segments.array(self.type, words, None)
+        numbers, dtype = segments.fixed(values, self.type.to_pandas_dtype()), self.type.to_pandas_dtype()
+        divided = segments.anywhere(retract, starts)
+        products = np.empty(len(starts), dtype)
+        for some, reduce in ((divided, self._stepwise), (~divided, self._at_once)):
+            rows = np.repeat(some, segments.lengths(starts, len(values)))
+            if rows.any():
+                products[some] = reduce(numbers[rows], segments.kept(rows, starts)[0], retract[rows])
+        return segments.array(self.type, products, None)
+
+    def _at_once(self, numbers: np.ndarray, starts: np.ndarray, _: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            estimate = np.multiply.reduceat(numbers, starts, dtype=np.float64)
+            if pa.types.is_floating(self.type):
+                return estimate.astype(numbers.dtype)
+            products = np.multiply.reduceat(numbers, starts, dtype=np.int64)
+            negative, zero = np.bitwise_xor.reduceat(numbers < 0, starts), segments.anywhere(numbers == 0, starts)
+            wrapped = ~zero & ((np.abs(estimate) > 1.5 * 2.0**63) | ((products < 0) != negative))
+        bounds = np.iinfo(numbers.dtype)
+        check_fits(wrapped | (products < bounds.min) | (products > bounds.max), self.type, self.where)
+        return products
+
+    def _stepwise(self, numbers: np.ndarray, starts: np.ndarray, retract: np.ndarray) -> np.ndarray:
+        if pa.types.is_floating(self.type):
+            with np.errstate(all="ignore"):
+                return _by_steps(numbers.astype(np.float64), starts, retract, np.multiply, np.divide).astype(numbers.dtype)
+        bounds = np.iinfo(numbers.dtype)
+        times = self._checked(np.multiply, bounds.min, bounds.max)
+        over = self._checked(lambda a, b: _cut_off(a, self._divisors(b)), bounds.min, bounds.max)
+        return _by_steps(numbers.astype(object), starts, retract, times, over)
+
+    def _decimal_steps(self) -> tuple[Callable, Callable]:
+        one, bound = 10**self.type.scale, 10**self.type.precision - 1
+        times = self._checked(lambda a, b: _rounded(a * b, one), -bound, bound)
+        return times, self._checked(lambda a, b: _rounded(a * one * np.sign(b), np.abs(self._divisors(b))), -bound, bound)
+
+    def _checked(self, step: Callable, least: int, most: int) -> Callable:
+        def checked(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            result = step(a, b)
+            check_fits((result < least) | (result > most), self.type, self.where)
+            return result
+
+        return checked
+
+    def _divisors(self, numbers: np.ndarray) -> np.ndarray:
+        if (numbers == 0).any():
+            raise InvalidData(
+                "a factor of zero cannot be taken back out of a product",
+                where=self.where,
+                found="a row of kind -U or -D with 0",
+                cure="set ignore-retract for the column, or write no zeros",
+            )
+        return numbers
+
+
+def _by_steps(numbers: np.ndarray, starts: np.ndarray, retract: np.ndarray, times: Callable, over: Callable) -> np.ndarray:
+    lengths = segments.lengths(starts, len(numbers))
+    longest_first = np.argsort(-lengths, kind="stable")
+    falling = -lengths[longest_first]
+    state = numbers[starts]
+    for step in range(1, int(lengths.max())):
+        groups = longest_first[: np.searchsorted(falling, -step)]
+        rows = starts[groups] + step
+        for some, operation in ((retract[rows], over), (~retract[rows], times)):
+            if some.any():
+                state[groups[some]] = operation(state[groups[some]], numbers[rows[some]])
+    return state
+
+
+def _cut_off(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b)
+
+
+def _rounded(numerator: np.ndarray, denominator: np.ndarray | int) -> np.ndarray:
+    """The quotient to the nearest integer, halves away from zero. `denominator` is positive."""
+    return (np.abs(numerator) * 2 + denominator) // (denominator * 2) * np.sign(numerator)
+
+
+def _unscaled(values: pa.Array) -> np.ndarray:
+    """Decimals as Python integers: the value times ten to the scale."""
+    low = segments.fixed(values, "<u8")[::2].astype(object)
+    return (segments.fixed(values, "<i8")[1::2].astype(object) << 64) + low

@@ -1,0 +1,103 @@
+"""Groups as segments of rows: `starts` holds the first row of each, ascending from 0, none empty; the last ends with the rows.
+
+Everything an aggregate function needs to know of its groups in whole-array steps, and Arrow arrays as NumPy's and back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def lengths(starts: np.ndarray, rows: int) -> np.ndarray:
+    return np.diff(starts, append=rows)
+
+
+def numbers(starts: np.ndarray, rows: int) -> np.ndarray:
+    """The group number of every row, int64."""
+    return np.repeat(np.arange(len(starts)), lengths(starts, rows))
+
+
+def of_sorted(keys: np.ndarray) -> np.ndarray:
+    """The segments of equal neighbours in `keys`."""
+    return np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), bool), keys[1:] != keys[:-1]]))
+
+
+def last_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.ndarray:
+    """The last row of every group where `mask` holds (None: everywhere), -1 where it never does."""
+    if mask is None:
+        return starts + lengths(starts, rows) - 1
+    return np.maximum.reduceat(np.where(mask, np.arange(rows), -1), starts)
+
+
+def first_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.ndarray:
+    """The first row of every group where `mask` holds (None: everywhere), -1 where it never does."""
+    if mask is None:
+        return starts
+    first = np.minimum.reduceat(np.where(mask, np.arange(rows), rows), starts)
+    return np.where(first < rows, first, -1)
+
+
+def anywhere(mask: np.ndarray | None, starts: np.ndarray) -> np.ndarray | None:
+    """Whether `mask` holds for any row of the group; None (holds everywhere) stays None."""
+    return None if mask is None else np.maximum.reduceat(mask.view(np.uint8), starts).view(bool)
+
+
+def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
+    """Where two masks hold; None holds everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def kept(keep: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """When only the rows of `keep` stay: the starts of the groups that still have any, and the old numbers of those groups."""
+    counts = np.add.reduceat(keep, starts, dtype=np.int64)
+    groups = np.flatnonzero(counts)
+    counts = counts[groups]
+    return np.cumsum(counts) - counts, groups
+
+
+def spread(values: pa.Array, groups: np.ndarray, count: int) -> pa.Array:
+    """An array of `count` values: value i at place `groups[i]`, null elsewhere."""
+    places = np.full(count, -1)
+    places[groups] = np.arange(len(groups))
+    return take(values, places)
+
+
+def take(values: pa.Array, rows: np.ndarray) -> pa.Array:
+    """The values of those rows; null for row -1."""
+    missing = rows < 0
+    return pc.take(values, pa.array(rows, mask=missing) if missing.any() else pa.array(rows), boundscheck=False)
+
+
+def valid(values: pa.Array) -> np.ndarray | None:
+    """True where there is a value; None if there is no null."""
+    if not values.null_count:
+        return None
+    return bits(values.buffers()[0], values.offset, len(values))
+
+
+def bits(buffer: pa.Buffer, offset: int, rows: int) -> np.ndarray:
+    packed = np.frombuffer(buffer, np.uint8)
+    return np.unpackbits(packed, count=offset + rows, bitorder="little")[offset:].view(bool)
+
+
+def fixed(values: pa.Array, dtype: str | np.dtype) -> np.ndarray:
+    """The buffer of a fixed-width array as `dtype`, several a row if that is narrower; what stands in null rows is undefined."""
+    dtype, buffer = np.dtype(dtype), values.buffers()[1]
+    if buffer is None:
+        return np.empty(0, dtype)
+    a_row = values.type.bit_width // 8 // dtype.itemsize
+    return np.frombuffer(buffer, dtype)[values.offset * a_row : (values.offset + len(values)) * a_row]
+
+
+def array(type_: pa.DataType, data: np.ndarray, some: np.ndarray | None) -> pa.Array:
+    """The inverse of `fixed`: `data` holds the bytes of one value a row, `some` is False where the value is null."""
+    rows = data.nbytes * 8 // type_.bit_width
+    return pa.Array.from_buffers(type_, rows, [validity(some), pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def validity(some: np.ndarray | None) -> pa.Buffer | None:
+    return None if some is None else pa.py_buffer(np.packbits(some, bitorder="little"))

@@ -1,0 +1,52 @@
+"""listagg: texts joined by a delimiter; nulls and blank texts are left out.
+
+With `distinct`, texts are lists of tokens between delimiters: the first text stands as it is, and of every later one the tokens
+follow that are neither blank nor there already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.lsm.aggregate import codes, segments
+from lsmlake.lsm.aggregate.function import Function
+
+
+@dataclass(frozen=True)
+class ListAgg(Function):
+    delimiter: str
+    distinct: bool
+    associative = associative_adds = skips_nulls = True
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        keep = _written(values)
+        kept, groups = segments.kept(keep, starts)
+        if not len(groups):
+            return pa.nulls(len(starts), values.type)
+        texts = values.filter(pa.array(keep))
+        numbers = segments.numbers(kept, len(texts))
+        if self.distinct:
+            texts, numbers = self._distinct(texts, kept, numbers)
+        borders = np.searchsorted(numbers, np.arange(len(kept) + 1)).astype(np.int32)
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(borders), texts), self.delimiter)
+        return segments.spread(joined, groups, len(starts))
+
+    def _distinct(self, texts: pa.Array, starts: np.ndarray, numbers: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """The tokens that stay, and their groups."""
+        tokens, lengths = codes.items(pc.split_pattern(texts, self.delimiter))
+        of_first_text = np.repeat(np.isin(np.arange(len(texts)), starts), lengths)
+        numbers = np.repeat(numbers, lengths)
+        new = np.zeros(len(tokens), bool)
+        new[np.unique(codes.joint(numbers, codes.equality(tokens)), return_index=True)[1]] = True
+        stay = of_first_text | (new & _written(tokens))
+        return tokens.filter(pa.array(stay)), numbers[stay]
+
+
+def _written(texts: pa.Array) -> np.ndarray:
+    """Neither null nor blank."""
+    blank = pc.equal(pc.binary_length(pc.utf8_trim_whitespace(texts)), 0)
+    return pc.invert(blank.fill_null(True)).to_numpy(zero_copy_only=False)

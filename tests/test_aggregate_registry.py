@@ -1,0 +1,147 @@
+"""Aggregate functions by name: which types and settings each takes, and functions of the user's own."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lsmlake.errors import InvalidOption
+from lsmlake.lsm.aggregate import NAMES, FieldSettings, Function, function, register, registry
+
+TABLE = pa.list_(pa.struct([("k", pa.int32()), ("v", pa.list_(pa.int32()))]))
+TIMED = pa.map_(pa.string(), pa.struct([("v", pa.string()), ("ts", pa.string())]))
+FITTING = {
+    **dict.fromkeys(["listagg"], pa.string()),
+    **dict.fromkeys(["bool_and", "bool_or"], pa.bool_()),
+    **dict.fromkeys(["collect", "nested_update", "nested_partial_update"], TABLE),
+    **dict.fromkeys(["merge_map", "merge_map_with_keytime"], TIMED),
+    **dict.fromkeys(["rbm32", "rbm64", "hll_sketch", "theta_sketch"], pa.binary()),
+}
+ANY_TYPE = {"last_value", "last_non_null_value", "first_value", "first_non_null_value", "first_not_null_value", "primary_key"}
+
+
+def make(name, type_, **settings):
+    return function(name, pa.field("c", type_), FieldSettings(**settings), "table 't' column 'c'")
+
+
+def fitting(name, **settings):
+    key = {"nested_key": ("k",)} if name == "nested_partial_update" else {}
+    return make(name, FITTING.get(name, pa.int32()), **key, **settings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_function_pickles_and_takes_no_rows(name):
+    made = pickle.loads(pickle.dumps(fitting(name, ignore_retract=True)))
+    assert made == fitting(name, ignore_retract=True)
+    type_ = FITTING.get(name, pa.int32())
+    for retract in (None, np.zeros(0, bool)):
+        assert fitting(name).reduce(pa.array([], type_), np.zeros(0, np.int64), retract) == pa.array([], type_)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - ANY_TYPE))
+def test_types_without_meaning_are_refused(name):
+    wrong = pa.struct([("a", pa.int32())])
+    with pytest.raises(InvalidOption, match=f"table 't' column 'c': .*'{name}' has no meaning.*struct<a: int32>"):
+        make(name, wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    [
+        *(("sum", pa.string()), ("count", pa.float64()), ("product", pa.date32()), ("max", pa.list_(pa.int32()))),
+        *(("listagg", pa.binary()), ("bool_or", pa.int8()), ("nested_update", pa.list_(pa.int32())), ("collect", TIMED)),
+        ("merge_map_with_keytime", pa.map_(pa.string(), pa.struct([("v", pa.string())]))),
+        *(("merge_map_with_keytime", pa.map_(pa.string(), pa.string())), ("rbm32", pa.string()), ("hll_sketch", pa.string())),
+    ],
+)
+def test_near_misses_of_a_type_are_refused(name, type_):
+    with pytest.raises(InvalidOption, match=r"has no meaning for this type, expected .*choose another"):
+        make(name, type_)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("sum", {"distinct": True}, "'sum' has no use for distinct.*remove fields.c.distinct"),
+        ("collect", {"list_agg_delimiter": ";"}, "no use for list-agg-delimiter"),
+        ("nested_partial_update", {"nested_key": ("k",), "count_limit": 3}, "no use for count-limit"),
+        ("nested_partial_update", {}, "needs a nested key"),
+        ("nested_update", {"nested_key": ("x",)}, "nested-key names no field.*expected k, v.*found 'x'"),
+        ("nested_update", {"nested_sequence_field": ("k",)}, "nested-sequence-field needs a nested key"),
+        ("nested_update", {"nested_key_null_strategy": "ignore"}, "nested-key-null-strategy needs a nested key"),
+        ("nested_update", {"nested_key": ("k",), "nested_key_null_strategy": "drop"}, "merge, ignore, error, found 'drop'"),
+        ("nested_update", {"nested_key": ("k",), "nested_sequence_field": ("v",)}, "needs a field with an order"),
+        ("nested_update", {"count_limit": 0}, "count-limit of at least 1"),
+        ("merge_map_with_keytime", {"ts_field": "time"}, "ts-field names no field.*expected v, ts"),
+        ("listagg", {"distinct": True, "list_agg_delimiter": ""}, "needs a delimiter"),
+    ],
+)
+def test_missing_or_contradictory_settings_are_refused(name, settings, message):
+    with pytest.raises(InvalidOption, match=message):
+        make(name, FITTING.get(name, pa.int32()), **settings)
+
+
+@pytest.mark.parametrize(("name", "near"), [("summ", "sum"), ("primary-key", "primary_key"), ("MAX", "max"), ("rbm", "rbm")])
+def test_an_unknown_name_gets_a_near_one(name, near):
+    with pytest.raises(InvalidOption, match=f"no such aggregate function.*did you mean '{near}"):
+        make(name, pa.int32())
+
+
+def test_a_name_like_no_other_gets_the_list():
+    with pytest.raises(InvalidOption, match="use one of bool_and, bool_or"):
+        make("zzzzzz", pa.int32())
+
+
+class Longest(Function):
+    """The longest text; a function a user might write."""
+
+    def reduce(self, values, starts, retract):
+        texts, ends = values.to_pylist(), [*starts[1:], len(values)]
+        groups = [texts[a:b] for a, b in zip(starts, ends, strict=True)]
+        return pa.array([max((t for t in group if t is not None), key=len, default=None) for group in groups], values.type)
+
+
+@pytest.fixture
+def no_registrations(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+def test_functions_of_ones_own(no_registrations):
+    register("longest", lambda field, settings: Longest())
+    made = make("longest", pa.string(), ignore_retract=True, distinct=True)
+    reduced = made.reduce(pa.array(["a", "bbb", "cc", None]), np.array([0, 2]), np.array([False, True, False, False]))
+    assert reduced.to_pylist() == ["a", "cc"]
+    assert not make("longest", pa.string()).associative
+    with pytest.raises(InvalidOption, match="did you mean 'longest'"):
+        make("longst", pa.string())
+    for taken in ("longest", "sum"):
+        with pytest.raises(InvalidOption, match="has this name already"):
+            register(taken, lambda field, settings: Longest())
+
+
+def test_functions_of_installed_packages(no_registrations, monkeypatch):
+    class Point:
+        name = "theirs"
+
+        def load(self):
+            return lambda field, settings: Longest()
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "lsmlake.aggregates" else [])
+    assert isinstance(make("theirs", pa.string()).inner, Longest)
+    with pytest.raises(InvalidOption, match="already"):
+        register("theirs", lambda field, settings: Longest())
+
+
+def test_what_can_be_reduced_in_parts():
+    parts = {name: (fitting(name).associative, fitting(name).associative_adds) for name in NAMES}
+    never = {"merge_map_with_keytime"}
+    adds_only = {"product", "last_non_null_value", "collect", "merge_map", "nested_update"}
+    assert {name for name, (_, adds) in parts.items() if not adds} == never
+    assert {name for name, (always, adds) in parts.items() if adds and not always} == adds_only
+    assert not fitting("nested_update", count_limit=3).associative_adds
+    assert not make("product", pa.decimal128(9, 2)).associative_adds
+    assert fitting("collect", ignore_retract=True).associative
+    assert not fitting("last_value", ignore_retract=True).associative
