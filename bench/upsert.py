@@ -25,7 +25,7 @@ from bench.result import Measure, Report
 from bench.rows import KEY, SCHEMA, orders
 from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
-from lsmlake.ops.lookup import find_positions
+from lsmlake.ops.lookup import find as look_up
 from lsmlake.ops.write import prepare, split
 from lsmlake.store.local import LocalStorage
 from lsmlake.table import Table
@@ -180,8 +180,8 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
     states = table.states()
 
     def find(meta) -> int:
-        hits = (find_positions(meta, table.current, bucket, part, states[bucket].files) for bucket, part in keys)
-        return sum(len(positions) for found in hits for positions in found.values())
+        found = (look_up(meta, table.current, bucket, part, states[bucket].files) for bucket, part in keys)
+        return sum(len(hits.positions) for files in found for hits in files.values())
 
     storage = _Counting(folder)
     found = find(replace(table.meta, env=replace(table.meta.env, storage=storage)))

@@ -13,6 +13,7 @@ from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFou
 from lsmlake.format import ddl
 from lsmlake.format.paths import TablePaths, check_database, database_dir, split_name
 from lsmlake.format.schema import Schema
+from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.store.env import Env
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
@@ -87,6 +88,7 @@ class Lake:
         created = Schema.create(
             self._columns(schema), primary_key, partition_by, dict(options or {}), comment, self.env.clock(), name
         )
+        engine_of(created, name)  # refuses columns and functions that do not go together
         if not Metadata(self.env, TablePaths(root)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure="choose another name or pass if_not_exists=True")
         return self.table(name)

@@ -7,109 +7,14 @@ Options that Paimon does not have are marked as lsmlake's own in `DESCRIPTIONS`.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
 from lsmlake.errors import InvalidOption
+from lsmlake.field_options import PREFIX, FieldOption, parse_field_option
+from lsmlake.option_types import boolean, duration, integer, names, one_of, size, text
 
-_SIZES = {
-    "": 1,
-    "b": 1,
-    "k": 1 << 10,
-    "kb": 1 << 10,
-    "m": 1 << 20,
-    "mb": 1 << 20,
-    "g": 1 << 30,
-    "gb": 1 << 30,
-    "t": 1 << 40,
-    "tb": 1 << 40,
-}
-_TIMES = {
-    "ms": 1,
-    "milli": 1,
-    "millis": 1,
-    "s": 1_000,
-    "sec": 1_000,
-    "second": 1_000,
-    "seconds": 1_000,
-    "min": 60_000,
-    "m": 60_000,
-    "minute": 60_000,
-    "minutes": 60_000,
-    "h": 3_600_000,
-    "hour": 3_600_000,
-    "hours": 3_600_000,
-    "d": 86_400_000,
-    "day": 86_400_000,
-    "days": 86_400_000,
-}
-
-
-def _integer(low: int, high: int = 2**31 - 1) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        number = int(str(value))
-        if not low <= number <= high:
-            raise ValueError(f"an integer from {low} to {high}")
-        return number
-
-    parse.expected = f"an integer from {low} to {high}"
-    return parse
-
-
-def _quantity(units: Mapping[str, int], expected: str) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", str(value))
-        if not match or match[2].lower() not in units:
-            raise ValueError(expected)
-        return int(match[1]) * units[match[2].lower()]
-
-    parse.expected = expected
-    return parse
-
-
-def _one_of(*names: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        name = str(value).strip().lower()
-        if name not in names:
-            raise ValueError
-        return name
-
-    parse.expected = " or ".join(repr(name) for name in names)
-    return parse
-
-
-def _boolean(value: object) -> bool:
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise ValueError
-    return text == "true"
-
-
-_boolean.expected = "true or false"
-
-
-def _text(value: object) -> str:
-    if not str(value).strip():
-        raise ValueError
-    return str(value).strip()
-
-
-_text.expected = "a name"
-
-
-def _names(value: object) -> tuple[str, ...]:
-    names = (
-        [str(name).strip() for name in value] if isinstance(value, (list, tuple)) else [n.strip() for n in str(value).split(",")]
-    )
-    if not names or not all(names):
-        raise ValueError
-    return tuple(names)
-
-
-_names.expected = "column names separated by commas"
-_size = _quantity(_SIZES, "a size such as '128 mb'")
-_time = _quantity(_TIMES, "a duration such as '10 min'")
+DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = _ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
 
 
 def _option(name: str, parse: Callable, default: object, description: str):
@@ -120,87 +25,115 @@ def _option(name: str, parse: Callable, default: object, description: str):
 class Options:
     """The parsed options of a table. Sizes are bytes, durations milliseconds; `None` = the rule is off."""
 
-    bucket: int = _option("bucket", _integer(1, 32_767), 1, "number of buckets of a partition")
+    bucket: int = _option("bucket", integer(1, 32_767), 1, "number of buckets of a partition")
     bucket_key: tuple[str, ...] = _option(
-        "bucket-key", _names, (), "columns hashed into a bucket; default: primary key less partition columns"
+        "bucket-key", names, (), "columns hashed into a bucket; default: primary key less partition columns"
     )
-    merge_engine: str = _option("merge-engine", _one_of("deduplicate"), "deduplicate", "how rows of one key are combined")
+    merge_engine: str = _option(
+        "merge-engine",
+        one_of(*_ENGINES),
+        DEDUPLICATE,
+        "how rows of one key are combined",
+    )
+    sequence_field: tuple[str, ...] = _option(
+        "sequence.field", names, (), "columns that order the rows of a key; ties, and a table without, go by arrival"
+    )
+    sequence_sort_order: str = _option(
+        "sequence.field.sort-order",
+        one_of("ascending", "descending"),
+        "ascending",
+        "whether a greater sequence is newer, or a smaller",
+    )
+    remove_on_delete: bool = _option(
+        "partial-update.remove-record-on-delete", boolean, False, "partial-update: a -D row removes the whole row"
+    )
+    remove_on_sequence_group: tuple[str, ...] = _option(
+        "partial-update.remove-record-on-sequence-group",
+        names,
+        (),
+        "partial-update: a -D row that counts for the group of these sequence columns removes the whole row",
+    )
+    aggregation_remove_on_delete: bool = _option(
+        "aggregation.remove-record-on-delete", boolean, False, "aggregation: a -D row removes the whole row"
+    )
     deletion_vectors: bool = _option(
-        "deletion-vectors.enabled", _boolean, True, "mark superseded rows at compaction (on by default here)"
+        "deletion-vectors.enabled", boolean, True, "mark superseded rows at compaction (on by default here)"
     )
-    rowkind_field: str | None = _option("rowkind.field", _text, None, "column holding '+I', '-U', '+U' or '-D'")
-    ignore_delete: bool = _option("ignore-delete", _boolean, False, "drop -D and -U rows at write")
-    ignore_update_before: bool = _option("ignore-update-before", _boolean, False, "drop -U rows at write")
-    write_only: bool = _option("write-only", _boolean, False, "writers never compact; a separate job does")
-    write_buffer_bytes: int = _option("write-buffer-size", _size, 256 << 20, "rows a writer sorts in memory before it spills")
+    rowkind_field: str | None = _option("rowkind.field", text, None, "column holding '+I', '-U', '+U' or '-D'")
+    ignore_delete: bool = _option("ignore-delete", boolean, False, "drop -D and -U rows at write")
+    ignore_update_before: bool = _option("ignore-update-before", boolean, False, "drop -U rows at write")
+    write_only: bool = _option("write-only", boolean, False, "writers never compact; a separate job does")
+    write_buffer_bytes: int = _option("write-buffer-size", size, 256 << 20, "rows a writer sorts in memory before it spills")
     target_file_bytes: int = _option(
-        "target-file-size", _size, 128 << 20, "size at which a data file is closed and the next begun"
+        "target-file-size", size, 128 << 20, "size at which a data file is closed and the next begun"
     )
-    row_group_bytes: int = _option("file.block-size", _size, 32 << 20, "uncompressed size of a Parquet row group")
-    compression: str = _option("file.compression", _one_of("zstd", "lz4", "snappy", "none"), "zstd", "Parquet codec")
-    zstd_level: int = _option("file.compression.zstd-level", _integer(1, 22), 1, "level of the zstd codec")
+    row_group_bytes: int = _option("file.block-size", size, 32 << 20, "uncompressed size of a Parquet row group")
+    compression: str = _option("file.compression", one_of("zstd", "lz4", "snappy", "none"), "zstd", "Parquet codec")
+    zstd_level: int = _option("file.compression.zstd-level", integer(1, 22), 1, "level of the zstd codec")
     stats_bytes: int = _option(
-        "metadata.stats-truncate", _integer(1, 1 << 16), 16, "bytes kept of string bounds in manifests (own)"
+        "metadata.stats-truncate", integer(1, 1 << 16), 16, "bytes kept of string bounds in manifests (own)"
     )
-    strategy: str = _option(
-        "compaction.strategy", _one_of("tiered", "universal"), "tiered", "which runs a compaction takes (own)"
-    )
+    strategy: str = _option("compaction.strategy", one_of("tiered", "universal"), "tiered", "which runs a compaction takes (own)")
     tier_runs: int | None = _option(
-        "compaction.tier-runs", _integer(2, 1_000), None, "tiered: runs of like size that are merged (own)"
+        "compaction.tier-runs", integer(2, 1_000), None, "tiered: runs of like size that are merged (own)"
     )
     reclaim_dead_percent: int | None = _option(
-        "compaction.reclaim-dead-percent", _integer(1, 100), None, "tiered: share of dead rows at which a file is rewritten (own)"
+        "compaction.reclaim-dead-percent", integer(1, 100), None, "tiered: share of dead rows at which a file is rewritten (own)"
     )
-    num_levels: int | None = _option("num-levels", _integer(2, 1_000), None, "levels of a bucket, level 0 included")
+    num_levels: int | None = _option("num-levels", integer(2, 1_000), None, "levels of a bucket, level 0 included")
     compaction_trigger: int = _option(
-        "num-sorted-run.compaction-trigger", _integer(1), 5, "universal: sorted runs that start a compaction"
+        "num-sorted-run.compaction-trigger", integer(1), 5, "universal: sorted runs that start a compaction"
     )
     stop_trigger: int | None = _option(
-        "num-sorted-run.stop-trigger", _integer(1), None, "sorted runs at which a write-only writer is told so"
+        "num-sorted-run.stop-trigger", integer(1), None, "sorted runs at which a write-only writer is told so"
     )
     size_amplification_percent: int = _option(
-        "compaction.max-size-amplification-percent", _integer(0), 200, "universal: newer bytes / oldest run"
+        "compaction.max-size-amplification-percent", integer(0), 200, "universal: newer bytes / oldest run"
     )
-    size_ratio_percent: int = _option("compaction.size-ratio", _integer(0), 1, "universal: slack when run sizes are compared")
+    size_ratio_percent: int = _option("compaction.size-ratio", integer(0), 1, "universal: slack when run sizes are compared")
     optimization_interval_ms: int | None = _option(
-        "compaction.optimization-interval", _time, None, "universal: full compaction at least so often"
+        "compaction.optimization-interval", duration, None, "universal: full compaction at least so often"
     )
     total_size_threshold: int | None = _option(
-        "compaction.total-size-threshold", _size, None, "universal: full compaction of buckets below"
+        "compaction.total-size-threshold", size, None, "universal: full compaction of buckets below"
     )
     incremental_size_threshold: int | None = _option(
         "compaction.incremental-size-threshold",
-        _size,
+        size,
         None,
         "universal: full compaction once so much lies outside the oldest level",
     )
     offpeak_start_hour: int = _option(
-        "compaction.offpeak.start.hour", _integer(-1, 23), -1, "first hour of the off-peak time, -1 = none"
+        "compaction.offpeak.start.hour", integer(-1, 23), -1, "first hour of the off-peak time, -1 = none"
     )
     offpeak_end_hour: int = _option(
-        "compaction.offpeak.end.hour", _integer(-1, 23), -1, "first hour after the off-peak time, -1 = none"
+        "compaction.offpeak.end.hour", integer(-1, 23), -1, "first hour after the off-peak time, -1 = none"
     )
     offpeak_ratio_percent: int = _option(
-        "compaction.offpeak-ratio", _integer(0, 100), 0, "added to compaction.size-ratio off peak"
+        "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio off peak"
     )
     partition_default_name: str = _option(
-        "partition.default-name", _text, "__DEFAULT_PARTITION__", "directory name of the null partition"
+        "partition.default-name", text, "__DEFAULT_PARTITION__", "directory name of the null partition"
     )
-    manifest_target_bytes: int = _option("manifest.target-file-size", _size, 8 << 20, "manifests smaller than this are merged")
-    manifest_merge_count: int = _option("manifest.merge-min-count", _integer(2), 30, "small manifests that start a merge")
-    commit_retries: int = _option("commit.max-retries", _integer(0), 10, "attempts after the first that lost a race")
-    commit_wait_min_ms: int = _option("commit.min-retry-wait", _time, 10, "first wait between attempts")
-    commit_wait_max_ms: int = _option("commit.max-retry-wait", _time, 10_000, "longest wait between attempts")
+    manifest_target_bytes: int = _option("manifest.target-file-size", size, 8 << 20, "manifests smaller than this are merged")
+    manifest_merge_count: int = _option("manifest.merge-min-count", integer(2), 30, "small manifests that start a merge")
+    commit_retries: int = _option("commit.max-retries", integer(0), 10, "attempts after the first that lost a race")
+    commit_wait_min_ms: int = _option("commit.min-retry-wait", duration, 10, "first wait between attempts")
+    commit_wait_max_ms: int = _option("commit.max-retry-wait", duration, 10_000, "longest wait between attempts")
     vector_broadcast_bytes: int = _option(
-        "read.vector-broadcast-limit", _size, 64 << 20, "Spark: larger deletion vectors are applied in Arrow tasks instead (own)"
+        "read.vector-broadcast-limit", size, 64 << 20, "Spark: larger deletion vectors are applied in Arrow tasks instead (own)"
     )
+    fields: tuple[FieldOption, ...] = ()
+    """The options of single columns, `fields.*`, in the order given."""
 
     @staticmethod
     def parse(given: Mapping[str, object], where: str = "table options") -> Options:
         """The options given by name; values may be text as in SQL or plain Python values. Raises InvalidOption."""
-        values = {}
+        values = {"fields": tuple(parse_field_option(n, value, where) for n, value in given.items() if n.startswith(PREFIX))}
         for name, value in given.items():
-            option = _BY_NAME.get(name)
+            if name.startswith(PREFIX):
+                continue
+            option = _BY_NAME.get(_ALIASES.get(name, name))
             if option is None:
                 raise InvalidOption(f"unknown option {name!r}", where=where, cure=_suggest(name))
             parse = option.metadata["parse"]
@@ -219,12 +152,12 @@ class Options:
         return options
 
 
-_BY_NAME = {option.metadata["name"]: option for option in fields(Options)}
+_BY_NAME = {option.metadata["name"]: option for option in fields(Options) if option.metadata}
+_ALIASES = {f"{engine}.ignore-delete": "ignore-delete" for engine in (DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE)}
 DESCRIPTIONS: Mapping[str, str] = {name: option.metadata["description"] for name, option in _BY_NAME.items()}
 """What every option means, by name."""
 
 _CURES = {
-    "merge-engine": "this release merges by 'deduplicate' only",
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
 }
 
@@ -256,6 +189,7 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
         refuse(
             "only one end of the off-peak time is given", "set both compaction.offpeak.start.hour and compaction.offpeak.end.hour"
         )
+    _check_engine(options, given, refuse)
     own, universal = (
         {"compaction.tier-runs", "compaction.reclaim-dead-percent"},
         {
@@ -276,3 +210,30 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
         )
     if options.commit_wait_min_ms > options.commit_wait_max_ms:
         refuse("commit.min-retry-wait is above commit.max-retry-wait", "lower it")
+
+
+def _check_engine(options: Options, given: Mapping[str, object], refuse: Callable[[str, str], None]) -> None:
+    """What an engine has no use for, and what contradicts. Whether columns and functions fit is for the engine itself to say."""
+    engine = options.merge_engine
+    for name in given:
+        owners = _owners(name)
+        if engine not in owners:
+            cure = f"set merge-engine = {' or '.join(owners)} or leave it out"
+            refuse(f"option {name!r} means nothing under merge-engine = {engine}", cure)
+    if options.sequence_field and engine == FIRST_ROW:
+        refuse("sequence.field means nothing under merge-engine = first-row: the row that arrives first stays", "leave it out")
+    if "sequence.field.sort-order" in given and not options.sequence_field:
+        refuse("sequence.field.sort-order is given without sequence.field", "name the columns too, or leave it out")
+    removing = [name for name in given if ".remove-record-on-" in name and str(given[name]).lower() != "false"]
+    if options.ignore_delete and removing:
+        refuse(f"option {removing[0]!r} contradicts ignore-delete = true: no -D row would be left", "leave one of them out")
+    if len(removing) > 1:
+        refuse(f"options {removing[0]!r} and {removing[1]!r} contradict each other", "leave one of them out")
+
+
+def _owners(name: str) -> tuple[str, ...]:
+    """The engines an option means something to."""
+    if name.startswith(PREFIX):
+        return PARTIAL_UPDATE, AGGREGATION
+    prefix = name.partition(".")[0]
+    return (prefix,) if prefix in _ENGINES else _ENGINES

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from lsmlake.engine import Engine
 from lsmlake.lake import Lake
-from lsmlake.ops import compact, lookup
+from lsmlake.ops import compact, lookup, supersede
 from lsmlake.store import data_file
 from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
@@ -99,7 +99,7 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
     with ExitStack() as stack:
         stack.enter_context(patch.object(data_file, "_ROW_GROUP_ROWS_MIN", rows))
         stack.enter_context(patch.object(compact, "merge_windows", partial(compact.merge_windows, window_bytes=window_bytes)))
-        stack.enter_context(patch.object(compact, "_LOOKUP_ROWS", lookup_rows))
+        stack.enter_context(patch.object(supersede, "_LOOKUP_ROWS", lookup_rows))
         if not ahead:
             stack.enter_context(patch.object(compact, "_ahead", lambda tables, pool: tables))
         chunks = data_file.DataReader.chunks

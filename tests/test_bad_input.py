@@ -52,7 +52,7 @@ BAD_TABLES = {
     "a negative size": ("k INT", {"file.block-size": "-1 kb"}, InvalidOption, ["'file.block-size'"]),
     "a duration in no unit": ("k INT", {"commit.min-retry-wait": "3 fortnights"}, InvalidOption, ["duration", "fortnights"]),
     "not a truth": ("k INT", {"write-only": "yes"}, InvalidOption, ["true or false", "'yes'"]),
-    "merge engine not there yet": ("k INT", {"merge-engine": "aggregation"}, InvalidOption, ["'merge-engine'", "deduplicate"]),
+    "no such merge engine": ("k INT", {"merge-engine": "replace"}, InvalidOption, ["'merge-engine'", "deduplicate"]),
     "codec": ("k INT", {"file.compression": "rar"}, InvalidOption, ["'file.compression'", "zstd", "rar"]),
     "no deletion vectors": ("k INT", {"deletion-vectors.enabled": "false"}, InvalidOption, ["deletion-vectors.enabled"]),
     "blocks above files": ("k INT", {"file.block-size": "1 gb"}, InvalidOption, ["file.block-size", "target-file-size"]),

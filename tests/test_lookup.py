@@ -12,7 +12,7 @@ from strategies import KEYS, Shape, new_lake, rank, tiny_units
 
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
-from lsmlake.ops.lookup import find_positions
+from lsmlake.ops.lookup import fetch, find
 from lsmlake.store.data_file import Origin, write_run
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -82,7 +82,7 @@ def test_groups_leave_out_only_what_cannot_hold_a_key(table, wanted, bounds):
 
 @settings(max_examples=80, deadline=None)
 @given(keyed(), st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=3), CODES)
-def test_find_positions_finds_every_key_in_every_file(table, runs, wanted):
+def test_find_finds_every_key_in_every_file(table, runs, wanted):
     shape, made = table
     schema, meta = made.current, made.meta
     with tiny_units():
@@ -99,16 +99,22 @@ def test_find_positions_finds_every_key_in_every_file(table, runs, wanted):
                 rows_of_file[one.name], keys = keys[: one.rows], keys[one.rows :]
             files += written
         keys = sorted_keys(shape, wanted)
-        found = find_positions(meta, schema, HERE, arrow(shape, keys, made.schema), files)
+        wanted_keys = arrow(shape, keys, made.schema)
+        found = find(meta, schema, HERE, wanted_keys, files)
+        for one in files:
+            hits = found.get(one.name)
+            if hits is not None:
+                fetched = pa.concat_tables(fetch(meta, schema, HERE, one, hits.positions, schema.key))
+                assert fetched.equals(wanted_keys.take(pa.array(hits.keys)).cast(fetched.schema))
     expected = {name: [position for position, key in enumerate(stored) if key in keys] for name, stored in rows_of_file.items()}
-    assert {name: positions.tolist() for name, positions in found.items()} == {n: p for n, p in expected.items() if p}
+    assert {name: hits.positions.tolist() for name, hits in found.items()} == {n: p for n, p in expected.items() if p}
 
 
-def test_find_positions_reads_no_file_whose_key_range_holds_no_key():
+def test_find_reads_no_file_whose_key_range_holds_no_key():
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"])
     gone = [file((0,), (10,), "gone-1"), file((20,), (30,), "gone-2")]
-    assert find_positions(table.meta, table.current, HERE, pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
+    assert find(table.meta, table.current, HERE, pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,15 @@ from strategies import KEYS, KINDS, rank, rows_of
 
 from lsmlake.format.rowkind import DELETE, INSERT
 from lsmlake.format.schema import ROW_KIND
-from lsmlake.lsm.merge.deduplicate import merge_runs, newest, with_kinds, without_deletes
-from lsmlake.lsm.merge.windows import Run, merge_windows
+from lsmlake.lsm.merge import runs as merging
+from lsmlake.lsm.merge.deduplicate import Deduplicate
+from lsmlake.lsm.merge.groups import group
+from lsmlake.lsm.merge.rows import with_kinds, without_deletes
+from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 
 QUICK = settings(max_examples=60, deadline=None)
+merge_runs = partial(merging.merge_runs, engine=Deduplicate(SequenceFields()))
 SCHEMAS = {
     name: pa.schema([*((f"k{i}", kind) for i, kind in enumerate(kinds)), ("stamp", pa.int64()), ("text", pa.string())])
     for name, kinds in {
@@ -76,7 +81,7 @@ def test_merged_runs_hold_the_newest_row_of_every_key_in_key_order(case):
     if any(table.num_rows for table in tables):
         assert rows_of(merge_runs(tables, key_names(name))) == naively(tables, name)
         with ThreadPoolExecutor(2) as pool:
-            assert merge_runs(tables, key_names(name), pool).equals(merge_runs(tables, key_names(name)))
+            assert merge_runs(tables, key_names(name), pool=pool).equals(merge_runs(tables, key_names(name)))
 
 
 @QUICK
@@ -131,10 +136,40 @@ def test_windows_hold_little_of_long_runs():
 
 @pytest.mark.parametrize("keys", [[[]], [[5]], [[1, 1, 1]], [[3, 1, 2, 1]], [[1, 2], [2, 3], [1]]])
 def test_newest_of_a_key_is_its_last_row(keys):
-    arrays = [np.array(k, np.uint64) for k in keys]
     joined = [k for ks in keys for k in ks]
     last = {key: row for row, key in enumerate(joined)}
-    assert newest(arrays).tolist() == [last[key] for key in sorted(last)]
+    first = {key: row for row, key in reversed(list(enumerate(joined)))}
+    groups = group(np.array(joined, np.uint64))
+    assert groups.last.tolist() == [last[key] for key in sorted(last)]
+    assert groups.first.tolist() == [first[key] for key in sorted(first)]
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), max_size=40), st.data())
+def test_groups_are_by_code_and_key_and_in_them_by_order_then_place(rows, data):
+    codes, keys, major, minor = np.array(rows, np.int64).reshape(-1, 4).T
+    groups = group(keys.astype(np.uint64), [major, minor], codes)
+    expected = sorted(range(len(rows)), key=lambda row: (*rows[row], row))
+    assert groups.rows.tolist() == expected
+    starts = [i for i, row in enumerate(expected) if not i or rows[row][:2] != rows[expected[i - 1]][:2]]
+    assert groups.starts.tolist() == starts
+    if starts:
+        first = data.draw(st.integers(0, len(starts) - 1))
+        last = data.draw(st.integers(first + 1, len(starts)))
+        part = groups.part(first, last)
+        stop = starts[last] if last < len(starts) else len(rows)
+        assert part.rows.tolist() == expected[starts[first] : stop]
+        assert part.starts.tolist() == [start - starts[first] for start in starts[first:last]]
+
+
+@QUICK
+@given(st.lists(st.integers(0, 6), max_size=40).map(sorted), st.lists(st.integers(1, 5), min_size=1, max_size=5))
+def test_chunks_of_whole_keys(keys, sizes):
+    table = pa.table({"k": pa.array(keys, pa.int64()), "place": pa.array(range(len(keys)), pa.int64())})
+    chunks = list(whole_keys(iter(in_chunks(table, sizes)), ["k"]))
+    assert [place for chunk in chunks for place in chunk["place"].to_pylist()] == list(range(len(keys)))
+    owners = [set(chunk["k"].to_pylist()) for chunk in chunks]
+    assert all(owners) and sum(map(len, owners)) == len(set(keys))
 
 
 def test_a_delete_that_is_the_newest_row_survives_the_merge_and_goes_with_the_deletes():

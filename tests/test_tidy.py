@@ -13,6 +13,8 @@ SOURCES = sorted(LIBRARY.rglob("*.py"))
 
 LAYERS = [
     "errors",
+    "option_types",
+    "field_options",
     "options",
     "format",
     "lsm",

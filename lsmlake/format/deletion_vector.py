@@ -68,6 +68,13 @@ class DeletionVector:
         """The dead positions, int64, ascending."""
         return _to_numpy(self.bitmap)
 
+    def alive(self, positions: np.ndarray) -> np.ndarray:
+        """Booleans for `positions` (int64, ascending, unique), True = not dead."""
+        alive = np.ones(len(positions), dtype=bool)
+        if self.bitmap:
+            alive[np.searchsorted(positions, _to_numpy(self.bitmap & DeletionVector.of(positions).bitmap))] = False
+        return alive
+
     def dead_mask(self, start: int, count: int) -> np.ndarray:
         """Booleans for rows [start, start + count) of the file, True = dead. Costs O(count + dead rows among them)."""
         mask = np.zeros(count, dtype=bool)

@@ -1,6 +1,7 @@
 """Taking in the rows of a write: in memory as long as they fit `write-buffer-size`, in sorted spills beyond.
 
-Rows carry their place in the input (`order`): of several rows with one key the last wins, wherever the shuffle put it.
+Rows carry their place in the input (`order`), which tells the age of rows of one key wherever the shuffle put them. A spill keeps
+all rows of a key unless the engine only chooses among them: the others in between may lie in another spill.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import pyarrow as pa
 
 from lsmlake.format.files import Bucket
 from lsmlake.format.rowkind import INSERT
-from lsmlake.format.schema import ROW_KIND, Schema
+from lsmlake.format.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.lsm.keys import comparable
-from lsmlake.lsm.merge.deduplicate import gather
-from lsmlake.lsm.merge.windows import Run, merge_windows
-from lsmlake.ops.write import prepare, prepare_deletes, sorted_unique, split
+from lsmlake.lsm.merge.engine import Engine
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rows import with_kind
+from lsmlake.lsm.merge.runs import grouped
+from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.ops.write import fold, prepare, prepare_deletes, split, split_unfolded
 from lsmlake.store.spill import Spill
 
-_ORDER = "_lsmlake_order"
+_ORDER = f"{RESERVED}order"
 
 
 class Intake:
@@ -31,6 +35,7 @@ class Intake:
         self.tables: list[tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]] = []
         self.bytes = 0
         self.spill: Spill | None = None
+        self.kinds = False  # whether any row spilled is no +I
 
     def __enter__(self) -> Intake:
         return self
@@ -72,25 +77,29 @@ class Intake:
         else:
             rows, kept = prepare(data, self.schema, self.row_kind)
             numbers, order = (numbers, order) if kept is None else (numbers[kept], order[kept])
-        if spilled:
-            rows = _uniform(rows).append_column(_ORDER, pa.array(order))
-        yield from split(rows, self.schema, self.schema.parsed_options.bucket, numbers, order)
+        buckets = self.schema.parsed_options.bucket
+        if not spilled:
+            yield from split(rows, self.schema, buckets, numbers, order)
+            return
+        self.kinds |= ROW_KIND in rows.column_names
+        rows = _uniform(rows).append_column(_ORDER, pa.array(order))
+        parts = split_unfolded if engine_of(self.schema).settles_late else split
+        yield from parts(rows, self.schema, buckets, numbers, order)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
-        runs = [Run(tables, rows) for tables, rows in self.spill.runs(bucket)]
-        for table in merge_windows(runs, self.schema.key, partial(_last_in_order, key=self.schema.key)):
-            yield table.drop_columns([_ORDER])
+        key = self.schema.key
+        runs = [Run(whole_keys(tables, key), rows) for tables, rows in self.spill.runs(bucket)]
+        for table in merge_windows(runs, key, partial(_folded, key=key, engine=engine_of(self.schema))):
+            yield table if self.kinds else table.drop_columns([ROW_KIND])
 
 
 def _uniform(rows: pa.Table) -> pa.Table:
     """Spills of one bucket agree on their columns: with `_row_kind`."""
-    return (
-        rows if ROW_KIND in rows.column_names else rows.append_column(ROW_KIND, pa.array(np.full(rows.num_rows, INSERT, np.int8)))
-    )
+    return rows if ROW_KIND in rows.column_names else with_kind(rows, INSERT)
 
 
-def _last_in_order(pieces: list[pa.Table], key: tuple[str, ...]) -> pa.Table:
+def _folded(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
     joined = pa.concat_tables(pieces)
     keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
-    rows = sorted_unique(np.zeros(len(keys), np.int64), keys, np.asarray(joined[_ORDER]))
-    return gather(joined, rows)
+    groups = grouped(joined, keys, engine, np.asarray(joined[_ORDER]))
+    return fold(joined.drop_columns([_ORDER]), groups, engine, None)

@@ -1,8 +1,9 @@
-"""Reading side of lookup: which rows of older files hold the given keys."""
+"""Reading side of lookup: which rows of older files hold the given keys, where they stand and what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,23 @@ from lsmlake.lsm import lookup
 from lsmlake.store.data_file import DataReader
 from lsmlake.store.metadata import Metadata
 
+_KEYS_AT_ONCE = 1 << 22
+_ROWS_AT_ONCE = 1 << 18
 
-def find_positions(
-    meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile]
-) -> dict[str, np.ndarray]:
-    """File name -> row positions (int64, ascending) of `keys` in it, whether alive or dead; files without a hit are left out.
+
+class Hits(NamedTuple):
+    """Rows of one file whose key was asked for, dead ones included: `keys`, row numbers of the keys asked for, stand at
+    `positions` of the file. Both int64, ascending."""
+
+    keys: np.ndarray
+    positions: np.ndarray
+
+    def where(self, mask: np.ndarray) -> Hits:
+        return Hits(self.keys[mask], self.positions[mask])
+
+
+def find(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
+    """File name -> hits of `keys` in it; files without a hit are left out.
 
     `keys`: the key columns, ascending, unique. Reads the key columns of the row groups that can hold one of them, nothing else.
     """
@@ -25,17 +38,31 @@ def find_positions(
     for file, (start, stop) in zip(files, lookup.slices(keys, files), strict=True):
         if start == stop:
             continue
-        positions = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file)
-        if len(positions):
-            found[file.name] = positions
+        hits = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file)
+        if len(hits.positions):
+            found[file.name] = Hits(hits.keys + start, hits.positions)
     return found
 
 
-def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile) -> np.ndarray:
+def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile) -> Hits:
+    rows, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
         low, high, _ = reader.group_bounds(schema.key[0])
-        hits = [
-            lookup.find(keys, chunk.table)[1] + chunk.start
-            for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=1 << 22)
-        ]
-    return np.concatenate(hits) if hits else np.zeros(0, np.int64)
+        for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=_KEYS_AT_ONCE):
+            of_keys, of_chunk = lookup.find(keys, chunk.table)
+            rows.append(of_keys)
+            positions.append(of_chunk + chunk.start)
+    return Hits(np.concatenate(rows), np.concatenate(positions))
+
+
+def fetch(
+    meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile, positions: np.ndarray, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The rows at `positions` (ascending) in order, some at a time. Reads the row groups they lie in."""
+    if not len(positions):
+        return
+    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
+        groups = np.unique(np.searchsorted(reader.starts, positions, side="right") - 1)
+        for chunk in reader.chunks(columns, groups.tolist(), rows=_ROWS_AT_ONCE):
+            first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
+            yield chunk.table.take(pa.array(positions[first:last] - chunk.start))

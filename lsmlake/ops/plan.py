@@ -1,12 +1,13 @@
 """Planning a read: from a snapshot and a predicate to the files that may hold an answer. Metadata only, array operations only.
 
 Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0
-is pruned by the key alone: its rows supersede older ones whether or not they match the filter.
+is pruned by the key alone: its rows supersede older ones whether or not they match the filter. And where the merge engine needs
+the older row, an older file that its statistics rule out is still looked into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
 from lsmlake.store.metadata import Metadata
 
@@ -29,12 +32,13 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 @dataclass(frozen=True)
 class Split:
     """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede
-    them."""
+    them. `met`: files above level 0 that hold no answer but rows that level-0 rows may be merged with."""
 
     bucket: Bucket
     files: tuple[DataFile, ...]
     vectors: Mapping[str, VectorRef]
     level0: tuple[DataFile, ...]
+    met: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Plan:
 
     @property
     def dead_rows(self) -> int:
-        return sum(ref.cardinality for split in self.splits for ref in split.vectors.values())
+        vectors = [split.vectors.get(file.name) for split in self.splits for file in split.files]
+        return sum(ref.cardinality for ref in vectors if ref)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -85,11 +90,17 @@ def plan(
     if mode == RAW:
         table = table.filter(pc.greater(table["level"], 0))
         steps.append(("raw: without level 0", table.num_rows))
+    answers = np.ones(table.num_rows, bool)
     if predicate is not None and table.num_rows:
-        for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys and statistics", _by_bounds)):
+        for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys", _by_key)):
             table = table.filter(pa.array(prune(table, schema, predicate)))
             steps.append((step, table.num_rows))
-    return Plan(snapshot, schema, predicate, names, mode, _splits(table, meta.vector_refs(snapshot), schema), tuple(steps))
+        answers = _by_statistics(table, schema, predicate)
+        steps.append(("statistics", int(answers.sum())))
+        if engine_of(schema).old is Old.DIES:
+            table, answers = table.filter(pa.array(answers)), answers[answers]
+    splits = _splits(table, answers, meta.vector_refs(snapshot), schema)
+    return Plan(snapshot, schema, predicate, names, mode, splits, tuple(steps))
 
 
 def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
@@ -146,23 +157,35 @@ def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
     return [column.take(pa.array(grid.ravel())) for column, grid in zip(columns, grids, strict=True)]
 
 
-def _by_bounds(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    rows, level0 = table["rows"].to_numpy(), table["level"].to_numpy() == 0
-    ids, every, of_key = schema.field_ids(), {}, {}
-    for name in predicate.columns & set(schema.columns.names):
-        if f"lo:{ids[name]}" not in table.column_names:
-            continue
-        low, high, nulls = (table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n"))
-        every[name] = ColumnBounds(low, high, nulls)
-        if name in schema.primary_key:
-            of_key[name] = every[name]
-    return np.where(level0, may_match(predicate, of_key, rows), may_match(predicate, every, rows))
+def _by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    return may_match(predicate, _bounds(table, schema, predicate.columns & set(schema.primary_key)), table["rows"].to_numpy())
 
 
-def _splits(table: pa.Table, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+def _by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    """All columns count, but not at level 0."""
+    bounds = _bounds(table, schema, predicate.columns & set(schema.columns.names))
+    return (table["level"].to_numpy() == 0) | may_match(predicate, bounds, table["rows"].to_numpy())
+
+
+def _bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
+    ids = schema.field_ids()
+    return {
+        name: ColumnBounds(*(table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n")))
+        for name in names
+        if f"lo:{ids[name]}" in table.column_names
+    }
+
+
+def _splits(table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
     splits = []
+    read = set(table["name"].filter(pa.array(answers)).to_pylist())
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
         level0 = tuple(file for file in state.files if file.level == 0)
-        older = tuple(sorted((file for file in state.files if file.level > 0), key=lambda file: (file.level, file.min_key)))
-        splits.append(Split(bucket, older, state.vectors, level0))
+        older = sorted((file for file in state.files if file.level > 0), key=lambda file: (file.level, file.min_key))
+        files = tuple(file for file in older if file.name in read)
+        met = tuple(file for file in older if file.name not in read) if level0 else ()
+        if files or level0:
+            kept = {file.name for file in (*files, *met)}
+            refs = {name: ref for name, ref in state.vectors.items() if name in kept}
+            splits.append(Split(bucket, files, refs, level0, met))
     return tuple(splits)

@@ -1,24 +1,31 @@
 """Reading without an engine: the rows of a plan as Arrow tables.
 
-For every split: the newest rows waiting at level 0 are merged, their keys looked up in the older files, and what is found counts
-as dead there - a compaction in memory. Then every file is read raw: row groups by statistics, dead rows masked by position,
-filter, projection. Nothing is merged with level >= 1.
+For every split: the rows waiting at level 0 are merged, their keys looked up in the older files, and what is found counts as dead
+there; unless it just dies, it is merged with them - a compaction in memory. Then every file is read raw: row groups by
+statistics, dead rows masked by position, filter, projection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.format.schema import ROW_KIND
+from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.levels import recency
-from lsmlake.lsm.merge.deduplicate import merge_runs, with_kinds, without_deletes
+from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.groups import group
+from lsmlake.lsm.merge.rows import with_kinds, without_deletes
+from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.predicate import ColumnBounds, evaluate, may_match
-from lsmlake.ops.lookup import find_positions
+from lsmlake.ops.lookup import fetch, find
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.store.data_file import DataReader, living
 from lsmlake.store.metadata import Metadata
@@ -32,61 +39,80 @@ def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
 
 
 def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
-    newest = _level0(meta, plan, split, plan.needed)
-    dead = superseded(meta, plan, split, newest)
+    fresh = freshen(meta, plan, split, plan.needed)
     for file in split.files:
-        for table in _raw(meta, plan, split, file, dead[file.name]):
+        for table in _raw(meta, plan, split, file, fresh.dead[file.name]):
             yield _finish(table, plan)
-    if newest is not None:
-        yield _finish(_filtered(without_deletes(newest), plan), plan)
+    if fresh.rows is not None:
+        yield _finish(_filtered(fresh.rows, plan), plan)
 
 
 def count(meta: Metadata, plan: Plan) -> int:
-    """The number of rows. Without a predicate from metadata and, where rows wait at level 0, key columns alone."""
+    """The number of rows. Without a predicate from metadata and, where rows wait at level 0, the columns that decide."""
     if plan.predicate is not None:
         return sum(table.num_rows for table in read_plan(meta, plan))
     total = 0
     for split in plan.splits:
-        newest = _level0(meta, plan, split, plan.schema.key)
-        dead = superseded(meta, plan, split, newest) if newest is not None else None
         total += sum(file.rows for file in split.files)
-        total -= sum(map(len, dead.values())) if dead is not None else sum(ref.cardinality for ref in split.vectors.values())
-        total += without_deletes(newest).num_rows if newest is not None else 0
+        if split.level0:
+            fresh = freshen(meta, plan, split, plan.schema.key)
+            total += fresh.rows.num_rows - sum(map(len, fresh.dead.values()))
+        else:
+            total -= sum(ref.cardinality for ref in split.vectors.values())
     return total
 
 
-def newest_level0(meta: Metadata, plan: Plan, split: Split) -> pa.Table | None:
-    """The newest row of every key at level 0, deletes included (`_row_kind`), with key and needed columns; `None` without level
-    0."""
-    return _level0(meta, plan, split, plan.needed)
+class Fresh(NamedTuple):
+    """A split's level 0 made part of it. `rows`: those of all keys waiting there, merged, key columns first among others, None
+    without level 0. `dead`: for every file to be read its vector and what no longer stands."""
+
+    rows: pa.Table | None
+    dead: dict[str, DeletionVector]
 
 
-def _level0(meta: Metadata, plan: Plan, split: Split, columns: tuple[str, ...]) -> pa.Table | None:
+def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Fresh:
+    """Merge the level-0 rows of a split with each other and with what they meet in older files. Reads the columns that decide
+    `columns`, and the key."""
+    stored = meta.vectors(split.vectors, [file.name for file in (*split.files, *split.met)])
+    dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
-        return None
-    names = [f.name for f in plan.schema.columns if f.name in columns or f.name in plan.schema.key]
+        return Fresh(None, dead)
+    engine = engine_of(plan.schema)
+    wanted = engine.needs({*columns, *plan.schema.key})
+    names = [name for name in plan.schema.columns.names if name in wanted]
+    runs = _level0_runs(meta, plan, split, names)
+    keys = _distinct([run.select(plan.schema.key) for run in runs])
+    old: dict[int, list[pa.Table]] = {}
+    older = {file.name: file for file in (*split.files, *split.met)}
+    for name, hits in find(meta, plan.schema, split.bucket, keys, tuple(older.values())).items():
+        if engine.old is not Old.DIES:
+            standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
+            found = fetch(meta, plan.schema, split.bucket, older[name], standing, names)
+            old.setdefault(older[name].level, []).extend(found)
+        if name in dead:
+            dead[name] = dead[name] | DeletionVector.of(hits.positions)
+    # files are found by level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
+    met = [pa.concat_tables(tables) for tables in old.values() if tables]
+    return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, engine)), dead)
+
+
+def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> list[pa.Table]:
+    """The runs waiting at level 0, oldest first."""
     ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
-    for _, group in groupby(ordered, key=recency):
-        parts = with_kinds([_whole(meta, plan, split, file, names) for file in sorted(group, key=lambda f: f.min_key)])
+    for _, same_run in groupby(ordered, key=recency):
+        parts = with_kinds([_whole(meta, plan, split, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
         runs.append(pa.concat_tables(parts))
-    return merge_runs(with_kinds(runs), plan.schema.key)
+    return runs
+
+
+def _distinct(keys: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(keys).take(group(np.concatenate(comparable(keys))).first)
 
 
 def _whole(meta: Metadata, plan: Plan, split: Split, file: DataFile, names: list[str]) -> pa.Table:
     with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema) as reader:
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
-
-
-def superseded(meta: Metadata, plan: Plan, split: Split, newest: pa.Table | None) -> dict[str, DeletionVector]:
-    """For every file of the split: its vector, and what the level-0 rows `newest` supersede in it."""
-    stored = meta.vectors(split.vectors, [file.name for file in split.files])
-    dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
-    if newest is not None and split.files:
-        keys = newest.select(plan.schema.key)
-        for name, positions in find_positions(meta, plan.schema, split.bucket, keys, split.files).items():
-            dead[name] = dead[name] | DeletionVector.of(positions)
-    return dead
 
 
 def _raw(meta: Metadata, plan: Plan, split: Split, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:

@@ -1,17 +1,18 @@
 """Writing: rows in, one sorted level-0 run a bucket out, moved up or merged at once if the table compacts inline.
 
-1. `prepare`: the rows fit the table, their kinds are known, what options ignore is gone.
-2. `split`: sort by bucket and key, fold repeats of a key (the last row in order wins), cut at buckets.
+1. `prepare`: the rows fit the table, their kinds are known and the merge engine takes them, what options ignore is gone.
+2. `split`: sort by bucket and key, fold repeats of a key as the merge engine does, cut at buckets.
 3. `write_bucket`: one run, then - unless told otherwise - compaction of the bucket with the new run in it.
 
-A writer does not know its sequence and never reads older rows but their keys.
+A writer does not know its sequence, and of older rows it reads only their keys unless the engine merges with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -23,20 +24,25 @@ from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMess
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.lsm.keys import comparable
-from lsmlake.lsm.merge.deduplicate import gather
+from lsmlake.lsm.merge.engine import Engine
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.groups import Groups
+from lsmlake.lsm.merge.rows import gather, with_kind
+from lsmlake.lsm.merge.runs import grouped
 from lsmlake.ops.compact import Choose, compact_bucket
-from lsmlake.store.data_file import Origin, nan_columns, write_run
+from lsmlake.ops.work import own_columns
+from lsmlake.store.data_file import Origin, float_columns, nan_columns, write_run
 from lsmlake.store.metadata import Metadata
 
 _THREADS = 2
 
 
 def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tuple[pa.Table, np.ndarray | None]:
-    """Rows as they are stored: the schema's columns in its order, and `_row_kind` (0 or 3) last if any row is a delete; and which
-    rows of `data` they are, ascending, if options made some of them go (`None`: all).
+    """Rows as they are stored: the schema's columns in its order, and `_row_kind` last if any row is no +I; and which rows of
+    `data` they are, ascending, if options made some of them go (`None`: all).
 
     `row_kind` names a text column with '+I', '-U', '+U', '-D' (default: option `rowkind.field`); it is left out of the
-    rows unless it is a column of the table. -U counts as -D: the row as it was is gone. Raises InvalidData.
+    rows unless it is a column of the table. Raises InvalidData, also for a kind that the merge engine cannot take.
     """
     options = schema.parsed_options
     source = row_kind or options.rowkind_field
@@ -58,46 +64,80 @@ def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tupl
 
 
 def prepare_deletes(keys: pa.Table, schema: Schema) -> pa.Table:
-    """Delete rows for `keys` (the primary key columns): the other columns are null. Raises InvalidData."""
+    """Delete rows for `keys` (the primary key columns): the other columns are null. Raises InvalidData, also if the engine has no
+    use for a -D row that knows nothing but its key."""
     keys = conform(keys, schema, schema.primary_key)
+    if schema.parsed_options.ignore_delete:
+        keys = keys.slice(0, 0)
     columns = [keys[f.name] if f.name in schema.primary_key else nested.nulls(keys.num_rows, f.type) for f in schema.row_columns]
-    rows = pa.table(columns, schema=schema.row_columns)
-    return rows.append_column(pa.field(ROW_KIND, pa.int8()), pa.array(np.full(keys.num_rows, rowkind.DELETE, np.int8)))
+    kinds = np.full(keys.num_rows, rowkind.DELETE, np.int8)
+    engine = engine_of(schema)
+    if not engine.deletes_by_key and keys.num_rows:
+        raise InvalidData(
+            f"merge-engine = {schema.parsed_options.merge_engine} cannot delete by key as this table is set up",
+            expected="rows of kind -D with all columns, or an engine that removes a row by its key",
+            found=f"{keys.num_rows} keys",
+            cure="use upsert with row_kind, or set the engine's remove-record-on-delete",
+        )
+    return with_kind(pa.table(columns, schema=schema.row_columns), engine.stored(kinds))
 
 
 def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple[pa.Table, np.ndarray | None]:
-    options = schema.parsed_options
-    retract, kept = np.asarray(rowkind.is_retract(kinds)), None
+    options, number, kept = schema.parsed_options, np.asarray(kinds), None
     if options.ignore_delete:
-        kept = np.flatnonzero(~retract)
-    elif options.ignore_update_before:
-        kept = np.flatnonzero(np.asarray(kinds) != rowkind.UPDATE_BEFORE)
+        kept = np.flatnonzero(~np.asarray(rowkind.is_retract(kinds)))
+    elif options.ignore_update_before or options.remove_on_delete:  # which knows only whole rows, come or gone
+        kept = np.flatnonzero(number != rowkind.UPDATE_BEFORE)
     if kept is not None:
-        rows, retract = rows.take(kept), retract[kept]
-    if retract.any():
-        stored = np.where(retract, rowkind.DELETE, rowkind.INSERT).astype(np.int8)
-        rows = rows.append_column(pa.field(ROW_KIND, pa.int8()), pa.array(stored))
-    return rows, kept
+        rows, number = rows.take(kept), number[kept]
+    stored = engine_of(schema).stored(number)
+    return (with_kind(rows, stored) if stored.any() else rows), kept
 
 
 def split(
     rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
-    """Prepared rows by bucket, each ascending by key with unique keys: of rows with one key the last in `order` (default: as
-    given) wins. `numbers`: bucket numbers if already known. O(rows log rows); no copy but the one into the result."""
+    """Prepared rows by bucket, each ascending by key and folded as the engine does it before older rows are at hand; rows of one
+    key are as old as their sequence and `order` (default: as given) say. `numbers`: bucket numbers if already known. O(rows log
+    rows); no copy but the one into the result."""
+    yield from _split(rows, schema, buckets, numbers, order, fold)
+
+
+def split_unfolded(
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray, order: np.ndarray
+) -> Iterator[tuple[Bucket, pa.Table]]:
+    """`split` with all rows of a key, oldest first."""
+    yield from _split(rows, schema, buckets, numbers, order, lambda rows, groups, engine, pool: gather(rows, groups.rows, pool))
+
+
+Fold = Callable[[pa.Table, Groups, Engine, Executor], pa.Table]
+
+
+def fold(rows: pa.Table, groups: Groups, engine: Engine, pool: Executor | None) -> pa.Table:
+    """The rows of every key as the engine can combine them before they meet older ones."""
+    if groups.unique and not engine.settles_late:
+        return gather(rows, groups.rows, pool)
+    return engine.merge(rows, groups, pool, settle=False)
+
+
+def _split(
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None, order: np.ndarray | None, fold: Fold
+) -> Iterator[tuple[Bucket, pa.Table]]:
     if not rows.num_rows:
         return
     if numbers is None:
         numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
     codes, partitions = _group_codes(rows, schema, numbers)
     keys = comparable([rows.select(schema.key)])[0]
-    chosen = sorted_unique(codes, keys, order)
-    edges = np.flatnonzero(np.diff(codes[chosen])) + 1
+    engine = engine_of(schema)
+    groups = grouped(rows, keys, engine, order, codes)
+    of_group = codes[groups.first]
+    edges = [0, *(np.flatnonzero(np.diff(of_group)) + 1).tolist(), len(of_group)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        for part in np.split(chosen, edges):
-            code = int(codes[part[0]])
+        for first, last in pairwise(edges):
+            code = int(of_group[first])
             bucket = Bucket(partitions[code // buckets], code % buckets)
-            yield bucket, gather(rows, part, pool)
+            yield bucket, fold(rows, groups.part(first, last), engine, pool)
 
 
 def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
@@ -115,25 +155,6 @@ def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[n
     return code * buckets + numbers, partitions
 
 
-def sorted_unique(codes: np.ndarray, keys: np.ndarray, order: np.ndarray | None) -> np.ndarray:
-    """Row numbers by (code, key), one for each: that of the last row in `order`."""
-    rows = np.argsort(keys, kind="stable")
-    if codes.any():
-        rows = rows[np.argsort(_narrow(codes)[rows], kind="stable")]
-    repeated = (keys[rows[1:]] == keys[rows[:-1]]) & (codes[rows[1:]] == codes[rows[:-1]])
-    if not repeated.any():
-        return rows
-    if order is not None:  # the order only matters among repeats: sort by it inside the groups of equal keys
-        group = np.cumsum(np.concatenate([[0], ~repeated]))
-        rows = rows[np.lexsort((order[rows], group))]
-    return rows[np.concatenate([~repeated, [True]])]
-
-
-def _narrow(codes: np.ndarray) -> np.ndarray:
-    """16-bit integers sort by radix."""
-    return codes.astype(np.uint16) if codes.max() < 1 << 16 else codes
-
-
 def write_bucket(
     meta: Metadata, schema: Schema, bucket: Bucket, tables: Iterable[pa.Table], base: BucketState | None, choose: Choose | None
 ) -> CommitMessage | None:
@@ -144,7 +165,8 @@ def write_bucket(
     """
     total = schema.parsed_options.bucket
     kept: list[pa.Table] = []
-    remembered = (_remember(table, schema, kept) for table in tables) if choose else tables
+    columns = own_columns(schema)
+    remembered = (_remember(table, columns, kept) for table in tables) if choose else tables
     files = write_run(meta.env, meta.paths, schema, bucket, remembered, Origin(0, APPEND), _nan_columns(tables, schema))
     if not files:
         return None
@@ -161,9 +183,9 @@ def write_bucket(
         raise
 
 
-def _remember(table: pa.Table, schema: Schema, kept: list[pa.Table]) -> pa.Table:
-    """Keep the keys of rows on their way to disk: compaction needs them next."""
-    kept.append(table.select([name for name in (*schema.key, ROW_KIND) if name in table.column_names]))
+def _remember(table: pa.Table, columns: Sequence[str], kept: list[pa.Table]) -> pa.Table:
+    """Keep what compaction needs next of rows on their way to disk."""
+    kept.append(table.select([name for name in (*columns, ROW_KIND) if name in table.column_names]))
     return table
 
 
@@ -171,11 +193,11 @@ def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> set[str]:
     """Float columns that may hold a NaN: exact if the rows are in memory."""
     if isinstance(tables, list):
         return {name for table in tables for name in nan_columns(table)}
-    return {field.name for field in schema.columns if pa.types.is_floating(field.type)}
+    return float_columns(schema)
 
 
 def _by_file(files: Sequence[DataFile], kept: Sequence[pa.Table]) -> dict[str, pa.Table]:
-    """The remembered keys cut where the writer began a new file."""
+    """The remembered rows cut where the writer began a new file."""
     table, start, result = pa.concat_tables(kept), 0, {}
     for file in files:
         result[file.name] = table.slice(start, file.rows)

@@ -27,7 +27,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.format.files import DataFile
 from lsmlake.lsm.bucket_hash import spark_hash
+from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.read import read_split
 from lsmlake.spark import tasks
@@ -167,19 +170,23 @@ def _without(rows, keys, plan: Plan):
 
 
 def _newest(native: _Native, splits: Sequence[Split]):
-    """The newest row of every waiting key. One run without deletes is that already; otherwise tasks merge a bucket each."""
-    single = [
-        split for split in splits if len({f.sequence for f in split.level0}) == 1 and not any(f.delete_rows for f in split.level0)
-    ]
+    """The row of every waiting key. One run without deletes, that meets nothing, is that already; otherwise tasks merge a bucket
+    each."""
+    dies = engine_of(native.plan.schema).old is Old.DIES
+    single = [split for split in splits if dies and _is_newest(split.level0)]
     rest = [split for split in splits if split not in single]
     parts = []
     if single:
         parts.append(native.clean([native.meta.paths.data(split.bucket, f.name) for split in single for f in split.level0]))
     if rest:
-        waiting = [replace(split, files=()) for split in rest]
+        waiting = [replace(split, files=(), met=() if dies else (*split.files, *split.met)) for split in rest]
         merged = _tasks(native.spark, native.meta, native.plan, waiting, _needed(native.plan, native.where))
         parts.append(native.filtered(merged))
     return reduce(lambda a, b: a.unionByName(b), [part.selectExpr(*map(quoted, native.plan.columns)) for part in parts])
+
+
+def _is_newest(level0: Sequence[DataFile]) -> bool:
+    return len({file.sequence for file in level0}) == 1 and not any(file.delete_rows for file in level0)
 
 
 # -- arrow ------------------------------------------------------------------------------------------------------------

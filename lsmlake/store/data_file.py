@@ -25,7 +25,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
-from lsmlake.format.rowkind import DELETE
+from lsmlake.format.rowkind import is_retract
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.format.stats import bounds
 from lsmlake.store.checksum import RESTORE, SummingSink, read_footer
@@ -62,8 +62,8 @@ def write_run(
     origin: Origin,
     nan_columns: Collection[str] = (),
 ) -> tuple[DataFile, ...]:
-    """Write one sorted run: `tables` ascending by key, keys unique, plain columns of the schema and maybe `_row_kind` (all or
-    none).
+    """Write one sorted run: `tables` ascending by key, plain columns of the schema and maybe `_row_kind` (all or none). Rows of
+    one key lie in one table and go into one file.
 
     `nan_columns`: float columns that may hold a NaN. Returns the files in key order. Bounded memory: one row group and one
     table. A file becomes visible only when complete; after an error there is none.
@@ -77,7 +77,8 @@ def write_run(
                     if writer is None:
                         writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
                     table = writer.add(table)
-                    if writer.bytes >= schema.parsed_options.target_file_bytes:
+                    key_ends = not table.num_rows or _row(table.select(schema.key), 0) != writer.max_key
+                    if writer.bytes >= schema.parsed_options.target_file_bytes and key_ends:
                         files.append(writer.finish(origin, env.clock()))
                         stack.pop_all().close()
                         writer = None
@@ -162,7 +163,7 @@ class _FileWriter:
         for name in self.nan_nulls:
             self.nan_nulls[name] += table[name].null_count
         if ROW_KIND in table.column_names:
-            self.delete_rows += pc.sum(pc.equal(table[ROW_KIND], DELETE)).as_py()
+            self.delete_rows += pc.sum(is_retract(table[ROW_KIND])).as_py()
         self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
 
     def discard_on_error(self, error: type | None, *_: object) -> None:
@@ -238,14 +239,17 @@ def nan_columns(table: pa.Table) -> list[str]:
     ]
 
 
+def float_columns(schema: Schema) -> set[str]:
+    return {field.name for field in schema.columns if pa.types.is_floating(field.type)}
+
+
 def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
     """The float columns that may hold a NaN, going by the statistics: no bounds though there are values."""
     files, ids = list(files), schema.field_ids()
-    floats = [field.name for field in schema.columns if pa.types.is_floating(field.type)]
     unknown = ColumnStats(0, None, None)
     return {
         name
-        for name in floats
+        for name in float_columns(schema)
         for file in files
         if (stats := file.stats.get(ids[name], unknown)).min is None and stats.nulls < file.rows
     }

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.lsm.keys import comparable
-from lsmlake.lsm.merge.deduplicate import with_kinds
+from lsmlake.lsm.merge.rows import with_kinds
 
 
 @dataclass
@@ -50,7 +50,8 @@ class Run:
 def merge_windows(
     runs: Sequence[Run], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 32 << 20
 ) -> Iterator[pa.Table]:
-    """The merge of `runs` (oldest first) as tables in key order. `merge` combines sorted tables, oldest first."""
+    """The merge of `runs` (oldest first) as tables in key order. `merge` combines sorted tables, oldest first. A chunk of a run
+    holds all rows of its keys (`whole_keys`)."""
     runs, window = list(runs), 1
     while runs:
         left = sum(max(run.rows, 0) for run in runs) or 1
@@ -60,11 +61,23 @@ def merge_windows(
         if not runs:
             return
         window = _window_rows(runs, window_bytes)
-        if len(runs) == 1:
-            yield _all(runs[0])
+        yield merge(with_kinds(_cut(runs, key) if len(runs) > 1 else [_all(runs[0])]))
+
+
+def whole_keys(chunks: Iterator[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
+    """Chunks of a run in which a key may have several rows, cut anew so that none has rows in two chunks."""
+    held: pa.Table | None = None
+    for chunk in chunks:
+        table = chunk if held is None else pa.concat_tables([held, chunk], promote_options="default")
+        if not table.num_rows:
             continue
-        pieces = _cut(runs, key)
-        yield merge(with_kinds(pieces))
+        (keys,) = comparable([table.select(key)])
+        start = int(np.searchsorted(keys, keys[-1], side="left"))
+        held = table.slice(start)
+        if start:
+            yield table.slice(0, start)
+    if held is not None:
+        yield held
 
 
 def _window_rows(runs: Sequence[Run], window_bytes: int) -> int:

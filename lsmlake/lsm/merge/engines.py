@@ -1,0 +1,63 @@
+"""From a table's schema to its merge engine."""
+
+from __future__ import annotations
+
+from lsmlake.errors import InvalidOption, InvalidSchema
+from lsmlake.format.schema import Schema
+from lsmlake.lsm.keys import check_orderable
+from lsmlake.lsm.merge.aggregation import Aggregation
+from lsmlake.lsm.merge.deduplicate import Deduplicate
+from lsmlake.lsm.merge.engine import Engine
+from lsmlake.lsm.merge.first_row import FirstRow
+from lsmlake.lsm.merge.partial_update import PartialUpdate
+from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
+
+
+def engine_of(schema: Schema, where: str = "table options") -> Engine:
+    """The engine the options ask for. Raises InvalidOption for columns and functions that do not go together; `where` names
+    the table."""
+    options = schema.parsed_options
+    sequence = SequenceFields(options.sequence_field, options.sequence_sort_order == "descending")
+    _check_sequence(schema, sequence.columns, "sequence.field", where)
+    if options.merge_engine == FIRST_ROW:
+        return FirstRow()
+    if options.merge_engine not in (PARTIAL_UPDATE, AGGREGATION):
+        return Deduplicate(sequence)
+    _check_nullable(schema, where)
+    if options.merge_engine == AGGREGATION:
+        return Aggregation.of(schema, sequence, where)
+    engine = PartialUpdate.of(schema, sequence, where)
+    for group in engine.groups:
+        _check_sequence(schema, group.sequence.columns, "a sequence group", where)
+    return engine
+
+
+def _check_sequence(schema: Schema, names: tuple[str, ...], role: str, where: str) -> None:
+    for name in names:
+        if name not in schema.columns.names:
+            raise InvalidOption(
+                f"{role} names no column",
+                where=where,
+                expected=f"one of {schema.columns.names}",
+                found=repr(name),
+                cure="correct it",
+            )
+        try:
+            check_orderable(schema.row_columns.field(name).type, name)
+        except InvalidSchema as unordered:
+            raise InvalidOption(
+                f"{role} needs columns with an order", where=where, found=unordered.found, cure="choose other columns"
+            ) from unordered
+
+
+def _check_nullable(schema: Schema, where: str) -> None:
+    strict = [field.name for field in schema.columns if not field.nullable and field.name not in schema.primary_key]
+    if strict:
+        raise InvalidOption(
+            f"merge-engine = {schema.parsed_options.merge_engine} may leave a column null",
+            where=where,
+            expected="columns outside the key that may be null",
+            found=f"NOT NULL {', '.join(strict)}",
+            cure="declare them without NOT NULL",
+        )

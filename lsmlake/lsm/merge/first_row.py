@@ -1,0 +1,42 @@
+"""The `first-row` engine: the row of a key that arrives first stays for good. It knows no deletes and no updates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.errors import InvalidData
+from lsmlake.format.rowkind import INSERT, NAMES, UPDATE_AFTER
+from lsmlake.lsm.merge.engine import Engine, Old
+from lsmlake.lsm.merge.groups import Groups
+from lsmlake.lsm.merge.rows import gather
+from lsmlake.lsm.merge.sequence import SequenceFields
+
+
+@dataclass(frozen=True)
+class FirstRow(Engine):
+    old = Old.STAYS
+    sequence = SequenceFields()
+    settles_late = False
+    deletes_by_key = False
+
+    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
+        return gather(rows, groups.first, pool)
+
+    def needs(self, columns: Collection[str]) -> frozenset[str]:
+        return frozenset(columns)
+
+    def stored(self, kinds: np.ndarray) -> np.ndarray:
+        refused = (kinds != INSERT) & (kinds != UPDATE_AFTER)
+        if refused.any():
+            raise InvalidData(
+                "merge-engine = first-row takes no row back",
+                expected="only +I and +U rows",
+                found=f"{int(refused.sum())} rows of kind -U or -D, the first a {NAMES[kinds[refused.argmax()]]}",
+                cure="set ignore-delete = true to drop them, or use another merge engine",
+            )
+        return np.zeros(len(kinds), np.int8)

@@ -1,0 +1,54 @@
+"""Moving rows of Arrow tables about: gathering them, and the `_row_kind` column that some runs have and others have not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.format.rowkind import INSERT, is_retract
+from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD
+
+_KIND = ROW_KIND_FIELD.remove_metadata()
+
+
+def gather(table: pa.Table, rows: np.ndarray, pool: Executor | None = None) -> pa.Table:
+    """`table.take(rows)`, a column a task if there is a pool."""
+    indices = pa.array(rows)
+    take = lambda column: pc.take(one_chunk(column), indices, boundscheck=False)  # noqa: E731
+    columns = list(pool.map(take, table.columns)) if pool else [take(column) for column in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Taking from many chunks would resolve the chunk of every row."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def kinds_of(table: pa.Table) -> np.ndarray | None:
+    """The `_row_kind` column; `None` if there is none, so that all rows are +I."""
+    return np.asarray(table[ROW_KIND]) if ROW_KIND in table.column_names else None
+
+
+def with_kind(table: pa.Table, kinds: np.ndarray | int) -> pa.Table:
+    """The table with these kinds as its `_row_kind`."""
+    table = table.drop_columns([ROW_KIND]) if ROW_KIND in table.column_names else table
+    return table.append_column(_KIND, pa.array(np.full(table.num_rows, kinds, np.int8)))
+
+
+def with_kinds(runs: Sequence[pa.Table]) -> list[pa.Table]:
+    """The runs with `_row_kind` on all of them or on none: a run without it holds only +I."""
+    if not any(ROW_KIND in run.column_names for run in runs):
+        return list(runs)
+    return [run if ROW_KIND in run.column_names else with_kind(run, INSERT) for run in runs]
+
+
+def without_deletes(table: pa.Table) -> pa.Table:
+    """The rows that stand: deletes and the `_row_kind` column dropped."""
+    if ROW_KIND not in table.column_names:
+        return table
+    kinds = table[ROW_KIND]
+    return table.drop_columns([ROW_KIND]).filter(pc.invert(is_retract(kinds)))

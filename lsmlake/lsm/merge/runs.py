@@ -1,0 +1,39 @@
+"""Merging sorted runs by a table's engine, and folding a batch before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.format.schema import ROW_KIND
+from lsmlake.lsm.keys import comparable
+from lsmlake.lsm.merge.engine import Engine
+from lsmlake.lsm.merge.groups import Groups, group
+from lsmlake.lsm.merge.rows import with_kinds
+
+
+def merge_runs(
+    runs: Sequence[pa.Table], key: Sequence[str], engine: Engine, pool: Executor | None = None, *, settle: bool = True
+) -> pa.Table:
+    """Merge sorted runs, oldest first, into one, ascending by key: one row a key, -D rows kept, unless the engine leaves some as
+    they are for want of `settle` (see `Engine.merge`).
+
+    The runs have the same columns but for `_row_kind`. O(rows log runs) compares. With a `pool` columns are made in parallel.
+    """
+    runs = with_kinds([run for run in runs if run.num_rows] or runs[:1])
+    if len(runs) == 1 and not (engine.settles_late and ROW_KIND in runs[0].column_names):
+        return runs[0]
+    rows = pa.concat_tables(runs)
+    keys = comparable([run.select(key) for run in runs])
+    return engine.merge(rows, grouped(rows, np.concatenate(keys), engine), pool, settle=settle)
+
+
+def grouped(
+    rows: pa.Table, keys: np.ndarray, engine: Engine, arrival: np.ndarray | None = None, codes: np.ndarray | None = None
+) -> Groups:
+    """The rows by (code, key, sequence, arrival); `arrival`: default as they stand."""
+    order = engine.sequence.order(rows) if engine.sequence else []
+    return group(keys, order if arrival is None else [*order, arrival], codes)

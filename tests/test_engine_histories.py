@@ -1,0 +1,181 @@
+"""Merge engines under random histories: whatever is compacted when, the table holds what its rows come to one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from engine_model import Aggregate, Partial, Row, first, newest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import new_lake, tiny_units
+
+from lsmlake.table import Table
+
+KINDS = ("+I", "+U", "-U", "-D")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A table and its twin. `kinds`: those its histories may hold."""
+
+    options: dict[str, str]
+    columns: str
+    fold: Callable[[Row | None, Row, str], Row | None]
+    kinds: tuple[str, ...] = ("+I",)
+
+
+INTS = "k INT NOT NULL, a INT, b INT, c INT, d INT"
+SETUPS = {
+    "deduplicate": Setup({}, INTS, newest, KINDS),
+    "deduplicate by sequence": Setup({"sequence.field": "a,b"}, INTS, partial(newest, by=("a", "b"))),
+    "first-row": Setup({"merge-engine": "first-row"}, INTS, first),
+    "partial-update": Setup({"merge-engine": "partial-update"}, INTS, Partial(("a", "b", "c", "d"))),
+    "partial-update, removing": Setup(
+        {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+        INTS,
+        Partial(("a", "b", "c", "d"), remove_on_delete=True),
+        KINDS,
+    ),
+    "partial-update, groups": Setup(
+        {"merge-engine": "partial-update", "fields.a.sequence-group": "b", "fields.c.sequence-group": "d"},
+        INTS,
+        Partial(("a", "b", "c", "d"), {("a",): {"b": None}, ("c",): {"d": None}}),
+        KINDS,
+    ),
+    "partial-update, groups removing": Setup(
+        {
+            "merge-engine": "partial-update",
+            "fields.a,b.sequence-group": "c",
+            "partial-update.remove-record-on-sequence-group": "a",
+        },
+        INTS,
+        Partial(("a", "b", "c", "d"), {("a", "b"): {"c": None}}, removing=("a", "b")),
+        KINDS,
+    ),
+    "partial-update, aggregates": Setup(
+        {
+            "merge-engine": "partial-update",
+            "fields.a.sequence-group": "b,c",
+            "fields.b.aggregate-function": "sum",
+        },
+        INTS,
+        Partial(("a", "b", "c", "d"), {("a",): {"b": "sum", "c": None}}),
+        KINDS,
+    ),
+    "aggregation": Setup(
+        {
+            "merge-engine": "aggregation",
+            "fields.a.aggregate-function": "max",
+            "fields.b.aggregate-function": "min",
+            "fields.c.aggregate-function": "first_non_null_value",
+            "fields.default-aggregate-function": "sum",
+        },
+        INTS,
+        Aggregate({"a": "max", "b": "min", "c": "first_non_null_value", "d": "sum"}),
+    ),
+    "aggregation, taking back": Setup(
+        {
+            "merge-engine": "aggregation",
+            "fields.a.aggregate-function": "sum",
+            "fields.b.aggregate-function": "last_value",
+            "fields.c.aggregate-function": "max",
+            "fields.c.ignore-retract": "true",
+        },
+        INTS,
+        Aggregate({"a": "sum", "b": "last_value", "c": "max", "d": "last_non_null_value"}, ignore_retract=frozenset({"c"})),
+        KINDS,
+    ),
+    "aggregation, removing": Setup(
+        {
+            "merge-engine": "aggregation",
+            "aggregation.remove-record-on-delete": "true",
+            "fields.default-aggregate-function": "sum",
+        },
+        INTS,
+        Aggregate(dict.fromkeys("abcd", "sum"), remove_on_delete=True),
+        KINDS,
+    ),
+    "aggregation by sequence": Setup(
+        {
+            "merge-engine": "aggregation",
+            "sequence.field": "a",
+            "fields.b.aggregate-function": "last_value",
+            "fields.c.aggregate-function": "sum",
+            "fields.d.aggregate-function": "max",
+        },
+        INTS,
+        Aggregate({"a": "last_value", "b": "last_value", "c": "sum", "d": "max"}, by=("a",)),
+    ),
+    "aggregation, lists": Setup(
+        {"merge-engine": "aggregation", "fields.a.aggregate-function": "collect"},
+        "k INT NOT NULL, a ARRAY<INT>, b INT",
+        Aggregate({"a": "collect", "b": "last_non_null_value"}),
+        KINDS,
+    ),
+}
+
+SMALL = st.none() | st.integers(0, 4)
+
+
+@st.composite
+def histories(draw, setup: Setup):
+    """Batches of (kind, row), and what is done after each."""
+    lists = st.none() | st.lists(st.integers(0, 2), max_size=3)
+    names = [part.split()[0] for part in setup.columns.split(", ")]
+    values = {name: lists if f"{name} ARRAY" in setup.columns else SMALL for name in names} | {"k": st.integers(0, 4)}
+    row = st.tuples(st.sampled_from(setup.kinds), st.fixed_dictionaries(values))
+    step = st.tuples(st.lists(row, min_size=1, max_size=8), st.sampled_from(["wait", "wait", "inline", "compact", "full"]))
+    return draw(st.lists(step, min_size=1, max_size=7))
+
+
+def written(table: Table, rows: list[tuple[str, Row]], inline: bool) -> None:
+    columns = {field.name: pa.array([row[field.name] for _, row in rows], field.type) for field in table.schema}
+    table.upsert(pa.table(columns | {"op": pa.array([kind for kind, _ in rows])}), row_kind="op", compact=inline)
+
+
+def found(table: Table, mode: str = "fresh") -> dict[int, Row]:
+    rows = table.scan(mode=mode).to_arrow().to_pylist()
+    assert len({row["k"] for row in rows}) == len(rows), "a key twice"
+    return {row["k"]: row for row in rows}
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+@pytest.mark.parametrize("name", SETUPS)
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_a_table_is_what_its_rows_come_to(name, buckets, data):
+    setup = SETUPS[name]
+    options = {"bucket": buckets, "compaction.tier-runs": 3, **setup.options}
+    table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
+    expected: dict[int, Row] = {}
+    with tiny_units(rows=2):
+        for rows, action in data.draw(histories(setup)):
+            written(table, rows, inline=action == "inline")
+            for kind, row in rows:
+                state = setup.fold(expected.pop(row["k"], None), row, kind)
+                if state is not None:
+                    expected[row["k"]] = state
+            assert found(table) == expected
+            assert table.scan(columns=["k"]).count() == len(expected)
+            if action in ("compact", "full"):
+                table.compact(full=action == "full")
+            if action != "wait" and (buckets == 1 or action != "inline"):  # which leaves the buckets alone that it does not touch
+                assert found(table, "raw") == found(table) == expected
+        where = data.draw(st.sampled_from(["b > 1", "b is null", "k = 2", "k > 2 and b < 3"]))
+        wanted = {k for k in expected if _holds(expected[k], where)}
+        assert set(table.scan(where=where, columns=["k"]).to_arrow()["k"].to_pylist()) == wanted
+        assert table.verify() == []
+
+
+def _holds(row: Row, where: str) -> bool:
+    b, k = row["b"], row["k"]
+    return {
+        "b > 1": b is not None and b > 1,
+        "b is null": b is None,
+        "k = 2": k == 2,
+        "k > 2 and b < 3": k > 2 and b is not None and b < 3,
+    }[where]
