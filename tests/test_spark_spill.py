@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spark_support import same
 from strategies import Shape, encoded_rows, new_lake
+from test_engine_histories import SETUPS, histories
 
 from lsmlake.format.files import Bucket
 from lsmlake.lsm.bucket_hash import bucket_of
@@ -18,6 +19,28 @@ TINY = {"write-buffer-size": "100 kb"}
 
 
 # --- in one process ---
+
+
+@pytest.mark.parametrize("name", SETUPS)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 9))
+def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, data, seed):
+    setup = SETUPS[name]
+    steps = data.draw(histories(setup))
+    order = np.random.default_rng(seed).permutation(sum(len(rows) for rows, _ in steps))
+    found = []
+    for spilled in (False, True):
+        options = {"bucket": 2, **setup.options, **({"write-buffer-size": "1"} if spilled else {})}
+        table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
+        batches = [
+            pa.table(
+                {f.name: pa.array([row[f.name] for _, row in rows], f.type) for f in table.schema}
+                | {"op": pa.array([kind for kind, _ in rows])}
+            )
+            for rows, _ in steps
+        ]
+        found.append(without_inserts(taken_in(table, batches, order, "op", spilled)))
+    assert found[0] == found[1]
 
 
 def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | None, spilled: bool) -> dict[Bucket, list]:

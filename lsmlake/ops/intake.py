@@ -90,11 +90,11 @@ class Intake:
         key = self.schema.key
         runs = [Run(whole_keys(tables, key), rows) for tables, rows in self.spill.runs(bucket)]
         for table in merge_windows(runs, key, partial(_folded, key=key, engine=engine_of(self.schema))):
-            yield table if self.kinds else table.drop_columns([ROW_KIND])
+            yield _uniform(table) if self.kinds else table.select(self.schema.columns.names)
 
 
 def _uniform(rows: pa.Table) -> pa.Table:
-    """Spills of one bucket agree on their columns: with `_row_kind`."""
+    """Spills of one bucket, and the tables of one run, agree on their columns: with `_row_kind`."""
     return rows if ROW_KIND in rows.column_names else with_kind(rows, INSERT)
 
 

@@ -1,0 +1,106 @@
+"""Merge engines through Spark: batches, fresh and raw reads on both strategies and compaction come to what the rows come to."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions
+from spark_support import same
+from test_engine_histories import SETUPS
+
+import lsmlake
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = ("k", "a", "b", "c", "d")
+
+
+def history(kinds: tuple[str, ...], seed: int) -> list[list[tuple]]:
+    """Batches of (kind, k, a, b, c, d)."""
+    chance = random.Random(seed)
+    value = [None, *range(6)]
+    return [
+        [(chance.choice(kinds), chance.randint(0, 40), *(chance.choice(value) for _ in "abcd")) for _ in range(60)]
+        for _ in range(4)
+    ]
+
+
+def frame(spark, rows: list[tuple]):
+    """The rows in their order over several partitions."""
+    columns = zip(*[(place, *row) for place, row in enumerate(rows)], strict=True)
+    types = [pa.int64(), pa.string(), *[pa.int32()] * 5]
+    names = ["place", "op", *COLUMNS]
+    data = pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+    return spark.createDataFrame(data).repartitionByRange(3, "place").sortWithinPartitions("place").drop("place")
+
+
+def check(table: lsmlake.Table, expected: dict[int, dict], mode: str = "fresh") -> None:
+    rows = [tuple(row[name] for name in COLUMNS) for row in expected.values()]
+    scan = table.scan(mode=mode)
+    same(scan.to_spark("native"), as_table(rows, COLUMNS))
+    same(scan.to_spark("arrow"), as_table(rows, COLUMNS))
+    wanted = [row[:2] for row in rows if row[2] is not None and row[2] > 2]
+    same(table.scan(where="b > 2", columns=["k", "a"], mode=mode).to_spark("native"), as_table(wanted, COLUMNS[:2]))
+
+
+def as_table(rows: list[tuple], names: tuple[str, ...]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table([pa.array(column, pa.int32()) for column in columns], names=list(names))
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize(
+    "name", ["first-row", "deduplicate by sequence", "partial-update, aggregates", "aggregation, taking back"]
+)
+def test_a_history_through_spark(spark, spark_lake, name):
+    setup = SETUPS[name]
+    options = {"bucket": 2, **setup.options}
+    table = spark_lake.create_table("d.t", setup.columns, primary_key=["k"], options=options)
+    expected: dict[int, dict] = {}
+    for number, rows in enumerate(history(setup.kinds, seed=len(name))):
+        table.upsert(frame(spark, rows), row_kind="op", compact=number in (0, 2))
+        for kind, *values in rows:
+            row = dict(zip(COLUMNS, values, strict=True))
+            state = setup.fold(expected.pop(row["k"], None), row, kind)
+            if state is not None:
+                expected[row["k"]] = state
+        if number in (1, 2):
+            check(table, expected)
+    table.compact()
+    check(table, expected, "raw")
+    table.compact(full=True)
+    check(table, expected, "raw")
+    assert table.verify() == []
+
+
+def test_an_invalid_row_reaches_the_user_as_the_error_it_is(spark, spark_lake):
+    table = spark_lake.create_table("d.t", SETUPS["first-row"].columns, primary_key=["k"], options={"merge-engine": "first-row"})
+    with pytest.raises(lsmlake.errors.InvalidData, match="first-row takes no row back"):
+        table.upsert(frame(spark, [("-D", 1, 1, 1, 1, 1)]), row_kind="op")
+    assert table.snapshots().num_rows == 0
+
+
+def test_sketches_of_spark_and_ours_are_the_same_bytes(spark, spark_lake):
+    """What Spark's aggregates make goes in, what comes out its functions read."""
+    options = {
+        "merge-engine": "aggregation",
+        "fields.people.aggregate-function": "hll_sketch",
+        "fields.visits.aggregate-function": "theta_sketch",
+    }
+    table = spark_lake.create_table("d.t", "k INT, people BINARY, visits BINARY", primary_key=["k"], options=options)
+    thetas = hasattr(functions, "theta_sketch_agg")  # from 4.1 on
+    visits = "theta_sketch_agg(id)" if thetas else "cast(null as binary)"
+    for start in (0, 500):
+        people = spark.range(start, start + 1_000)
+        table.upsert(
+            people.selectExpr("cast(1 as int) as k", "id")
+            .groupBy("k")
+            .agg(functions.expr("hll_sketch_agg(id) as people"), functions.expr(f"{visits} as visits"))
+        )
+    (row,) = (
+        table.df().selectExpr("hll_sketch_estimate(people)", *(["theta_sketch_estimate(visits)"] if thetas else [])).collect()
+    )
+    assert abs(row[0] - 1_500) < 60
+    assert not thetas or row[1] == 1_500
