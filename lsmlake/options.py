@@ -57,7 +57,7 @@ class Options:
         "aggregation.remove-record-on-delete", boolean, False, "aggregation: a -D row removes the whole row"
     )
     deletion_vectors: bool = _option(
-        "deletion-vectors.enabled", boolean, True, "mark superseded rows at compaction (on by default here)"
+        "deletion-vectors.enabled", boolean, True, "mark superseded rows at compaction (on by default here); else reads merge"
     )
     rowkind_field: str | None = _option("rowkind.field", text, None, "column holding '+I', '-U', '+U' or '-D'")
     ignore_delete: bool = _option("ignore-delete", boolean, False, "drop -D and -U rows at write")
@@ -73,7 +73,15 @@ class Options:
     stats_bytes: int = _option(
         "metadata.stats-truncate", integer(1, 1 << 16), 16, "bytes kept of string bounds in manifests (own)"
     )
-    strategy: str = _option("compaction.strategy", one_of("tiered", "universal"), "tiered", "which runs a compaction takes (own)")
+    given_strategy: str | None = _option(
+        "compaction.strategy",
+        one_of("tiered", "universal"),
+        None,
+        "which runs a compaction takes (own); default: tiered, or universal without deletion vectors",
+    )
+    full_delta_commits: int | None = _option(
+        "full-compaction.delta-commits", integer(1), None, "a writer compacts a bucket in full once so many commits came since"
+    )
     tier_runs: int | None = _option(
         "compaction.tier-runs", integer(2, 1_000), None, "tiered: runs of like size that are merged (own)"
     )
@@ -85,7 +93,10 @@ class Options:
         "num-sorted-run.compaction-trigger", integer(1), 5, "universal: sorted runs that start a compaction"
     )
     stop_trigger: int | None = _option(
-        "num-sorted-run.stop-trigger", integer(1), None, "sorted runs at which a write-only writer is told so"
+        "num-sorted-run.stop-trigger",
+        integer(1),
+        None,
+        "sorted runs a writer must not exceed; it never does, it compacts before it commits",
     )
     size_amplification_percent: int = _option(
         "compaction.max-size-amplification-percent", integer(0), 200, "universal: newer bytes / oldest run"
@@ -125,6 +136,10 @@ class Options:
     )
     fields: tuple[FieldOption, ...] = ()
     """The options of single columns, `fields.*`, in the order given."""
+
+    @property
+    def strategy(self) -> str:
+        return self.given_strategy or ("tiered" if self.deletion_vectors else "universal")
 
     @staticmethod
     def parse(given: Mapping[str, object], where: str = "table options") -> Options:
@@ -171,9 +186,10 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
     def refuse(what: str, cure: str) -> None:
         raise InvalidOption(what, where=where, cure=cure)
 
-    if not options.deletion_vectors:
+    if not options.deletion_vectors and options.strategy == "tiered":
         refuse(
-            "deletion-vectors.enabled = false is not supported by this release", "leave the option out; vectors are on by default"
+            "compaction.strategy = tiered lets many runs stand, which without deletion vectors every read would merge",
+            "leave it out or set compaction.strategy = universal",
         )
     if options.stop_trigger is not None and options.stop_trigger < options.compaction_trigger:
         refuse(

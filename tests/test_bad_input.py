@@ -54,7 +54,12 @@ BAD_TABLES = {
     "not a truth": ("k INT", {"write-only": "yes"}, InvalidOption, ["true or false", "'yes'"]),
     "no such merge engine": ("k INT", {"merge-engine": "replace"}, InvalidOption, ["'merge-engine'", "deduplicate"]),
     "codec": ("k INT", {"file.compression": "rar"}, InvalidOption, ["'file.compression'", "zstd", "rar"]),
-    "no deletion vectors": ("k INT", {"deletion-vectors.enabled": "false"}, InvalidOption, ["deletion-vectors.enabled"]),
+    "many runs without deletion vectors": (
+        "k INT",
+        {"deletion-vectors.enabled": "false", "compaction.strategy": "tiered"},
+        InvalidOption,
+        ["tiered", "compaction.strategy = universal"],
+    ),
     "blocks above files": ("k INT", {"file.block-size": "1 gb"}, InvalidOption, ["file.block-size", "target-file-size"]),
     "stop below trigger": (
         "k INT",

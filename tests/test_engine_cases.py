@@ -84,6 +84,11 @@ def in_turns(table: Table, rows: Sequence[tuple]) -> None:
         table.upsert(batch(table, [row]), row_kind="op", compact=number % 2 == 1)
 
 
+def inline(table: Table, rows: Sequence[tuple]) -> None:
+    for row in rows:
+        table.upsert(batch(table, [row]), row_kind="op")
+
+
 WAYS: list[Callable[[Table, Sequence[tuple]], None]] = [one_batch, waiting, compacted, in_turns]
 
 GROUPS = {"fields.f3.sequence-group": "f1,f2", "fields.f6.sequence-group": "f4,f5"}
@@ -331,6 +336,30 @@ def test_case(name, way):
     assert standing(table, "raw") == standing(table) == case.expected
     table.compact(full=True)
     assert standing(table, "raw") == case.expected
+    assert table.verify() == []
+    assert table.scan().count() == len(case.expected)
+
+
+WITHOUT_VECTORS = {
+    "merge on read": {"deletion-vectors.enabled": "false", "num-sorted-run.compaction-trigger": "2"},
+    "copy on write": {"deletion-vectors.enabled": "false", "full-compaction.delta-commits": "1"},
+}
+
+
+@pytest.mark.parametrize("mode", WITHOUT_VECTORS)
+@pytest.mark.parametrize("way", [one_batch, waiting, in_turns, inline], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_case_without_deletion_vectors(name, way, mode):
+    case = CASES[name]
+    table = table_of(case._replace(options=case.options | WITHOUT_VECTORS[mode]))
+    way(table, case.rows)
+    assert standing(table) == case.expected
+    if mode == "copy on write" and way is inline:
+        assert standing(table, "raw") == case.expected
+    table.compact()
+    assert standing(table) == case.expected
+    table.compact(full=True)
+    assert standing(table, "raw") == standing(table) == case.expected
     assert table.verify() == []
     assert table.scan().count() == len(case.expected)
 

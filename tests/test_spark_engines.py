@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions
 from spark_support import same
-from test_engine_histories import SETUPS
+from test_engine_histories import MODES, SETUPS
 
 import lsmlake
 
@@ -51,12 +51,13 @@ def as_table(rows: list[tuple], names: tuple[str, ...]) -> pa.Table:
 
 
 @pytest.mark.connect
+@pytest.mark.parametrize("mode", ["vectors", "merge on read"])
 @pytest.mark.parametrize(
     "name", ["first-row", "deduplicate by sequence", "partial-update, aggregates", "aggregation, taking back"]
 )
-def test_a_history_through_spark(spark, spark_lake, name):
+def test_a_history_through_spark(spark, spark_lake, name, mode):
     setup = SETUPS[name]
-    options = {"bucket": 2, **setup.options}
+    options = MODES[mode] | {"bucket": 2, **setup.options}
     table = spark_lake.create_table("d.t", setup.columns, primary_key=["k"], options=options)
     expected: dict[int, dict] = {}
     for number, rows in enumerate(history(setup.kinds, seed=len(name))):
@@ -69,7 +70,7 @@ def test_a_history_through_spark(spark, spark_lake, name):
         if number in (1, 2):
             check(table, expected)
     table.compact()
-    check(table, expected, "raw")
+    check(table, expected, "raw" if mode == "vectors" else "fresh")
     table.compact(full=True)
     check(table, expected, "raw")
     assert table.verify() == []

@@ -15,6 +15,7 @@ def pick_options(options: Options) -> PickOptions:
     reclaim = options.reclaim_dead_percent
     return PickOptions(
         strategy=options.strategy,
+        force_level0=defaults.force_level0 if options.deletion_vectors else None,  # lookups want it empty, merging reads do not
         num_levels=options.num_levels,
         reclaim_dead_share=defaults.reclaim_dead_share if reclaim is None else reclaim / 100,
         sorted_run_trigger=options.compaction_trigger,
@@ -30,10 +31,36 @@ def pick_options(options: Options) -> PickOptions:
     )
 
 
+def last_level_of(options: Options, levels: Levels) -> int:
+    """The level a full compaction brings everything to."""
+    return pick_options(options).max_level(levels)
+
+
 def as_needed(options: Options, now_ms: int) -> Callable[[Levels], Compaction | None]:
-    """What the table's strategy asks for."""
+    """What the table's strategy asks for, and a full compaction when it is due."""
     chosen, hour = pick_options(options), datetime.datetime.fromtimestamp(now_ms / 1000).hour
-    return lambda levels: pick(levels, chosen, now_ms=now_ms, hour=hour)
+
+    def choose(levels: Levels) -> Compaction | None:
+        if options.full_delta_commits and commits_since_full(levels, chosen) >= options.full_delta_commits:
+            return pick_full(levels, chosen)
+        return pick(levels, chosen, now_ms=now_ms, hour=hour)
+
+    return choose
+
+
+def commits_since_full(levels: Levels, options: PickOptions) -> int:
+    """How many commits there were since all of a bucket was one run at the last level, going by the sequences of its files; what
+    came before its first row does not count."""
+    max_level = options.max_level(levels)
+    newer = [file.sequence for run in levels.runs if run.level < max_level for file in run.files]
+    if not newer:
+        return 0
+    settled = [file.sequence for run in levels.runs if run.level == max_level for file in run.files]
+    known = [sequence for sequence in (*settled, *newer) if sequence is not None]
+    coming = max(known, default=0) + 1  # of files not committed yet
+    dated = [coming if sequence is None else sequence for sequence in newer]
+    last_full = max((s for s in settled if s is not None), default=min(dated) - 1)
+    return max(dated) - last_full
 
 
 def in_full(options: Options) -> Callable[[Levels], Compaction | None]:

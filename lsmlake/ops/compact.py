@@ -26,7 +26,7 @@ from lsmlake.lsm.interval import Section
 from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.lsm.merge.rows import without_deletes
+from lsmlake.lsm.merge.rows import with_kinds, without_deletes
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
@@ -67,20 +67,21 @@ def compact_bucket(
 
 
 def _carry_out(work: Work, chosen: Compaction) -> None:
-    joining = supersede(work, chosen)
+    options = work.schema.parsed_options
+    joining = supersede(work, chosen) if options.deletion_vectors else Joining()
     steps = plan_task(
         chosen,
         work.levels(),
-        target_file_bytes=work.schema.parsed_options.target_file_bytes,
-        vectors=True,
-        rewrite_level0=bool(joining) or _must_settle(work, chosen),
+        target_file_bytes=options.target_file_bytes,
+        vectors=options.deletion_vectors,
+        rewrite_level0=options.deletion_vectors and (bool(joining) or _must_settle(work, chosen)),
     )
     for file in steps.dropped:
         work.remove(file.name)
     for upgrade in steps.upgrades:
         _upgrade(work, upgrade.file, upgrade.level)
     for rewrite in steps.rewrites:
-        outputs = _rewrite(work, rewrite, chosen.output_level, joining)
+        outputs = _rewrite(work, rewrite, chosen.output_level, joining, settle=steps.drop_deletes)
         for file in rewrite.files:
             work.remove(file.name)
         work.files.update({file.name: file for file in outputs})
@@ -93,8 +94,8 @@ def _must_settle(work: Work, chosen: Compaction) -> bool:
 
 
 def _upgrade(work: Work, file: DataFile, level: int) -> None:
-    """Step 2. A file whose rows are all deletes has done its work and goes."""
-    if file.delete_rows:
+    """Step 2. A file whose rows are all deletes has done its work and goes. (Without vectors deletes go on deleting.)"""
+    if file.delete_rows and work.schema.parsed_options.deletion_vectors:
         if file.delete_rows == file.rows:
             work.remove(file.name)
             return
@@ -102,10 +103,15 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
     work.files[file.name] = file.at_level(level)
 
 
-def _rewrite(work: Work, rewrite: Rewrite, level: int, joining: Joining) -> tuple[DataFile, ...]:
-    """Step 3."""
+def _rewrite(work: Work, rewrite: Rewrite, level: int, joining: Joining, *, settle: bool) -> tuple[DataFile, ...]:
+    """Step 3. Unless they `settle`, rows of kind -U and -D go on into the output."""
     files = rewrite.files
-    tables = _ahead(chain.from_iterable(_merged(work, section, joining) for section in rewrite.sections), work.pool)
+    merged = chain.from_iterable(_merged(work, section, joining, settle) for section in rewrite.sections)
+    if settle:
+        merged = map(without_deletes, merged)
+    elif any(file.delete_rows for file in files):
+        merged = (table for part in merged for table in with_kinds([part], always=True))
+    tables = _ahead(merged, work.pool)
     made = work.engine.old is Old.JOINS  # values that were in no file
     nan_columns = float_columns(work.schema) if made else nan_columns_of(files, work.schema)
     return write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, _origin(files, level), nan_columns)
@@ -126,24 +132,23 @@ def _origin(files: Iterable[DataFile], level: int) -> Origin:
     return Origin(level, COMPACT, None if None in newest_of else max(newest_of), min(oldest_of, default=None))
 
 
-def _merged(work: Work, section: Section, joining: Joining) -> Iterator[pa.Table]:
-    """The rows of one section that stand, in key order."""
+def _merged(work: Work, section: Section, joining: Joining, settle: bool) -> Iterator[pa.Table]:
+    """The rows of one section merged, in key order."""
     ordered = sorted(section.files, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = joining.runs(work, section)  # older than all
     for _, group in groupby(ordered, key=recency):
         run = sorted(group, key=lambda file: file.min_key)
         chunks = chain.from_iterable(_live_chunks(work, file) for file in run)
-        repeats = work.engine.settles_late and run[0].level == 0
+        repeats = work.engine.settles_late and any(file.delete_rows for file in run)
         runs.append(Run(whole_keys(chunks, work.schema.key) if repeats else chunks, sum(file.rows for file in run)))
-    merge = partial(merge_runs, key=work.schema.key, engine=work.engine, pool=work.pool)
-    for table in merge_windows(runs, work.schema.key, merge):
-        yield without_deletes(table)
+    merge = partial(merge_runs, key=work.schema.key, engine=work.engine, pool=work.pool, settle=settle)
+    yield from merge_windows(runs, work.schema.key, merge)
 
 
 def _live_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
     names = work.schema.columns.names
     with work.reader(file) as reader:
-        columns = [*names, ROW_KIND] if reader.has_row_kind and file.level == 0 else names
+        columns = [*names, ROW_KIND] if reader.has_row_kind and file.delete_rows else names
         for chunk in reader.stream(columns):
             yield living(chunk, work.vector(file.name))
 

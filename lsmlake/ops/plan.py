@@ -3,12 +3,16 @@
 Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0
 is pruned by the key alone: its rows supersede older ones whether or not they match the filter. And where the merge engine needs
 the older row, an older file that its statistics rule out is still looked into.
+
+Without deletion vectors files whose key ranges overlap are merged at read, so there statistics prune only a file that is alone in
+its section and holds no row to take back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +24,12 @@ from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.lsm.interval import sections
+from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
+from lsmlake.ops.choose import last_level_of
 from lsmlake.store.metadata import Metadata
 
 FRESH, RAW = "fresh", "raw"
@@ -32,13 +39,18 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 @dataclass(frozen=True)
 class Split:
     """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede
-    them. `met`: files above level 0 that hold no answer but rows that level-0 rows may be merged with."""
+    them. `met`: files above level 0 that hold no answer but rows that level-0 rows may be merged with.
+
+    Without deletion vectors: `files` of any level that can be read as they are, and none waits; or `merged`, a section of files
+    that have to be merged with each other.
+    """
 
     bucket: Bucket
     files: tuple[DataFile, ...]
     vectors: Mapping[str, VectorRef]
     level0: tuple[DataFile, ...]
     met: tuple[DataFile, ...] = ()
+    merged: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Plan:
 
     @property
     def files(self) -> int:
-        return sum(len(split.files) + len(split.level0) for split in self.splits)
+        return sum(len(split.files) + len(split.level0) + len(split.merged) for split in self.splits)
 
     @property
     def dead_rows(self) -> int:
@@ -87,7 +99,8 @@ def plan(
         return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
     table = meta.live(snapshot, schema)
     steps = [("snapshot", table.num_rows)]
-    if mode == RAW:
+    vectors = schema.parsed_options.deletion_vectors
+    if mode == RAW and vectors:
         table = table.filter(pc.greater(table["level"], 0))
         steps.append(("raw: without level 0", table.num_rows))
     answers = np.ones(table.num_rows, bool)
@@ -97,9 +110,12 @@ def plan(
             steps.append((step, table.num_rows))
         answers = _by_statistics(table, schema, predicate)
         steps.append(("statistics", int(answers.sum())))
-        if engine_of(schema).old is Old.DIES:
+        if vectors and engine_of(schema).old is Old.DIES:
             table, answers = table.filter(pa.array(answers)), answers[answers]
-    splits = _splits(table, answers, meta.vector_refs(snapshot), schema)
+    split = _splits if vectors else partial(_merging_splits, last_level=mode == RAW)
+    splits = split(table, answers, meta.vector_refs(snapshot), schema)
+    if not vectors and table.num_rows:
+        steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(snapshot, schema, predicate, names, mode, splits, tuple(steps))
 
 
@@ -188,4 +204,24 @@ def _splits(table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRe
             kept = {file.name for file in (*files, *met)}
             refs = {name: ref for name, ref in state.vectors.items() if name in kept}
             splits.append(Split(bucket, files, refs, level0, met))
+    return tuple(splits)
+
+
+def _merging_splits(
+    table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, *, last_level: bool
+) -> tuple[Split, ...]:
+    """Of tables without vectors. `last_level`: only what a full compaction has brought to the last level, unmerged."""
+    splits = []
+    read = set(table["name"].filter(pa.array(answers)).to_pylist())
+    for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
+        files = state.files
+        if last_level:
+            oldest = last_level_of(schema.parsed_options, Levels.of(files))
+            files = tuple(file for file in files if file.level == oldest)
+        found = sections(files)
+        alone = [s.files[0] for s in found if len(s.files) == 1 and not s.files[0].delete_rows]
+        if raw := tuple(file for file in alone if file.name in read):
+            splits.append(Split(bucket, raw, {}, ()))
+        merged = (section.files for section in found if len(section.files) > 1 or section.files[0].delete_rows)
+        splits += [Split(bucket, (), {}, (), merged=section) for section in merged]
     return tuple(splits)

@@ -2,13 +2,14 @@
 
 For every split: the rows waiting at level 0 are merged, their keys looked up in the older files, and what is found counts as dead
 there; unless it just dies, it is merged with them - a compaction in memory. Then every file is read raw: row groups by
-statistics, dead rows masked by position, filter, projection.
+statistics, dead rows masked by position, filter, projection. Without deletion vectors files that overlap are merged instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.groups import group
 from lsmlake.lsm.merge.rows import with_kinds, without_deletes
 from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.ops.lookup import fetch, find
 from lsmlake.ops.plan import Plan, Split
@@ -39,6 +41,10 @@ def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
 
 
 def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
+    if split.merged:
+        for table in merge_at_read(meta, plan, split, plan.needed):
+            yield _finish(_filtered(table, plan), plan)
+        return
     fresh = freshen(meta, plan, split, plan.needed)
     for file in split.files:
         for table in _raw(meta, plan, split, file, fresh.dead[file.name]):
@@ -54,12 +60,36 @@ def count(meta: Metadata, plan: Plan) -> int:
     total = 0
     for split in plan.splits:
         total += sum(file.rows for file in split.files)
-        if split.level0:
+        if split.merged:
+            total += sum(table.num_rows for table in merge_at_read(meta, plan, split, plan.schema.key))
+        elif split.level0:
             fresh = freshen(meta, plan, split, plan.schema.key)
             total += fresh.rows.num_rows - sum(map(len, fresh.dead.values()))
         else:
             total -= sum(ref.cardinality for ref in split.vectors.values())
     return total
+
+
+def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
+    """The rows that stand of a section whose files have to be merged, a window of the key space at a time."""
+    engine, key = engine_of(plan.schema), plan.schema.key
+    wanted = engine.needs({*columns, *key})
+    names = [name for name in plan.schema.columns.names if name in wanted]
+    ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
+    runs = []
+    for _, same_run in groupby(ordered, key=recency):
+        files = sorted(same_run, key=lambda file: file.min_key)
+        chunks = chain.from_iterable(_stream(meta, plan, split, file, names) for file in files)
+        repeats = engine.settles_late and any(file.delete_rows for file in files)
+        runs.append(Run(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
+    for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
+        yield without_deletes(table)
+
+
+def _stream(meta: Metadata, plan: Plan, split: Split, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
+    with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema) as reader:
+        for chunk in reader.stream([*names, ROW_KIND] if file.delete_rows else names):
+            yield chunk.table
 
 
 class Fresh(NamedTuple):

@@ -9,8 +9,8 @@ left join with a broadcast table of bitmap chunks:
 3. the row stays unless its bit is set.
 
 Files without a vector go through a plain scan, unless they are few beside the others: a second scan costs more than it saves.
-In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting keys, and the newest waiting row of
-every key is added.
+In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting keys, and the row that stands for every
+waiting key is added. Without deletion vectors tasks merge the files that overlap.
 
 Arrow: Python tasks read whole splits as the embedded path does. For stores and sizes the first cannot do.
 """
@@ -108,7 +108,10 @@ def _native(spark, meta: Metadata, plan: Plan, where: str | None):
     native = _Native(spark, meta, plan, where)
     settled = [split for split in plan.splits if not split.level0]
     waiting = [split for split in plan.splits if split.level0]
+    merged = [split for split in plan.splits if split.merged]
     parts = _raw(native, settled)
+    if merged:
+        parts.append(native.filtered(_tasks(spark, meta, plan, merged, _needed(plan, where))))
     if waiting:
         keys = _waiting_keys(native, waiting)
         parts += [_without(part, keys, plan) for part in _raw(native, waiting)]
@@ -195,7 +198,7 @@ def _is_newest(level0: Sequence[DataFile]) -> bool:
 def _arrow(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], where: str | None):
     """A split without level 0 can be read a file a task."""
     pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
-    pieces += [split for split in splits if split.level0]
+    pieces += [split for split in splits if split.level0 or split.merged]
     rows = _tasks(spark, meta, plan, pieces, _needed(plan, where))
     return (rows if where is None else rows.filter(where)).selectExpr(*map(quoted, plan.columns))
 

@@ -39,9 +39,9 @@ def with_kind(table: pa.Table, kinds: np.ndarray | int) -> pa.Table:
     return table.append_column(_KIND, pa.array(np.full(table.num_rows, kinds, np.int8)))
 
 
-def with_kinds(runs: Sequence[pa.Table]) -> list[pa.Table]:
-    """The runs with `_row_kind` on all of them or on none: a run without it holds only +I."""
-    if not any(ROW_KIND in run.column_names for run in runs):
+def with_kinds(runs: Sequence[pa.Table], *, always: bool = False) -> list[pa.Table]:
+    """The runs with `_row_kind` on all of them or, unless `always`, on none: a run without it holds only +I."""
+    if not always and not any(ROW_KIND in run.column_names for run in runs):
         return list(runs)
     return [run if ROW_KIND in run.column_names else with_kind(run, INSERT) for run in runs]
 
