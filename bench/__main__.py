@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import compact, compact_memory, embedded_upsert, planning, raw_read, tiers, upsert
+from bench import compact, compact_memory, embedded_upsert, engines, planning, raw_read, tiers, upsert
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
     "compact": compact.run,
     "compact_memory": compact_memory.run,
     "embedded_upsert": embedded_upsert.run,
+    "engines": engines.run,
     "planning": planning.run,
     "raw_read": raw_read.run,
     "upsert": upsert.run,

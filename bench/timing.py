@@ -42,7 +42,7 @@ def clock(work: Callable[[], object]) -> Spent:
     return Spent(time.perf_counter() - start, _cpu_seconds() - cpu)
 
 
-def compared(what: str, ours: Spent, theirs: Spent, target: float) -> tuple[Measure, Measure]:
+def compared(what: str, ours: Spent, theirs: Spent, target: float | None) -> tuple[Measure, Measure]:
     """By the clock, which counts, and by the CPU."""
     by_clock = Measure(what, ours.seconds, theirs.seconds, target=target)
     return by_clock, Measure(f"{what}: CPU", ours.cpu, theirs.cpu)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from bench import checksum, compact, compact_memory, embedded_upsert, planning, raw_read, tables, upsert
+from bench import checksum, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tables, upsert
 from bench.__main__ import WORKLOADS, main
 from bench.result import Measure, Report, markdown, text
 from bench.rows import SCHEMA, orders
@@ -94,6 +94,14 @@ def test_a_measure_hits_its_target_or_not(measure: Measure, value: float, hit: b
 def test_compact(tmp_path: Path):
     runs = [np.random.default_rng(n).choice(5_000, 1_000, replace=False) for n in range(compact.RUNS)]
     check(compact.run(tmp_path, rows=5_000, rounds=1), len(np.unique(np.concatenate(runs))))
+
+
+def test_engines(tmp_path: Path):
+    report = engines.run(tmp_path, rows=2_000, rounds=1)
+    assert [measure.what for measure in report.measures if measure.target] == [
+        f"{name} / deduplicate" for name in ("partial-update", "partial-update, a sequence group", "aggregation")
+    ]
+    assert all(f"{name} " in report.checksum for name in engines.ENGINES)
 
 
 def test_compact_memory(tmp_path: Path):

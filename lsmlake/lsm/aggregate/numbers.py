@@ -44,7 +44,8 @@ class Sum(Function):
 def _float_sums(values: pa.Array, starts: np.ndarray, present: np.ndarray | None, retract: np.ndarray | None) -> np.ndarray:
     dtype = values.type.to_pandas_dtype()
     with np.errstate(all="ignore"):  # infinities and their differences are values
-        return np.add.reduceat(_signed(segments.fixed(values, dtype), present, retract), starts, dtype=np.float64).astype(dtype)
+        numbers = _signed(segments.fixed(values, dtype), present, retract).astype(np.float64, copy=False)
+        return np.add.reduceat(numbers, starts).astype(dtype, copy=False)  # told a dtype, reduceat would go through buffers
 
 
 def _integer_sums(
@@ -53,7 +54,7 @@ def _integer_sums(
     dtype = np.dtype(values.type.to_pandas_dtype())
     numbers = _signed(segments.fixed(values, dtype), present, None)
     if dtype.itemsize < 8 or _far_from_overflow(numbers, starts):
-        sums = np.add.reduceat(_signed(numbers.astype(np.int64, copy=False), None, retract), starts, dtype=np.int64)
+        sums = segments.sums(_signed(numbers.astype(np.int64, copy=False), None, retract), starts)
         bounds = np.iinfo(dtype)
         check_fits((sums < bounds.min) | (sums > bounds.max), values.type, where)
         return sums.astype(dtype)

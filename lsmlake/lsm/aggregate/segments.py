@@ -41,7 +41,21 @@ def first_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.nd
 
 def anywhere(mask: np.ndarray | None, starts: np.ndarray) -> np.ndarray | None:
     """Whether `mask` holds for any row of the group; None (holds everywhere) stays None."""
-    return None if mask is None else np.maximum.reduceat(mask.view(np.uint8), starts).view(bool)
+    return None if mask is None else counts(mask, starts) > 0
+
+
+def counts(mask: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """In how many rows of every group `mask` holds, int64."""
+    return sums(mask.view(np.int8), starts)
+
+
+def sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The sum of every group, int64, modulo 2^64: as differences of running sums, which take a third of `np.add.reduceat`."""
+    if not len(starts):
+        return np.zeros(0, np.int64)
+    running = np.cumsum(numbers, dtype=np.int64)[np.append(starts[1:], len(numbers)) - 1]
+    running[1:] -= running[:-1].copy()
+    return running
 
 
 def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
@@ -53,10 +67,10 @@ def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
 
 def kept(keep: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """When only the rows of `keep` stay: the starts of the groups that still have any, and the old numbers of those groups."""
-    counts = np.add.reduceat(keep, starts, dtype=np.int64)
-    groups = np.flatnonzero(counts)
-    counts = counts[groups]
-    return np.cumsum(counts) - counts, groups
+    found = counts(keep, starts)
+    groups = np.flatnonzero(found)
+    found = found[groups]
+    return np.cumsum(found) - found, groups
 
 
 def spread(values: pa.Array, groups: np.ndarray, count: int) -> pa.Array:
@@ -69,6 +83,9 @@ def spread(values: pa.Array, groups: np.ndarray, count: int) -> pa.Array:
 def take(values: pa.Array, rows: np.ndarray) -> pa.Array:
     """The values of those rows; null for row -1."""
     missing = rows < 0
+    if not missing.any() and pa.types.is_primitive(values.type) and values.type.bit_width in (32, 64):
+        present, data = valid(values), fixed(values, f"i{values.type.bit_width // 8}")  # NumPy gathers in half the time
+        return array(values.type, data[rows], None if present is None else present[rows])
     return pc.take(values, pa.array(rows, mask=missing) if missing.any() else pa.array(rows), boundscheck=False)
 
 

@@ -32,6 +32,7 @@ class Aggregation(Engine):
     remove_on_delete: bool
 
     old = Old.JOINS
+    in_order = True
     settles_late = True
 
     @property

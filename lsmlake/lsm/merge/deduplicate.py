@@ -13,12 +13,13 @@ from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import gather
-from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
 
 @dataclass(frozen=True)
 class Deduplicate(Engine):
     sequence: SequenceFields
+    in_order = False
     settles_late = False
     deletes_by_key = True
 
@@ -27,7 +28,10 @@ class Deduplicate(Engine):
         return Old.BY_SEQUENCE if self.sequence else Old.DIES
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
-        return gather(rows, groups.last, pool)
+        if not self.sequence or groups.unique:
+            return gather(rows, groups.last, pool)
+        newest = newest_places(self.sequence.ranks(rows, every=True)[groups.rows], groups.starts)
+        return gather(rows, groups.rows[newest], pool)
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)

@@ -26,13 +26,15 @@ class Old(Enum):
 class Engine(Protocol):
     """A value without state, made from a schema by `engine_of`.
 
-    `old`: see `Old`. `sequence`: orders the rows of a key before arrival does. `settles_late`: a run of level 0 may hold several
+    `old`: see `Old`. `sequence`: orders the rows of a key before arrival does. `in_order`: `merge` wants them in that order,
+    otherwise by arrival alone. `settles_late`: a run of level 0 may hold several
     rows of a key, because they can only be combined together with what they meet above. `deletes_by_key`: a -D row of which only
     the key is known removes the key.
     """
 
     old: Old
     sequence: SequenceFields
+    in_order: bool
     settles_late: bool
     deletes_by_key: bool
 

@@ -21,6 +21,7 @@ from lsmlake.lsm.merge.sequence import SequenceFields
 class FirstRow(Engine):
     old = Old.STAYS
     sequence = SequenceFields()
+    in_order = False
     settles_late = False
     deletes_by_key = False
 

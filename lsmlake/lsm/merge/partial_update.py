@@ -31,7 +31,7 @@ from lsmlake.lsm.merge.combine import combine, is_retract, last_delete
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import one_chunk
-from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class PartialUpdate(Engine):
     remove_on_delete: bool
 
     old = Old.JOINS
+    in_order = True
     settles_late = True
 
     @property
@@ -207,10 +208,8 @@ class _Winners:
 def _found(sequence: SequenceFields, rows: pa.Table, keys: Groups) -> _Found:
     given = sequence.given(rows)[keys.rows]
     order = sequence.ranks(rows)[keys.rows]
-    count = len(keys.rows)
-    greatest = np.maximum.reduceat(order if given.all() else np.where(given, order, 0), keys.starts)
-    best = given & (order == np.repeat(greatest, lengths(keys.starts, count)))
-    return _Found(None if given.all() else given, order, last_where(best, keys.starts, count))
+    concerned = None if given.all() else given
+    return _Found(concerned, order, newest_places(order, keys.starts, concerned))
 
 
 def _aggregated(values: pa.Array, function: Function, keys: Groups, kinds: np.ndarray | None, found: _Found) -> pa.Array:

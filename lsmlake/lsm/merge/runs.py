@@ -34,6 +34,6 @@ def merge_runs(
 def grouped(
     rows: pa.Table, keys: np.ndarray, engine: Engine, arrival: np.ndarray | None = None, codes: np.ndarray | None = None
 ) -> Groups:
-    """The rows by (code, key, sequence, arrival); `arrival`: default as they stand."""
-    order = engine.sequence.order(rows) if engine.sequence else []
+    """The rows by code, key, sequence if the engine wants it, and arrival; `arrival`: default as they stand."""
+    order = engine.sequence.order(rows) if engine.in_order else []
     return group(keys, order if arrival is None else [*order, arrival], codes)

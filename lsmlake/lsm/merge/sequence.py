@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.lsm.aggregate.segments import both, last_where, lengths
 from lsmlake.lsm.keys import comparable
 
 
@@ -35,12 +36,12 @@ class SequenceFields:
             found |= np.asarray(rows[name].is_valid())
         return found
 
-    def ranks(self, rows: pa.Table) -> np.ndarray:
-        """One uint64 a row that orders the rows that are `given`; of the others it means nothing."""
+    def ranks(self, rows: pa.Table, *, every: bool = False) -> np.ndarray:
+        """One uint64 a row that orders the rows that are `given`; of the others it means something only if asked for `every`."""
         order = self.order(rows)
         if len(self.columns) == 1 and order[-1].dtype == np.uint64:
             only_nulls_apart = len(order) == 2 and rows[self.columns[0]].null_count > 0
-            if len(order) == 1 or only_nulls_apart:
+            if len(order) == 1 or (only_nulls_apart and not every):
                 return order[-1]
         return _dense(order)
 
@@ -53,6 +54,13 @@ class SequenceFields:
             loses |= equal & (mine < other)
             equal &= mine == other
         return ~loses
+
+
+def newest_places(ranks: np.ndarray, starts: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
+    """The place of every group with the greatest rank, the last of several; of those `given`, -1 where none is."""
+    counted = ranks if given is None else np.where(given, ranks, 0)
+    best = ranks == np.repeat(np.maximum.reduceat(counted, starts), lengths(starts, len(ranks)))
+    return last_where(both(best, given), starts, len(ranks))
 
 
 def _dense(order: list[np.ndarray]) -> np.ndarray:
