@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.ops.changes import Pair
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run, run_here
 from lsmlake.ops.plan import Plan
@@ -57,6 +58,10 @@ class Engine:
 
     def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str) -> object:
         """The plan as a DataFrame of the engine."""
+        _needs_spark("to_spark()")
+
+    def changes_frame(self, meta: Metadata, plan: Plan, pairs: Sequence[Pair]) -> object:
+        """The changes of the buckets in `pairs` as a DataFrame of the engine."""
         _needs_spark("to_spark()")
 
     def strategy(self, plan: Plan) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lsmlake.arrow import as_table
+from lsmlake.changes import Changes
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.format.files import Bucket, BucketState
@@ -151,6 +152,17 @@ class Table:
     def df(self, **how: object):
         """`scan(**how).to_spark()`."""
         return self.scan(**how).to_spark()
+
+    def changes(
+        self, start: int, end: int | None = None, *, where: str | None = None, columns: Sequence[str] | None = None
+    ) -> Changes:
+        """Describe the changes after snapshot `start` (0: from the beginning) up to and with `end` (default: the latest); nothing
+        happens until a `to_...` or `count` of the result.
+
+        They are found by comparing the two snapshots, so any interval of kept snapshots will do; unchanged buckets and files are
+        not read. `where`: only changes of the rows it is true of; one that leaves them counts as deleted.
+        """
+        return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns))
 
     # -- looking after it ---------------------------------------------------------------------------------------------
 

@@ -184,6 +184,31 @@ def test_a_table_is_what_its_rows_come_to(name, mode, data):
         wanted = {k for k in expected if _holds(expected[k], where)}
         assert set(table.scan(where=where, columns=["k"]).to_arrow()["k"].to_pylist()) == wanted
         assert table.verify() == []
+        if last := table.snapshots().num_rows:
+            start, end = sorted([data.draw(st.integers(0, last)), data.draw(st.integers(1, last))])
+            check_changes(table, start, end, None)
+            check_changes(table, start, end, where)
+
+
+def check_changes(table: Table, start: int, end: int, where: str | None) -> None:
+    """The changes folded onto the rows at the start are the rows at the end, and every change is one."""
+
+    def at(snapshot: int) -> dict[int, Row]:
+        rows = table.scan(snapshot=snapshot, where=where).to_arrow().to_pylist() if snapshot else []
+        return {row["k"]: row for row in rows}
+
+    rows, changes = at(start), table.changes(start, end, where=where).to_arrow().to_pylist()
+    before: dict[int, Row] = {}
+    for change in changes:
+        kind, key = change.pop("_row_kind"), change["k"]
+        if kind in ("-U", "-D"):
+            assert rows.pop(key) == change
+            before[key] = change
+        else:
+            assert key not in rows and (kind == "+U") == (key in before), "an update has both halves, an insert one"
+            assert kind == "+I" or before.pop(key) != change, "no change"
+            rows[key] = change
+    assert rows == at(end)
 
 
 def _holds(row: Row, where: str) -> bool:

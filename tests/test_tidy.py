@@ -23,6 +23,7 @@ LAYERS = [
     "arrow",
     "engine",
     "scan",
+    "changes",
     "table",
     "lake",
     "spark",
@@ -144,7 +145,7 @@ def test_modules_say_what_they_are(path: Path):
 def test_public_names():
     import lsmlake
 
-    assert sorted(lsmlake.__all__) == ["CompactionReport", "Lake", "Scan", "Table", "connect", "errors"]
+    assert sorted(lsmlake.__all__) == ["Changes", "CompactionReport", "Lake", "Scan", "Table", "connect", "errors"]
     tree = {
         "TableNotFound",
         "TableExists",

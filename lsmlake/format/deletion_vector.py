@@ -54,6 +54,9 @@ class DeletionVector:
     def __or__(self, other: DeletionVector) -> DeletionVector:
         return DeletionVector(self.bitmap | other.bitmap)
 
+    def __sub__(self, other: DeletionVector) -> DeletionVector:
+        return DeletionVector(self.bitmap - other.bitmap)
+
     @property
     def cardinality(self) -> int:
         """Number of dead rows."""

@@ -31,6 +31,7 @@ from lsmlake.format.files import DataFile
 from lsmlake.lsm.bucket_hash import spark_hash
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.ops.changes import Pair, changes_schema, read_changes
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.read import read_split
 from lsmlake.spark import tasks
@@ -213,3 +214,20 @@ def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[
     for split in tasks.unpacked(batches):
         for table in read_split(meta, plan, split):
             yield from table.cast(schema).to_batches(max_chunksize=1 << 16)
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+def changes(spark, meta: Metadata, plan: Plan, pairs: Sequence[Pair]):
+    """The changes of the buckets in `pairs`, a task each."""
+    schema = pa.schema([field.with_nullable(True) for field in changes_schema(plan)])
+    if not pairs:
+        return spark.createDataFrame([], to_spark(schema))
+    lean = replace(plan, splits=(), pruned=())
+    return tasks.payloads(spark, pairs).mapInArrow(partial(_changes_task, meta, lean, schema), to_spark(schema))
+
+
+def _changes_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for pair in tasks.unpacked(batches):
+        yield from read_changes(meta, plan, pair).cast(schema).to_batches(max_chunksize=1 << 16)

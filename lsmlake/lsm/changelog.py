@@ -1,0 +1,54 @@
+"""What happened to the rows of keys between two states: +I, -U and +U, -D. Pure.
+
+A key only before is deleted, only after inserted; in both, its row is an update unless the two are equal in every column, as when
+a compaction has only moved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.format.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.format.schema import ROW_KIND
+from lsmlake.lsm.aggregate.codes import equality
+from lsmlake.lsm.aggregate.segments import lengths
+from lsmlake.lsm.keys import comparable
+from lsmlake.lsm.merge.groups import group
+from lsmlake.lsm.merge.rows import gather, one_chunk
+
+KIND_FIELD = pa.field(ROW_KIND, pa.string(), nullable=False)
+"""The first column of changes: '+I', '-U', '+U' or '-D'."""
+
+
+def difference(before: pa.Table, after: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The changes that make `before` into `after`: `KIND_FIELD`, then the columns. Ascending by key, -U just before its +U.
+
+    Both have the same columns, in any order of rows, and a key at most once. O(rows log rows); nested columns by their elements.
+    Rows are equal if their values are as Spark compares them: null equals null, NaN equals NaN.
+    """
+    rows = pa.concat_tables([before, after])
+    groups = group(np.concatenate(comparable([before.select(key), after.select(key)])))
+    is_before = groups.rows < before.num_rows
+    kinds = np.where(is_before, DELETE, INSERT)
+    paired = lengths(groups.starts, len(groups.rows)) == 2
+    places = groups.starts[paired]
+    kinds[places], kinds[places + 1] = UPDATE_BEFORE, UPDATE_AFTER
+    keep = np.ones(len(kinds), bool)
+    if len(places):
+        same = _equal(rows, groups.rows[places], groups.rows[places + 1])
+        keep[places[same]] = keep[places[same] + 1] = False
+    changed = gather(rows, groups.rows[keep])
+    names = pa.DictionaryArray.from_arrays(pa.array(kinds[keep].astype(np.int8)), pa.array(NAMES)).cast(pa.string())
+    return changed.add_column(0, KIND_FIELD, names)
+
+
+def _equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    equal = np.ones(len(left), bool)
+    pairs = gather(rows, np.concatenate([left, right]))
+    for column in pairs.columns:
+        numbers = equality(one_chunk(column))
+        equal &= numbers[: len(left)] == numbers[len(left) :]
+    return equal

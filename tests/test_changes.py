@@ -1,0 +1,116 @@
+"""The changes between two snapshots; that they fold to the end for every engine and mode is held by the random histories."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from spark_support import same
+from strategies import new_lake
+
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.ops.changes import pairs
+from lsmlake.ops.plan import plan
+from lsmlake.table import Table
+
+COLUMNS = "k BIGINT, p STRING, v DOUBLE, tags ARRAY<STRING>"
+
+
+def rows(*values: tuple) -> pa.Table:
+    columns = list(zip(*values, strict=True))
+    types = [pa.int64(), pa.string(), pa.float64(), pa.list_(pa.string())]
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=["k", "p", "v", "tags"])
+
+
+def fill(table: Table) -> Table:
+    """1: four rows; 2: one updated, one as it was, one deleted, one new; 3: full compaction; 4: level 0."""
+    table.upsert(rows((1, "a", 1.0, ["x"]), (2, "a", 2.0, None), (3, "b", 3.0, []), (4, "b", float("nan"), ["y"])))
+    batch = rows((1, "a", 1.5, ["x"]), (2, "a", 2.0, None), (3, "b", None, None), (5, "c", 5.0, []))
+    table.upsert(batch.append_column("op", pa.array(["+I", "+I", "-D", "+I"])), row_kind="op")
+    table.compact(full=True)
+    table.upsert(rows((4, "b", float("nan"), ["y"]), (5, "c", 5.0, ["z"])), compact=False)
+    return table
+
+
+@pytest.fixture
+def table() -> Table:
+    options = {"bucket": 2}
+    return fill(new_lake().create_table("d.t", COLUMNS, primary_key=["k", "p"], partition_by=["p"], options=options))
+
+
+def told(found: pa.Table) -> list[tuple]:
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=repr)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (0, 1, [("+I", 1), ("+I", 2), ("+I", 3), ("+I", 4)]),
+        (1, 2, [("+I", 5), ("+U", 1), ("-D", 3), ("-U", 1)]),
+        (2, 3, []),
+        (3, 4, [("+U", 5), ("-U", 5)]),
+        (1, None, [("+I", 5), ("+U", 1), ("-D", 3), ("-U", 1)]),
+        (0, 2, [("+I", 1), ("+I", 2), ("+I", 4), ("+I", 5)]),
+        (2, 2, []),
+    ],
+)
+def test_changes_are_net_and_rows_that_only_moved_are_none(table, start, end, expected):
+    found = table.changes(start, end, columns=["k"])
+    assert told(found.to_arrow()) == expected
+    assert found.count() == len(expected)
+
+
+def test_both_halves_of_an_update_stand_together_with_all_columns(table):
+    found = table.changes(1, 2).to_arrow()
+    assert found.schema.names == ["_row_kind", *table.schema.names]
+    assert found.schema.field("_row_kind").type == pa.string()
+    kinds = found["_row_kind"].to_pylist()
+    at = kinds.index("-U")
+    assert kinds[at + 1] == "+U"
+    assert found.slice(at, 2).drop_columns(["_row_kind"]).to_pylist() == [
+        {"k": 1, "p": "a", "v": 1.0, "tags": ["x"]},
+        {"k": 1, "p": "a", "v": 1.5, "tags": ["x"]},
+    ]
+
+
+def test_an_update_out_of_the_filter_is_a_delete_and_into_it_an_insert(table):
+    assert told(table.changes(1, 2, where="v < 1.2", columns=["k"]).to_arrow()) == [("-D", 1)]
+    assert told(table.changes(1, 2, where="v > 1.2", columns=["k"]).to_arrow()) == [("+I", 1), ("+I", 5), ("-D", 3)]
+    assert told(table.changes(1, 2, where="p = 'c'", columns=["k"]).to_arrow()) == [("+I", 5)]
+
+
+def test_buckets_that_did_not_change_are_not_read(table):
+    before, after = (plan(table.meta, table.current, table.meta.snapshot(number)) for number in (3, 4))
+    assert {pair.bucket.partition for pair in pairs(before, after)} == {("b",), ("c",)}
+    assert pairs(after, after) == []
+
+
+def test_an_empty_table_has_no_changes():
+    empty = new_lake().create_table("d.t", COLUMNS, primary_key=["k"])
+    assert empty.changes(0).count() == 0
+    assert empty.changes(0).to_arrow().schema.names == ["_row_kind", "k", "p", "v", "tags"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "error", "words"),
+    [
+        (3, 1, InvalidQuery, "end before they start"),
+        (-1, 1, InvalidQuery, "number of a snapshot"),
+        ("1", 1, InvalidQuery, "number of a snapshot"),
+        (1, 9, SnapshotNotFound, "no snapshot 9"),
+    ],
+)
+def test_an_interval_that_cannot_be_is_refused(table, start, end, error, words):
+    with pytest.raises(error, match=words):
+        table.changes(start, end).to_arrow()
+
+
+@pytest.mark.spark
+@pytest.mark.connect
+def test_changes_as_a_dataframe(spark, spark_lake):
+    made = spark_lake.create_table("d.t", COLUMNS, primary_key=["k", "p"], partition_by=["p"], options={"bucket": 2})
+    table = fill(made)
+    for start, end in ((0, 1), (1, 2), (2, 3), (1, 4)):
+        same(table.changes(start, end).to_spark(), table.changes(start, end).to_arrow())
+    frame = table.changes(1, 2, where="v > 1.2", columns=["k"]).to_spark()
+    assert frame.columns == ["_row_kind", "k"]
+    assert sorted(map(tuple, frame.collect())) == [("+I", 1), ("+I", 5), ("-D", 3)]
