@@ -27,8 +27,10 @@ class Measure:
 
     @property
     def value(self) -> float:
-        """The ratio, or the figure itself."""
-        return self.ours if self.theirs is None else self.ours / self.theirs
+        """The ratio, or the figure itself. Not a number if the other side took no time that the clock can tell."""
+        if self.theirs is None:
+            return self.ours
+        return self.ours / self.theirs if self.theirs else float("nan")
 
     @property
     def hit(self) -> bool | None:

@@ -114,6 +114,21 @@ class Options:
         None,
         "universal: full compaction once so much lies outside the oldest level",
     )
+    lookup_compact: str = _option(
+        "lookup-compact",
+        one_of("radical", "gentle"),
+        "radical",
+        "universal: whether every compaction takes level 0, or the size rules decide and only every so many commits do",
+    )
+    lookup_compact_interval: int | None = _option(
+        "lookup-compact.max-interval", integer(1), None, "gentle: so many runs at level 0 at most; default: twice the trigger"
+    )
+    record_expire_ms: int | None = _option(
+        "record-level.expire-time", duration, None, "rows older than this go when a compaction rewrites them"
+    )
+    record_time_field: str | None = _option(
+        "record-level.time-field", text, None, "column that says from when a row is: seconds, milliseconds or a timestamp"
+    )
     offpeak_start_hour: int = _option(
         "compaction.offpeak.start.hour", integer(-1, 23), -1, "first hour of the off-peak time, -1 = none"
     )
@@ -196,6 +211,12 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
             f"num-sorted-run.stop-trigger ({options.stop_trigger}) is below the trigger ({options.compaction_trigger})",
             "raise the stop trigger",
         )
+    if "lookup-compact" in given and not options.deletion_vectors:
+        refuse("lookup-compact means nothing without deletion vectors: nothing is looked up", "leave it out")
+    if "lookup-compact.max-interval" in given and options.lookup_compact != "gentle":
+        refuse("lookup-compact.max-interval means nothing unless lookup-compact = gentle", "set it, or leave the interval out")
+    if (options.record_expire_ms is None) != (options.record_time_field is None):
+        refuse("only one of record-level.expire-time and record-level.time-field is given", "set both")
     if options.row_group_bytes > options.target_file_bytes:
         refuse(
             f"file.block-size ({options.row_group_bytes} bytes) is above target-file-size ({options.target_file_bytes} bytes)",
@@ -216,6 +237,8 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
             "compaction.total-size-threshold",
             "compaction.incremental-size-threshold",
             "compaction.offpeak-ratio",
+            "lookup-compact",
+            "lookup-compact.max-interval",
         },
     )
     for name in sorted((own if options.strategy == "universal" else universal) & given.keys()):

@@ -160,8 +160,7 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
-    options = table.current.parsed_options
-    choose = in_full(options) if full else as_needed(options, 0)
+    choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options, 0)
     return [m for s in table.states().values() if (m := compact_bucket(table.meta, table.current, s, choose))]
 
 

@@ -175,8 +175,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(full=st.booleans())
     def begin_compaction(self, full):
         table = self.table
-        options = table.current.parsed_options
-        choose = in_full(options) if full else as_needed(options, 0)
+        choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options, 0)
         messages = [compact_bucket(table.meta, table.current, state, choose) for state in table.states().values()]
         self.held.append(([message for message in messages if message], [], len(self.model.history)))
 

@@ -226,6 +226,7 @@ def _check_options(
             )
     if len(set(options.bucket_key)) != len(options.bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
+    _check_time_field(columns, options, where)
     if options.rowkind_field is not None:
         if options.rowkind_field not in columns.names:
             raise InvalidOption(
@@ -245,3 +246,25 @@ def _check_options(
             raise InvalidOption(
                 f"rowkind.field {options.rowkind_field!r} is a key column", where=where, cure="use a column outside the key"
             )
+
+
+def _check_time_field(columns: pa.Schema, options: Options, where: str) -> None:
+    name = options.record_time_field
+    if name is None:
+        return
+    if name not in columns.names:
+        raise InvalidOption(
+            f"record-level.time-field {name!r} is not a column",
+            where=where,
+            expected=f"one of {columns.names}",
+            cure=_near(name, columns.names),
+        )
+    type_ = columns.field(name).type
+    if not (pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_)):
+        raise InvalidOption(
+            f"record-level.time-field {name!r} does not tell a time",
+            where=where,
+            expected="INT (seconds), BIGINT (seconds or milliseconds) or a timestamp",
+            found=type_,
+            cure="use another column",
+        )

@@ -5,17 +5,22 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 
+from lsmlake.format.schema import Schema
+from lsmlake.lsm.expire import Expiry
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick import Compaction, PickOptions, pick, pick_full
+from lsmlake.lsm.pick import GENTLE, RADICAL, Compaction, PickOptions, pick, pick_full
+from lsmlake.lsm.pick.compaction import stretches
 from lsmlake.options import Options
 
 
 def pick_options(options: Options) -> PickOptions:
     defaults = PickOptions()
+    force = GENTLE if options.lookup_compact == "gentle" else RADICAL
     reclaim = options.reclaim_dead_percent
     return PickOptions(
         strategy=options.strategy,
-        force_level0=defaults.force_level0 if options.deletion_vectors else None,  # lookups want it empty, merging reads do not
+        force_level0=force if options.deletion_vectors else None,  # lookups want it empty, merging reads do not
+        lookup_max_interval=options.lookup_compact_interval,
         num_levels=options.num_levels,
         reclaim_dead_share=defaults.reclaim_dead_share if reclaim is None else reclaim / 100,
         sorted_run_trigger=options.compaction_trigger,
@@ -63,7 +68,15 @@ def commits_since_full(levels: Levels, options: PickOptions) -> int:
     return max(dated) - last_full
 
 
-def in_full(options: Options) -> Callable[[Levels], Compaction | None]:
-    """Everything into one run without dead rows at the last level."""
-    chosen = pick_options(options)
-    return lambda levels: pick_full(levels, chosen)
+def in_full(schema: Schema, now_ms: int) -> Callable[[Levels], Compaction | None]:
+    """Everything into one run without dead rows and expired ones at the last level."""
+    chosen, expiry = pick_options(schema.parsed_options), Expiry.of(schema, now_ms)
+
+    def choose(levels: Levels) -> Compaction | None:
+        expired = {file.name for file in levels.files if expiry and expiry.concerns(file)}
+        if (found := pick_full(levels, chosen)) or not expired:
+            return found
+        last = chosen.max_level(levels)
+        return Compaction(stretches(levels.runs[0].files, expired), last, last, "full: expired rows")
+
+    return choose

@@ -22,6 +22,7 @@ import pyarrow as pa
 from lsmlake.format.files import COMPACT, BucketState, Change, CommitMessage, DataFile
 from lsmlake.format.rowkind import DELETE
 from lsmlake.format.schema import ROW_KIND, Schema
+from lsmlake.lsm.expire import Expiry
 from lsmlake.lsm.interval import Section
 from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.merge.engine import Old
@@ -69,19 +70,21 @@ def compact_bucket(
 def _carry_out(work: Work, chosen: Compaction) -> None:
     options = work.schema.parsed_options
     joining = supersede(work, chosen) if options.deletion_vectors else Joining()
+    expiry = Expiry.of(work.schema, work.meta.env.clock())
     steps = plan_task(
         chosen,
         work.levels(),
         target_file_bytes=options.target_file_bytes,
         vectors=options.deletion_vectors,
         rewrite_level0=options.deletion_vectors and (bool(joining) or _must_settle(work, chosen)),
+        forced={file.name for file in chosen.inputs if expiry and expiry.concerns(file)},
     )
     for file in steps.dropped:
         work.remove(file.name)
     for upgrade in steps.upgrades:
         _upgrade(work, upgrade.file, upgrade.level)
     for rewrite in steps.rewrites:
-        outputs = _rewrite(work, rewrite, chosen.output_level, joining, settle=steps.drop_deletes)
+        outputs = _rewrite(work, rewrite, chosen.output_level, joining, expiry, settle=steps.drop_deletes)
         for file in rewrite.files:
             work.remove(file.name)
         work.files.update({file.name: file for file in outputs})
@@ -103,12 +106,15 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
     work.files[file.name] = file.at_level(level)
 
 
-def _rewrite(work: Work, rewrite: Rewrite, level: int, joining: Joining, *, settle: bool) -> tuple[DataFile, ...]:
-    """Step 3. Unless they `settle`, rows of kind -U and -D go on into the output."""
+def _rewrite(
+    work: Work, rewrite: Rewrite, level: int, joining: Joining, expiry: Expiry | None, *, settle: bool
+) -> tuple[DataFile, ...]:
+    """Step 3. Unless they `settle`, rows of kind -U and -D go on into the output, and so do expired ones: they hide others."""
     files = rewrite.files
     merged = chain.from_iterable(_merged(work, section, joining, settle) for section in rewrite.sections)
     if settle:
         merged = map(without_deletes, merged)
+        merged = map(expiry.kept, merged) if expiry else merged
     elif any(file.delete_rows for file in files):
         merged = (table for part in merged for table in with_kinds([part], always=True))
     tables = _ahead(merged, work.pool)

@@ -57,8 +57,8 @@ def run_here(
 
 
 def choice(meta: Metadata, schema: Schema, full: bool) -> Choose:
-    options = schema.parsed_options
-    return in_full(options) if full else as_needed(options, meta.env.clock())
+    now_ms = meta.env.clock()
+    return in_full(schema, now_ms) if full else as_needed(schema.parsed_options, now_ms)
 
 
 def compact_table(
