@@ -28,7 +28,8 @@ def last_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.nda
     """The last row of every group where `mask` holds (None: everywhere), -1 where it never does."""
     if mask is None:
         return starts + lengths(starts, rows) - 1
-    return np.maximum.reduceat(np.where(mask, np.arange(rows), -1), starts)
+    dtype = np.int32 if rows < 1 << 31 else np.int64
+    return np.maximum.reduceat(np.where(mask, np.arange(rows, dtype=dtype), dtype(-1)), starts)
 
 
 def first_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.ndarray:
@@ -45,15 +46,15 @@ def anywhere(mask: np.ndarray | None, starts: np.ndarray) -> np.ndarray | None:
 
 
 def counts(mask: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """In how many rows of every group `mask` holds, int64."""
-    return sums(mask.view(np.int8), starts)
+    """In how many rows of every group `mask` holds."""
+    return sums(mask, starts, np.int32 if len(mask) < 1 << 31 else np.int64)
 
 
-def sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The sum of every group, int64, modulo 2^64: as differences of running sums, which take a third of `np.add.reduceat`."""
+def sums(numbers: np.ndarray, starts: np.ndarray, dtype: type = np.int64) -> np.ndarray:
+    """The sum of every group, integers that wrap: as differences of running sums, which take a third of `np.add.reduceat`."""
     if not len(starts):
-        return np.zeros(0, np.int64)
-    running = np.cumsum(numbers, dtype=np.int64)[np.append(starts[1:], len(numbers)) - 1]
+        return np.zeros(0, dtype)
+    running = np.cumsum(numbers, dtype=dtype)[np.append(starts[1:], len(numbers)) - 1]
     running[1:] -= running[:-1].copy()
     return running
 
@@ -69,7 +70,7 @@ def kept(keep: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """When only the rows of `keep` stay: the starts of the groups that still have any, and the old numbers of those groups."""
     found = counts(keep, starts)
     groups = np.flatnonzero(found)
-    found = found[groups]
+    found = found[groups].astype(np.int64)
     return np.cumsum(found) - found, groups
 
 
@@ -83,10 +84,12 @@ def spread(values: pa.Array, groups: np.ndarray, count: int) -> pa.Array:
 def take(values: pa.Array, rows: np.ndarray) -> pa.Array:
     """The values of those rows; null for row -1."""
     missing = rows < 0
-    if not missing.any() and pa.types.is_primitive(values.type) and values.type.bit_width in (32, 64):
-        present, data = valid(values), fixed(values, f"i{values.type.bit_width // 8}")  # NumPy gathers in half the time
-        return array(values.type, data[rows], None if present is None else present[rows])
-    return pc.take(values, pa.array(rows, mask=missing) if missing.any() else pa.array(rows), boundscheck=False)
+    missing = missing if missing.any() else None
+    if len(values) and pa.types.is_primitive(values.type) and values.type.bit_width in (32, 64):  # NumPy takes half the time
+        present, data = valid(values), fixed(values, f"i{values.type.bit_width // 8}")[rows]
+        present = both(None if present is None else present[rows], None if missing is None else ~missing)
+        return array(values.type, data, present)
+    return pc.take(values, pa.array(rows, mask=missing), boundscheck=False)
 
 
 def valid(values: pa.Array) -> np.ndarray | None:
