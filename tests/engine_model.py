@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP
 
 Row = dict[str, object]
 State = "Row | None"
@@ -33,6 +34,7 @@ AGGREGATES: dict[str, Callable[[object, object], object]] = {
     "last_value": lambda old, new: new,
     "last_non_null_value": lambda old, new: old if new is None else new,
     "first_non_null_value": lambda old, new: new if old is None else old,
+    "product": lambda old, new: new if old is None else old if new is None else (old * new).quantize(new, ROUND_HALF_UP),
     "collect": lambda old, new: new if old is None else old if new is None else old + new,
 }
 RETRACTS: dict[str, Callable[[object, object], object]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 
 import pyarrow as pa
@@ -110,6 +111,11 @@ SETUPS = {
         INTS,
         Aggregate({"a": "last_value", "b": "last_value", "c": "sum", "d": "max"}, by=("a",)),
     ),
+    "aggregation, not in parts": Setup(
+        {"merge-engine": "aggregation", "fields.a.aggregate-function": "product"},
+        "k INT NOT NULL, a DECIMAL(30,3), b INT",
+        Aggregate({"a": "product", "b": "last_non_null_value"}),
+    ),
     "aggregation, lists": Setup(
         {"merge-engine": "aggregation", "fields.a.aggregate-function": "collect"},
         "k INT NOT NULL, a ARRAY<INT>, b INT",
@@ -125,8 +131,10 @@ SMALL = st.none() | st.integers(0, 4)
 def histories(draw, setup: Setup):
     """Batches of (kind, row), and what is done after each."""
     lists = st.none() | st.lists(st.integers(0, 2), max_size=3)
-    names = [part.split()[0] for part in setup.columns.split(", ")]
-    values = {name: lists if f"{name} ARRAY" in setup.columns else SMALL for name in names} | {"k": st.integers(0, 4)}
+    factors = st.none() | st.sampled_from([Decimal("1.500"), Decimal("0.333"), Decimal("-2.000")])
+    types = {part.split()[0]: part.split()[1] for part in setup.columns.split(", ")}
+    of = {"ARRAY<INT>": lists, "DECIMAL(30,3)": factors}
+    values = {name: of.get(type_, SMALL) for name, type_ in types.items()} | {"k": st.integers(0, 4)}
     row = st.tuples(st.sampled_from(setup.kinds), st.fixed_dictionaries(values))
     step = st.tuples(st.lists(row, min_size=1, max_size=8), st.sampled_from(["wait", "wait", "inline", "compact", "full"]))
     return draw(st.lists(step, min_size=1, max_size=7))

@@ -34,8 +34,8 @@ class DataFile:
     """A sorted Parquet file. `min_key`, `max_key`: first and last key, inclusive, exact, in key-column order.
 
     `sequence` is the snapshot that brought its newest rows, `None` while it inherits it from the commit that adds the file;
-    `min_sequence` that of its oldest rows. `delete_rows` counts the rows of kind -U or -D. `checksum`, `footer_checksum`: CRC-32
-    of the file and of its Parquet footer; `None` = not known.
+    `min_sequence` that of its oldest rows. `delete_rows` counts the rows of another kind than +I. `checksum`, `footer_checksum`:
+    CRC-32 of the file and of its Parquet footer; `None` = not known.
     """
 
     name: str

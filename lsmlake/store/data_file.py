@@ -25,7 +25,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
-from lsmlake.format.rowkind import is_retract
+from lsmlake.format.rowkind import INSERT
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.format.stats import bounds
 from lsmlake.store.checksum import RESTORE, SummingSink, read_footer
@@ -163,7 +163,7 @@ class _FileWriter:
         for name in self.nan_nulls:
             self.nan_nulls[name] += table[name].null_count
         if ROW_KIND in table.column_names:
-            self.delete_rows += pc.sum(is_retract(table[ROW_KIND])).as_py()
+            self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
         self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
 
     def discard_on_error(self, error: type | None, *_: object) -> None:

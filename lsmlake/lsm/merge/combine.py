@@ -2,7 +2,8 @@
 
 1. Without rows to take back any neighbouring rows of a key may be combined at once, and the outcome combined again later.
 2. Rows of kind -U or -D mean something only beside what they take back. So unless everything older is at hand (`settle`) the
-   keys that have one are left as they are: several rows of a key, in order, each of its kind.
+   keys that have one are left as they are: several rows of a key, in order, each of its kind. A few functions cannot even add
+   before; then all rows are left, those added as +U, which tells them from rows that are combined.
 3. A row that removes the key ends what came before it: only the rows after it are combined; if there is none, the key is gone.
 """
 
@@ -14,7 +15,7 @@ from concurrent.futures import Executor
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_BEFORE
+from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate import segments
 from lsmlake.lsm.merge.groups import Groups
@@ -44,7 +45,8 @@ def combine(
     sorted_kinds = None if kinds is None else kinds[groups.rows]
     if not settle:
         if not folds_adds:
-            return gather(rows, groups.rows, pool)
+            waiting = np.full(len(groups.rows), INSERT) if sorted_kinds is None else sorted_kinds
+            return with_kind(gather(rows, groups.rows, pool), np.where(waiting == INSERT, UPDATE_AFTER, waiting))
         if sorted_kinds is not None and is_retract(sorted_kinds).any():
             return _some(rows, groups, sorted_kinds, pool, column)
     plain = rows.drop_columns([ROW_KIND]) if kinds is not None else rows
