@@ -54,7 +54,7 @@ def compact_bucket(
     name what `ops.work` asks for, so they need not be read again. Returns `None` if there was nothing to do."""
     with ThreadPoolExecutor(_THREADS) as pool:
         files = {f.name: f for f in (*state.files, *own_files)}
-        work = Work(meta, schema, engine_of(schema), state, own, pool, files)
+        work = Work(meta, schema, engine_of(schema, meta.paths.root), state, own, pool, files)
         try:
             for _ in range(_PICKS_MAX):
                 chosen = choose(work.levels())

@@ -72,7 +72,7 @@ def count(meta: Metadata, plan: Plan) -> int:
 
 def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
     """The rows that stand of a section whose files have to be merged, a window of the key space at a time."""
-    engine, key = engine_of(plan.schema), plan.schema.key
+    engine, key = engine_of(plan.schema, meta.paths.root), plan.schema.key
     wanted = engine.needs({*columns, *key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
@@ -107,7 +107,7 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
         return Fresh(None, dead)
-    engine = engine_of(plan.schema)
+    engine = engine_of(plan.schema, meta.paths.root)
     wanted = engine.needs({*columns, *plan.schema.key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     runs = _level0_runs(meta, plan, split, names)

@@ -14,7 +14,7 @@ from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
 
 
-def engine_of(schema: Schema, where: str = "table options") -> Engine:
+def engine_of(schema: Schema, where: str = "") -> Engine:
     """The engine the options ask for. Raises InvalidOption for columns and functions that do not go together; `where` names
     the table."""
     options = schema.parsed_options

@@ -56,7 +56,7 @@ def make(name: str, column: str, schema: Schema, where: str) -> Function:
         if option.columns == (column,) and option.what not in (AGGREGATE, SEQUENCE_GROUP)
     }
     field: pa.Field = schema.row_columns.field(column)
-    return function(name, field, FieldSettings(**given), f"{where}, column {column!r}")
+    return function(name, field, FieldSettings(**given), f"{where}, column {column!r}" if where else f"column {column!r}")
 
 
 def check_settings(schema: Schema, functions: set[str], where: str) -> None:
