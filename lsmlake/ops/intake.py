@@ -88,9 +88,11 @@ class Intake:
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key
+        engine = engine_of(self.schema)
+        kinds = self.kinds or not engine.folds_adds
         runs = [Run(whole_keys(tables, key), rows) for tables, rows in self.spill.runs(bucket)]
-        for table in merge_windows(runs, key, partial(_folded, key=key, engine=engine_of(self.schema))):
-            yield _uniform(table) if self.kinds else table.select(self.schema.columns.names)
+        for table in merge_windows(runs, key, partial(_folded, key=key, engine=engine)):
+            yield _uniform(table) if kinds else table.select(self.schema.columns.names)
 
 
 def _uniform(rows: pa.Table) -> pa.Table:

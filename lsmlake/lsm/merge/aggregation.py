@@ -36,6 +36,10 @@ class Aggregation(Engine):
     settles_late = True
 
     @property
+    def folds_adds(self) -> bool:
+        return all(function.associative_adds for function in self.functions.values())
+
+    @property
     def deletes_by_key(self) -> bool:
         return self.remove_on_delete
 
@@ -66,8 +70,7 @@ class Aggregation(Engine):
         return Aggregation(sequence, functions, schema.parsed_options.aggregation_remove_on_delete)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
-        folds = all(function.associative_adds for function in self.functions.values())
-        return combine(rows, groups, pool, self._column, self._removes, settle=settle, folds_adds=folds)
+        return combine(rows, groups, pool, self._column, self._removes, settle=settle, folds_adds=self.folds_adds)
 
     def _column(self, name: str, rows: pa.Table, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
         values = one_chunk(rows[name])

@@ -21,6 +21,7 @@ class Deduplicate(Engine):
     sequence: SequenceFields
     in_order = False
     settles_late = False
+    folds_adds = True
     deletes_by_key = True
 
     @property

@@ -28,7 +28,8 @@ class Engine(Protocol):
 
     `old`: see `Old`. `sequence`: orders the rows of a key before arrival does. `in_order`: `merge` wants them in that order,
     otherwise by arrival alone. `settles_late`: a run of level 0 may hold several
-    rows of a key, because they can only be combined together with what they meet above. `deletes_by_key`: a -D row of which only
+    rows of a key, because they can only be combined together with what they meet above. `folds_adds`: that is not so if all
+    are added; otherwise they wait as +U. `deletes_by_key`: a -D row of which only
     the key is known removes the key.
     """
 
@@ -36,6 +37,7 @@ class Engine(Protocol):
     sequence: SequenceFields
     in_order: bool
     settles_late: bool
+    folds_adds: bool
     deletes_by_key: bool
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:

@@ -23,6 +23,7 @@ class FirstRow(Engine):
     sequence = SequenceFields()
     in_order = False
     settles_late = False
+    folds_adds = True
     deletes_by_key = False
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:

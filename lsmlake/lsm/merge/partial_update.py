@@ -62,6 +62,10 @@ class PartialUpdate(Engine):
     settles_late = True
 
     @property
+    def folds_adds(self) -> bool:
+        return all(function.associative_adds for group in self.groups for function in group.functions.values())
+
+    @property
     def deletes_by_key(self) -> bool:
         return self.remove_on_delete
 
@@ -95,11 +99,9 @@ class PartialUpdate(Engine):
         return PartialUpdate(schema.primary_key, sequence, tuple(made), options.remove_on_delete)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
-        functions = [function for group in self.groups for function in group.functions.values()]
-        folds = all(function.associative_adds for function in functions)
         winners = _Winners(self.groups, rows, groups)
         column = partial(self._column, winners)
-        return combine(rows, groups, pool, column, self._removes, settle=settle, folds_adds=folds)
+        return combine(rows, groups, pool, column, self._removes, settle=settle, folds_adds=self.folds_adds)
 
     def _column(self, winners: _Winners, name: str, rows: pa.Table, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
         values = one_chunk(rows[name])
