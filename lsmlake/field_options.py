@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidOption
-from lsmlake.option_types import boolean, integer, names, one_of, text
+from lsmlake.option_types import boolean, integer, names, one_of, parsed, text
 
 PREFIX = "fields."
 AGGREGATE, SEQUENCE_GROUP, DEFAULT_AGGREGATE = "aggregate-function", "sequence-group", "default-aggregate-function"
@@ -50,7 +50,7 @@ class FieldOption(NamedTuple):
 def parse_field_option(name: str, value: object, where: str) -> FieldOption:
     """The option `fields. ...` of that name. Raises InvalidOption."""
     if name == PREFIX + DEFAULT_AGGREGATE:
-        return FieldOption(name, (), AGGREGATE, _parsed(name, text, value, where))
+        return FieldOption(name, (), AGGREGATE, parsed(name, text, value, where))
     columns, _, what = name.removeprefix(PREFIX).rpartition(".")
     if what not in _WHAT or not columns:
         near = difflib.get_close_matches(what, _WHAT, n=1, cutoff=0.6)
@@ -65,17 +65,4 @@ def parse_field_option(name: str, value: object, where: str) -> FieldOption:
         raise InvalidOption(
             f"option {name!r} names several columns", where=where, expected="one", found=list(named), cure="one option a column"
         )
-    return FieldOption(name, named, what, _parsed(name, _WHAT[what], value, where))
-
-
-def _parsed(name: str, parse: Callable[[object], object], value: object, where: str) -> object:
-    try:
-        return parse(value)
-    except ValueError:
-        raise InvalidOption(
-            f"option {name!r} has a value it cannot take",
-            where=where,
-            expected=parse.expected,
-            found=repr(value),
-            cure="correct the value or leave the option out",
-        ) from None
+    return FieldOption(name, named, what, parsed(name, _WHAT[what], value, where))

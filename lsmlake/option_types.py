@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from lsmlake.errors import InvalidOption
+
+CURE = "correct the value or leave the option out"
+
 _SIZES = {
     "": 1,
     "b": 1,
@@ -105,3 +109,13 @@ def names(value: object) -> tuple[str, ...]:
 names.expected = "column names separated by commas"
 size = _quantity(_SIZES, "a size such as '128 mb'")
 duration = _quantity(_TIMES, "a duration such as '10 min'")
+
+
+def parsed(name: str, parse: Callable[[object], object], value: object, where: str, cure: str = CURE) -> object:
+    """The value of the option of that name. Raises InvalidOption."""
+    try:
+        return parse(value)
+    except ValueError:
+        raise InvalidOption(
+            f"option {name!r} has a value it cannot take", where=where, expected=parse.expected, found=repr(value), cure=cure
+        ) from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 
 from lsmlake.errors import InvalidOption
 from lsmlake.field_options import PREFIX, FieldOption, parse_field_option
-from lsmlake.option_types import boolean, duration, integer, names, one_of, size, text
+from lsmlake.option_types import CURE, boolean, duration, integer, names, one_of, parsed, size, text
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = _ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
 
@@ -166,17 +166,7 @@ class Options:
             option = _BY_NAME.get(_ALIASES.get(name, name))
             if option is None:
                 raise InvalidOption(f"unknown option {name!r}", where=where, cure=_suggest(name))
-            parse = option.metadata["parse"]
-            try:
-                values[option.name] = parse(value)
-            except ValueError:
-                raise InvalidOption(
-                    f"option {name!r} has a value it cannot take",
-                    where=where,
-                    expected=parse.expected,
-                    found=repr(value),
-                    cure=_CURES.get(name, "correct the value or leave the option out"),
-                ) from None
+            values[option.name] = parsed(name, option.metadata["parse"], value, where, _CURES.get(name, CURE))
         options = Options(**values)
         _check(options, given, where)
         return options

@@ -228,13 +228,7 @@ def _check_options(
         raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
     if options.rowkind_field is not None:
-        if options.rowkind_field not in columns.names:
-            raise InvalidOption(
-                f"rowkind.field {options.rowkind_field!r} is not a column",
-                where=where,
-                expected=f"one of {columns.names}",
-                cure=_near(options.rowkind_field, columns.names),
-            )
+        _check_is_column("rowkind.field", options.rowkind_field, columns, where)
         if not pa.types.is_string(columns.field(options.rowkind_field).type):
             raise InvalidOption(
                 f"rowkind.field {options.rowkind_field!r} must be a string column",
@@ -248,17 +242,21 @@ def _check_options(
             )
 
 
-def _check_time_field(columns: pa.Schema, options: Options, where: str) -> None:
-    name = options.record_time_field
-    if name is None:
-        return
+def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> None:
     if name not in columns.names:
         raise InvalidOption(
-            f"record-level.time-field {name!r} is not a column",
+            f"{option} {name!r} is not a column",
             where=where,
             expected=f"one of {columns.names}",
             cure=_near(name, columns.names),
         )
+
+
+def _check_time_field(columns: pa.Schema, options: Options, where: str) -> None:
+    name = options.record_time_field
+    if name is None:
+        return
+    _check_is_column("record-level.time-field", name, columns, where)
     type_ = columns.field(name).type
     if not (pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_)):
         raise InvalidOption(

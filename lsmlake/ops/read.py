@@ -113,7 +113,7 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     runs = _level0_runs(meta, plan, split, names)
     keys = _distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
-    older = {file.name: file for file in (*split.files, *split.met)}
+    older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
     for name, hits in find(meta, plan.schema, split.bucket, keys, tuple(older.values())).items():
         if engine.old is not Old.DIES:
             standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
@@ -121,7 +121,7 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
             old.setdefault(older[name].level, []).extend(found)
         if name in dead:
             dead[name] = dead[name] | DeletionVector.of(hits.positions)
-    # files are found by level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
+    # in the order of level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
     met = [pa.concat_tables(tables) for tables in old.values() if tables]
     return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, engine)), dead)
 

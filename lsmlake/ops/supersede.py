@@ -22,7 +22,7 @@ from lsmlake.lsm.merge.groups import group
 from lsmlake.lsm.merge.windows import Run
 from lsmlake.lsm.pick import Compaction
 from lsmlake.ops.lookup import Hits, fetch, find
-from lsmlake.ops.work import Work
+from lsmlake.ops.work import Work, own_columns
 
 _LOOKUP_ROWS = 1 << 22  # level-0 keys looked up at once
 
@@ -99,7 +99,7 @@ def _joining(
 def _contest(work: Work, file: DataFile, targets: list[DataFile]) -> None:
     """Either the level-0 row stands or the one above: by sequence, or always the one above."""
     sequence = work.engine.sequence
-    rows = work.rows(file, [name for name in work.schema.columns.names if name in {*work.schema.key, *sequence.columns}])
+    rows = work.rows(file, own_columns(work.schema))
     above = {target.name: target for target in targets}
     for name, hits in _alive(work, rows.select(work.schema.key), targets):
         if work.engine.old is Old.STAYS:
@@ -126,5 +126,4 @@ def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
 def _distinct(work: Work, batch: list[pa.Table]) -> pa.Table:
     if len(batch) == 1 and not work.engine.settles_late:
         return batch[0]
-    groups = group(np.concatenate(comparable(batch)))
-    return pa.concat_tables(batch) if groups.unique and len(batch) == 1 else pa.concat_tables(batch).take(groups.first)
+    return pa.concat_tables(batch).take(group(np.concatenate(comparable(batch))).first)
