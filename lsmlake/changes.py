@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.predicate import parse
-from lsmlake.ops import plan as planning
-from lsmlake.ops.changes import Pair, changes_schema, pairs, read_changes
+from lsmlake.ops.changes import DIFF, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.travel import Moment, resolve
 from lsmlake.store.metadata import Metadata
@@ -18,10 +18,10 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass(frozen=True)
 class Changes:
-    """What happened after snapshot `start` up to and with snapshot `end`, net: a row changed twice is one change.
+    """What happened after snapshot `start` up to and with snapshot `end`.
 
-    The first column is `_row_kind` ('+I', '-U', '+U', '-D'); a -U stands just before its +U. Folded onto the rows at `start` the
-    changes give those at `end`.
+    The first column is `_row_kind` ('+I', '-U', '+U', '-D'). Folded onto the rows at `start` in order, the changes give those at
+    `end`; see `Table.changes` for the modes.
     """
 
     meta: Metadata
@@ -30,11 +30,24 @@ class Changes:
     end: int | None
     where: str | None
     columns: tuple[str, ...] | None
+    mode: str = DIFF
 
-    def _plans(self) -> tuple[Plan, list[Pair]]:
+    def _pieces(self) -> tuple[Plan, list[Piece]]:
         schema = self.meta.latest_schema()
+        check_mode(self.mode, schema, self.meta.paths.root)
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.engine.zone)
+        like = frame(self.meta, schema, predicate, self.columns)
         last = resolve(self.meta, Moment(self.end))
+        self._check_start(last)
+        if last is None:
+            return like, []
+        if self.mode == DIFF:
+            first = resolve(self.meta, Moment(self.start)) if self.start else None
+            return like, net(self.meta, like, first, last)
+        snapshots = (self.meta.recorded(number) for number in range(self.start + 1, last.id + 1))
+        return like, by_bucket(piece for snapshot in snapshots for piece in of_snapshot(self.meta, like, snapshot, self.mode))
+
+    def _check_start(self, last: Snapshot | None) -> None:
         if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
             raise InvalidQuery(
                 "the start of changes is the number of a snapshot, 0 = before the first",
@@ -45,19 +58,16 @@ class Changes:
             raise InvalidQuery(
                 "changes end before they start", expected=f"a start up to {last.id}", found=self.start, cure="turn them round"
             )
-        first = resolve(self.meta, Moment(self.start)) if self.start and last is not None else None
-        before, after = (planning.plan(self.meta, schema, snapshot, predicate, self.columns) for snapshot in (first, last))
-        return after, pairs(before, after)
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The changes bucket after bucket; what is held at a time are the changed rows of one. Raises InvalidQuery,
-        SnapshotNotFound."""
-        plan, found = self._plans()
-        batches = (batch for pair in found for batch in read_changes(self.meta, plan, pair).to_batches())
-        return pa.RecordBatchReader.from_batches(changes_schema(plan), batches)
+        """The changes bucket after bucket, those of a bucket in order. Held at a time: in mode 'diff' the changed rows of one
+        bucket, else a chunk of a file. Raises InvalidQuery, SnapshotNotFound."""
+        like, pieces = self._pieces()
+        batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(changes_schema(like), batches)
 
     def to_arrow(self) -> pa.Table:
-        """All changes; by key inside a bucket."""
+        """All changes, bucket after bucket."""
         return self.to_batches().read_all()
 
     def to_pandas(self):
@@ -65,9 +75,8 @@ class Changes:
         return self.to_arrow().to_pandas()
 
     def to_spark(self):
-        """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised."""
-        plan, found = self._plans()
-        return self.engine.changes_frame(self.meta, plan, found)
+        """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised but inside its partitions."""
+        return self.engine.changes_frame(self.meta, *self._pieces())
 
     def count(self) -> int:
         """The number of changes; an update counts twice."""

@@ -11,7 +11,7 @@ from typing import NoReturn
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.ops.changes import Pair
+from lsmlake.ops.changes import Piece
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run, run_here
 from lsmlake.ops.plan import Plan
@@ -60,8 +60,8 @@ class Engine:
         """The plan as a DataFrame of the engine."""
         _needs_spark("to_spark()")
 
-    def changes_frame(self, meta: Metadata, plan: Plan, pairs: Sequence[Pair]) -> object:
-        """The changes of the buckets in `pairs` as a DataFrame of the engine."""
+    def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]) -> object:
+        """The changes of `pieces` as a DataFrame of the engine."""
         _needs_spark("to_spark()")
 
     def strategy(self, plan: Plan) -> str:

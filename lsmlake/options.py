@@ -15,6 +15,7 @@ from lsmlake.field_options import PREFIX, FieldOption, parse_field_option
 from lsmlake.option_types import CURE, boolean, duration, integer, names, one_of, parsed, size, text
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = _ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
+NONE, INPUT, LOOKUP, FULL_COMPACTION = _PRODUCERS = "none", "input", "lookup", "full-compaction"
 
 
 def _option(name: str, parse: Callable, default: object, description: str):
@@ -56,8 +57,23 @@ class Options:
     aggregation_remove_on_delete: bool = _option(
         "aggregation.remove-record-on-delete", boolean, False, "aggregation: a -D row removes the whole row"
     )
-    deletion_vectors: bool = _option(
-        "deletion-vectors.enabled", boolean, True, "mark superseded rows at compaction (on by default here); else reads merge"
+    given_deletion_vectors: bool | None = _option(
+        "deletion-vectors.enabled",
+        boolean,
+        None,
+        "mark superseded rows at compaction (on by default here, but for changelog-producer = full-compaction); else reads merge",
+    )
+    changelog_producer: str = _option(
+        "changelog-producer",
+        one_of(*_PRODUCERS),
+        NONE,
+        "who writes a changelog: nobody, writers (the rows as given), any compaction (lookup) or only full ones",
+    )
+    changelog_deduplicate: bool = _option(
+        "changelog-producer.row-deduplicate", boolean, False, "leave updates out of the changelog that change nothing"
+    )
+    changelog_ignored: tuple[str, ...] = _option(
+        "changelog-producer.row-deduplicate-ignore-fields", names, (), "columns that do not count as a change"
     )
     rowkind_field: str | None = _option("rowkind.field", text, None, "column holding '+I', '-U', '+U' or '-D'")
     ignore_delete: bool = _option("ignore-delete", boolean, False, "drop -D and -U rows at write")
@@ -79,8 +95,12 @@ class Options:
         None,
         "which runs a compaction takes (own); default: tiered, or universal without deletion vectors",
     )
-    full_delta_commits: int | None = _option(
-        "full-compaction.delta-commits", integer(1), None, "a writer compacts a bucket in full once so many commits came since"
+    given_full_delta_commits: int | None = _option(
+        "full-compaction.delta-commits",
+        integer(1),
+        None,
+        "a writer compacts a bucket in full once so many commits came since; default: never, or 1 for changelog-producer ="
+        " full-compaction",
     )
     tier_runs: int | None = _option(
         "compaction.tier-runs", integer(2, 1_000), None, "tiered: runs of like size that are merged (own)"
@@ -153,6 +173,23 @@ class Options:
     """The options of single columns, `fields.*`, in the order given."""
 
     @property
+    def deletion_vectors(self) -> bool:
+        return self.changelog_producer != FULL_COMPACTION if self.given_deletion_vectors is None else self.given_deletion_vectors
+
+    @property
+    def full_delta_commits(self) -> int | None:
+        return (
+            1
+            if self.given_full_delta_commits is None and self.changelog_producer == FULL_COMPACTION
+            else self.given_full_delta_commits
+        )
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether a compaction looks level-0 keys up in older files, so that level 0 had better be empty."""
+        return self.deletion_vectors or self.changelog_producer == LOOKUP
+
+    @property
     def strategy(self) -> str:
         return self.given_strategy or ("tiered" if self.deletion_vectors else "universal")
 
@@ -201,8 +238,9 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
             f"num-sorted-run.stop-trigger ({options.stop_trigger}) is below the trigger ({options.compaction_trigger})",
             "raise the stop trigger",
         )
-    if "lookup-compact" in given and not options.deletion_vectors:
+    if "lookup-compact" in given and not options.looks_up:
         refuse("lookup-compact means nothing without deletion vectors: nothing is looked up", "leave it out")
+    _check_changelog(options, given, refuse)
     if "lookup-compact.max-interval" in given and options.lookup_compact != "gentle":
         refuse("lookup-compact.max-interval means nothing unless lookup-compact = gentle", "set it, or leave the interval out")
     if (options.record_expire_ms is None) != (options.record_time_field is None):
@@ -258,6 +296,26 @@ def _check_engine(options: Options, given: Mapping[str, object], refuse: Callabl
         refuse(f"option {removing[0]!r} contradicts ignore-delete = true: no -D row would be left", "leave one of them out")
     if len(removing) > 1:
         refuse(f"options {removing[0]!r} and {removing[1]!r} contradict each other", "leave one of them out")
+
+
+def _check_changelog(options: Options, given: Mapping[str, object], refuse: Callable[[str, str], None]) -> None:
+    producer = options.changelog_producer
+    if producer == FULL_COMPACTION and options.deletion_vectors:
+        refuse(
+            "changelog-producer = full-compaction tells what reaches the last level, deletion-vectors.enabled = true changes it"
+            " in between",
+            "set changelog-producer = lookup, or leave deletion-vectors.enabled out",
+        )
+    if options.merge_engine == FIRST_ROW and producer in (INPUT, FULL_COMPACTION):
+        refuse(f"merge-engine = first-row knows no changelog-producer = {producer}", "set changelog-producer = lookup or none")
+    for name in ("changelog-producer.row-deduplicate", "changelog-producer.row-deduplicate-ignore-fields"):
+        if name in given and producer in (NONE, INPUT):
+            refuse(f"option {name!r} means nothing under changelog-producer = {producer}: no rows are compared", "leave it out")
+    if options.changelog_ignored and not options.changelog_deduplicate:
+        refuse(
+            "changelog-producer.row-deduplicate-ignore-fields means nothing without changelog-producer.row-deduplicate = true",
+            "set both, or leave it out",
+        )
 
 
 def _owners(name: str) -> tuple[str, ...]:

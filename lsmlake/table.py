@@ -154,15 +154,24 @@ class Table:
         return self.scan(**how).to_spark()
 
     def changes(
-        self, start: int, end: int | None = None, *, where: str | None = None, columns: Sequence[str] | None = None
+        self,
+        start: int,
+        end: int | None = None,
+        *,
+        mode: str = "diff",
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Changes:
         """Describe the changes after snapshot `start` (0: from the beginning) up to and with `end` (default: the latest); nothing
         happens until a `to_...` or `count` of the result.
 
-        They are found by comparing the two snapshots, so any interval of kept snapshots will do; unchanged buckets and files are
-        not read. `where`: only changes of the rows it is true of; one that leaves them counts as deleted.
+        `mode` 'diff' compares the two snapshots: net changes, a -U just before its +U, whatever the table's options; unchanged
+        buckets and files are not read. 'changelog' reads what the changelog producer wrote, commit after commit: with producers
+        lookup and full-compaction exact changes of what compaction brought up. 'delta': what the commits wrote, as +I and -D.
+        `where`: only changes of the rows it is true of; by comparing, a row that leaves them counts as deleted, in files of
+        an update that leaves only the -U is told.
         """
-        return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns))
+        return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns), mode)
 
     # -- looking after it ---------------------------------------------------------------------------------------------
 

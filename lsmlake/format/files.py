@@ -93,7 +93,7 @@ class Change:
 
     A file in both `removed` and `added` (same name) is an upgrade: only its level changes. `vectors` names files that are live
     after the change. `base` is the state the change was computed from when it must still hold (a compaction); `None` for an
-    append, which never conflicts.
+    append, which never conflicts. `changelog`: files that tell what the change does to rows; they are of this commit only.
     """
 
     bucket: Bucket
@@ -102,10 +102,11 @@ class Change:
     removed: tuple[DataFile, ...] = ()
     vectors: Mapping[str, VectorRef] = field(default_factory=dict)
     base: BucketState | None = None
+    changelog: tuple[DataFile, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not (self.added or self.removed or self.vectors)
+        return not (self.added or self.removed or self.vectors or self.changelog)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """What happened to the rows of keys between two states: +I, -U and +U, -D. Pure.
 
-A key only before is deleted, only after inserted; in both, its row is an update unless the two are equal in every column, as when
-a compaction has only moved it.
+A key only before is deleted, only after inserted; in both, its row is an update, and whether one that changes nothing counts is
+for the caller to say. Source of the rules: Apache Paimon, `LookupChangelogMergeFunctionWrapper`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +17,18 @@ from lsmlake.lsm.aggregate.codes import equality
 from lsmlake.lsm.aggregate.segments import lengths
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.groups import group
-from lsmlake.lsm.merge.rows import gather, one_chunk
+from lsmlake.lsm.merge.rows import gather, kinds_of, one_chunk, with_kind
 
 KIND_FIELD = pa.field(ROW_KIND, pa.string(), nullable=False)
 """The first column of changes: '+I', '-U', '+U' or '-D'."""
 
 
-def difference(before: pa.Table, after: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The changes that make `before` into `after`: `KIND_FIELD`, then the columns. Ascending by key, -U just before its +U.
+def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: Collection[str] | None) -> pa.Table:
+    """The changes that make `before` into `after`: the columns and `_row_kind`. Ascending by key, -U just before its +U.
 
-    Both have the same columns, in any order of rows, and a key at most once. O(rows log rows); nested columns by their elements.
-    Rows are equal if their values are as Spark compares them: null equals null, NaN equals NaN.
+    An update whose rows agree in the columns `compared` is left out (none: any update); `None`: every update stands. Both have
+    the same columns, in any order of rows, and a key at most once. O(rows log rows); nested columns by their elements. Values
+    are equal as Spark compares them: null equals null, NaN equals NaN.
     """
     rows = pa.concat_tables([before, after])
     groups = group(np.concatenate(comparable([before.select(key), after.select(key)])))
@@ -37,12 +38,19 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str]) -> pa.Tabl
     places = groups.starts[paired]
     kinds[places], kinds[places + 1] = UPDATE_BEFORE, UPDATE_AFTER
     keep = np.ones(len(kinds), bool)
-    if len(places):
-        same = _equal(rows, groups.rows[places], groups.rows[places + 1])
+    if len(places) and compared is not None:
+        same = _equal(rows.select(list(compared)), groups.rows[places], groups.rows[places + 1])
         keep[places[same]] = keep[places[same] + 1] = False
-    changed = gather(rows, groups.rows[keep])
-    names = pa.DictionaryArray.from_arrays(pa.array(kinds[keep].astype(np.int8)), pa.array(NAMES)).cast(pa.string())
-    return changed.add_column(0, KIND_FIELD, names)
+    return with_kind(gather(rows, groups.rows[keep]), kinds[keep])
+
+
+def told(rows: pa.Table) -> pa.Table:
+    """Rows as users see changes: `KIND_FIELD` first; without `_row_kind` all of them are +I."""
+    kinds = kinds_of(rows)
+    kinds = np.full(rows.num_rows, INSERT, np.int8) if kinds is None else kinds.astype(np.int8)
+    names = pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(NAMES)).cast(pa.string())
+    plain = rows if ROW_KIND not in rows.column_names else rows.drop_columns([ROW_KIND])
+    return plain.add_column(0, KIND_FIELD, names)
 
 
 def _equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:

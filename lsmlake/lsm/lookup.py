@@ -56,11 +56,17 @@ def _one(column: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table([column], names=["key"])
 
 
-def find(keys: pa.Table, stored: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(rows of `keys`, rows of `stored`) that are equal. Both ascending; `keys` unique, `stored` unique."""
+def find(keys: pa.Table, stored: pa.Table, *, repeats: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """(rows of `keys`, rows of `stored`) that are equal, ascending. Both ascending; `keys` unique, `stored` unique unless it
+    `repeats`."""
     if not keys.num_rows or not stored.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     wanted, there = comparable([keys, stored])
+    if repeats:
+        at = np.searchsorted(wanted, there)
+        at[at == len(wanted)] = 0
+        hit = wanted[at] == there
+        return at[hit], np.flatnonzero(hit)
     at = np.searchsorted(there, wanted)
     at[at == len(there)] = 0
     hit = there[at] == wanted

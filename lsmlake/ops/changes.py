@@ -1,114 +1,233 @@
-"""The changes between two snapshots, by comparing what differs of their files. Reads no row that both have in the same place.
+"""What happened to the rows of a table, told in one of three ways.
 
-1. A bucket whose files and vectors are the same in both is skipped.
-2. A file in both holds the same rows; what counts is which of them one side takes for dead and the other does not - by its
-   vector, or by rows waiting at level 0.
-3. Of a file in one of them all living rows count, and so do rows made at read: of level 0, or of files that are merged.
-4. Rows before and after are compared by key (`lsm.changelog`): a row that has only moved is no change.
+- `diff`: two states are compared (`ops.diff`). Exact and net, whoever wrote what; costs reading what differs.
+- `changelog`: the files that the table's changelog producer wrote, commit after commit. Costs reading them and nothing else.
+- `delta`: what the commits brought, commit after commit, as upserts: +I for a row written, whether or not it replaces one, and
+  -D. Where newest wins by arrival these are the writer's own files, if its commit still has them as they were; otherwise two
+  states are compared and the rows before left out.
 
-With a predicate these are the changes of the rows it is true of: a row that an update takes out of it counts as deleted.
+A `Piece` is what one reader reads, in order: the changes of one bucket, so all those of a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, DataFile
-from lsmlake.lsm.changelog import KIND_FIELD, difference
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.format import manifest
+from lsmlake.format.files import APPEND, Bucket, DataFile
+from lsmlake.format.manifest import ADD
+from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_BEFORE
+from lsmlake.format.schema import ROW_KIND, Schema
+from lsmlake.format.snapshot import COMPACT, Snapshot
+from lsmlake.lsm.changelog import KIND_FIELD, told
+from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rows import kinds_of, with_kind
 from lsmlake.lsm.predicate import evaluate
-from lsmlake.ops.lookup import fetch
-from lsmlake.ops.plan import Plan, Split
-from lsmlake.ops.read import freshen, merge_at_read
-from lsmlake.store.data_file import DataReader, living
+from lsmlake.ops.diff import Pair, pairs, read_pair
+from lsmlake.ops.plan import COMPACTED, FRESH, RAW, Plan, Split, plan, prune_by_key
+from lsmlake.ops.read import read_split
+from lsmlake.options import FULL_COMPACTION, INPUT, LOOKUP, NONE
+from lsmlake.store.data_file import DataReader
 from lsmlake.store.metadata import Metadata
 
+DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"
+_VIEWS = {NONE: FRESH, INPUT: FRESH, LOOKUP: COMPACTED, FULL_COMPACTION: RAW}
 
-class Pair(NamedTuple):
-    """A bucket on both sides: what is read of it before and after."""
+
+@dataclass(frozen=True)
+class Logged:
+    """Files whose rows say of what kind they are, each in order."""
+
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The changes of `bucket`, in order: states compared, files, or rows that are all new. `upserts`: told as +I and -D."""
 
     bucket: Bucket
-    before: tuple[Split, ...]
-    after: tuple[Split, ...]
+    steps: tuple[Pair | Logged | Split, ...]
+    upserts: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many rows this is about, going by metadata."""
+        return sum(file.rows for file in self._files()) + sum(_marked(s) for s in self.steps if isinstance(s, Pair))
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self._files())
+
+    @property
+    def files(self) -> int:
+        return len(self._files())
+
+    def _files(self) -> list[DataFile]:
+        return [file for step in self.steps for file in _new_files(step)]
 
 
-def pairs(before: Plan, after: Plan) -> list[Pair]:
-    """The buckets that differ. `before`, `after`: plans of two snapshots with the same predicate."""
-    old, new = _by_bucket(before.splits), _by_bucket(after.splits)
-    found = (Pair(bucket, tuple(old.get(bucket, ())), tuple(new.get(bucket, ()))) for bucket in {**old, **new})
-    return [pair for pair in found if pair.before != pair.after]
+def _new_files(step: Pair | Logged | Split) -> Iterable[DataFile]:
+    if isinstance(step, Logged):
+        return step.files
+    if isinstance(step, Split):
+        return (*step.files, *step.level0, *step.merged)
+    there = {file.name for split in step.before for file in _new_files(split)}
+    return [file for split in step.after for file in _new_files(split) if file.name not in there]
 
 
-def _by_bucket(splits: Iterable[Split]) -> dict[Bucket, list[Split]]:
-    found: dict[Bucket, list[Split]] = {}
-    for split in splits:
-        found.setdefault(split.bucket, []).append(split)
-    return found
+def _marked(pair: Pair) -> int:
+    """Rows newly dead."""
+    before, after = ({n: ref for s in side for n, ref in s.vectors.items()} for side in (pair.before, pair.after))
+    return sum(ref.cardinality - (before[n].cardinality if n in before else 0) for n, ref in after.items())
 
 
-def read_changes(meta: Metadata, plan: Plan, pair: Pair) -> pa.Table:
-    """The changes of one bucket: `_row_kind` as text, then the plan's columns. Memory: the rows that differ."""
-    old, new = _side(meta, plan, pair.before), _side(meta, plan, pair.after)
-    before, after = (_filtered(_differing(meta, plan, *sides), plan) for sides in ((old, new), (new, old)))
-    found = difference(before, after, plan.schema.key)
-    return found.select([KIND_FIELD.name, *plan.columns]).cast(changes_schema(plan))
+def check_mode(mode: str, schema: Schema, where: str) -> str:
+    """`mode` itself. Raises InvalidQuery."""
+    if mode not in MODES:
+        raise InvalidQuery(
+            "unknown mode of changes", where=where, expected=" or ".join(map(repr, MODES)), found=repr(mode), cure="correct it"
+        )
+    if mode == CHANGELOG and schema.parsed_options.changelog_producer == NONE:
+        raise InvalidQuery(
+            "the table writes no changelog",
+            where=where,
+            expected="changelog-producer = input, lookup or full-compaction",
+            found="none",
+            cure="use mode 'diff', or have it written from now on by alter(set_option('changelog-producer', 'lookup'))",
+        )
+    return mode
 
 
-def changes_schema(plan: Plan) -> pa.Schema:
-    return pa.schema([KIND_FIELD, *(plan.schema.plain_columns.field(name) for name in plan.columns)])
+def view_of(schema: Schema, mode: str) -> str:
+    """Which rows (mode of `ops.plan`) these changes turn into each other: a changelog tells of what compaction brought up."""
+    return _VIEWS[schema.parsed_options.changelog_producer] if mode == CHANGELOG else FRESH
 
 
-@dataclass
-class _Side:
-    """`files`: name -> file; `dead`: what counts as dead in each; `made`: rows made at read, by the names of the files if those
-    alone decide them."""
-
-    bucket: Bucket | None = None
-    files: dict[str, DataFile] = field(default_factory=dict)
-    dead: dict[str, DeletionVector] = field(default_factory=dict)
-    made: dict[object, Sequence[pa.Table] | Split] = field(default_factory=dict)
+def frame(meta: Metadata, schema: Schema, predicate: object, columns: Sequence[str] | None) -> Plan:
+    """What pieces are read with: a plan without files."""
+    return plan(meta, schema, None, predicate, columns)
 
 
-def _side(meta: Metadata, plan: Plan, splits: Sequence[Split]) -> _Side:
-    side = _Side()
-    for split in splits:
-        side.bucket = split.bucket
-        if split.merged:
-            side.made[frozenset(file.name for file in split.merged)] = split
-            continue
-        fresh = freshen(meta, plan, split, plan.schema.columns.names)
-        side.files.update({file.name: file for file in split.files})
-        side.dead.update(fresh.dead)
-        if fresh.rows is not None:
-            side.made[object()] = [fresh.rows]
-    return side
+def net(meta: Metadata, like: Plan, first: Snapshot | None, last: Snapshot | None) -> list[Piece]:
+    """What is different in `last` from `first`, a piece a bucket that differs."""
+    before, after = (_plan(meta, like, snapshot, FRESH) for snapshot in (first, last))
+    return [Piece(pair.bucket, (pair,)) for pair in pairs(before, after)]
 
 
-def _differing(meta: Metadata, plan: Plan, side: _Side, other: _Side) -> pa.Table:
-    """The rows of `side` that are not known to stand on the other side in the same place."""
-    columns = plan.schema.columns.names
-    tables = [plan.schema.row_columns.empty_table()]
-    for name, file in side.files.items():
-        if name in other.files:
-            gone = other.dead.get(name, EMPTY) - side.dead.get(name, EMPTY)
-            tables += fetch(meta, plan.schema, side.bucket, file, gone.positions(), columns)
-        else:
-            tables += _living(meta, plan, side.bucket, file, side.dead.get(name, EMPTY))
-    for made, rows in side.made.items():
-        if made not in other.made:
-            tables += merge_at_read(meta, plan, rows, columns) if isinstance(rows, Split) else rows
-    return pa.concat_tables(tables)
+def everything(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> list[Piece]:
+    """All rows that changes of `mode` before and of `snapshot` come to, as +I."""
+    splits = _plan(meta, like, snapshot, view_of(like.schema, mode)).splits
+    alone = (replace(s, files=(file,), met=()) for s in splits if not (s.level0 or s.merged) for file in s.files)
+    together = (s for s in splits if s.level0 or s.merged)
+    return [Piece(split.bucket, (split,)) for split in (*alone, *together)]
 
 
-def _living(meta: Metadata, plan: Plan, bucket: Bucket, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, plan.schema) as reader:
-        for chunk in reader.chunks(plan.schema.columns.names):
-            yield living(chunk, dead)
+def of_snapshot(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> list[Piece]:
+    """What the commit of `snapshot` did, in one order always. Raises SnapshotNotFound if the one before is needed and gone."""
+    if mode == CHANGELOG:
+        return _logged(meta.changelog(snapshot, like.schema), like)
+    if snapshot.kind == COMPACT and like.schema.parsed_options.record_expire_ms is None:
+        return []  # no row is another
+    written = _written(meta, like.schema, snapshot) if mode == DELTA else None
+    found = net(meta, like, _before(meta, snapshot), snapshot) if written is None else _logged(written, like)
+    return [replace(piece, upserts=mode == DELTA) for piece in found]
 
 
-def _filtered(rows: pa.Table, plan: Plan) -> pa.Table:
-    return rows if plan.predicate is None else rows.filter(evaluate(plan.predicate, rows))
+def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
+    """All pieces of a bucket as one."""
+    found: dict[Bucket, Piece] = {}
+    for piece in pieces:
+        known = found.get(piece.bucket)
+        found[piece.bucket] = replace(piece, steps=known.steps + piece.steps) if known else piece
+    return list(found.values())
+
+
+def _plan(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> Plan:
+    return plan(meta, like.schema, snapshot, like.predicate, like.columns, mode)
+
+
+def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
+    if snapshot.id == 1:
+        return None
+    try:
+        return meta.snapshot(snapshot.id - 1)
+    except SnapshotNotFound as gone:
+        raise SnapshotNotFound(
+            f"the changes of snapshot {snapshot.id} cannot be told without snapshot {snapshot.id - 1}, which has expired",
+            where=meta.paths.root,
+            cure="start later, keep snapshots longer or name a consumer, which protects what it has not read",
+        ) from gone
+
+
+def _written(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Table | None:
+    """The files of the rows the commit brought, if it has them all as they were written and nothing but arrival decides."""
+    if engine_of(schema).old is not Old.DIES:
+        return None
+    entries = meta.delta(snapshot, schema)
+    added = pc.and_(pc.equal(entries["kind"], ADD), pc.equal(entries["sequence"], snapshot.id))
+    own = entries.filter(pc.and_(added, pc.equal(entries["source"], APPEND)))
+    return own if pc.sum(own["rows"]).as_py() == snapshot.delta_rows else None
+
+
+def _logged(entries: pa.Table, like: Plan) -> list[Piece]:
+    if like.predicate is not None and entries.num_rows:
+        entries, _ = prune_by_key(entries, like.schema, like.predicate)
+    found: dict[Bucket, list[DataFile]] = {}
+    for bucket, _, file in manifest.files_of(entries, like.schema, statistics=False):
+        found.setdefault(bucket, []).append(file)
+    return [Piece(bucket, (Logged(tuple(files)),)) for bucket, files in sorted(found.items(), key=_order)]
+
+
+def _order(item: tuple[Bucket, object]) -> tuple:
+    return repr(item[0].partition), item[0].number
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_piece(meta: Metadata, like: Plan, piece: Piece) -> Iterator[pa.Table]:
+    """The changes of a piece in order: `_row_kind` as text, then the plan's columns. With a predicate, those of the rows it is
+    true of."""
+    for step in piece.steps:
+        for rows in _rows(meta, like, piece, step):
+            rows = _as_upserts(rows) if piece.upserts else rows
+            yield told(rows).select([KIND_FIELD.name, *like.columns]).cast(changes_schema(like))
+
+
+def changes_schema(like: Plan) -> pa.Schema:
+    """Changes as users see them; a delete may know only its key."""
+    key = like.schema.primary_key
+    fields = (like.schema.plain_columns.field(name) for name in like.columns)
+    return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
+
+
+def _rows(meta: Metadata, like: Plan, piece: Piece, step: Pair | Logged | Split) -> Iterator[pa.Table]:
+    if isinstance(step, Pair):
+        yield read_pair(meta, like, step)
+    elif isinstance(step, Split):
+        yield from read_split(meta, like, step)
+    else:
+        for file in step.files:
+            yield from _file(meta, like, piece.bucket, file)
+
+
+def _file(meta: Metadata, like: Plan, bucket: Bucket, file: DataFile) -> Iterator[pa.Table]:
+    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, like.schema) as reader:
+        columns = [*like.needed, ROW_KIND] if reader.has_row_kind else list(like.needed)
+        for chunk in reader.chunks(columns):
+            yield chunk.table if like.predicate is None else chunk.table.filter(evaluate(like.predicate, chunk.table))
+
+
+def _as_upserts(rows: pa.Table) -> pa.Table:
+    kinds = kinds_of(rows)
+    if kinds is None:
+        return rows
+    kept = kinds != UPDATE_BEFORE
+    return with_kind(rows.filter(pa.array(kept)), np.where(kinds[kept] == DELETE, DELETE, INSERT))

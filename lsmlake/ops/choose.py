@@ -19,7 +19,7 @@ def pick_options(options: Options) -> PickOptions:
     reclaim = options.reclaim_dead_percent
     return PickOptions(
         strategy=options.strategy,
-        force_level0=force if options.deletion_vectors else None,  # lookups want it empty, merging reads do not
+        force_level0=force if options.looks_up else None,  # lookups want it empty, merging reads do not
         lookup_max_interval=options.lookup_compact_interval,
         num_levels=options.num_levels,
         reclaim_dead_share=defaults.reclaim_dead_share if reclaim is None else reclaim / 100,

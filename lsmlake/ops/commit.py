@@ -144,7 +144,7 @@ class _Attempt:
         self, meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str]
     ) -> None:
         self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
-        self.manifests: dict[tuple[int, ...], ManifestMeta] = {}  # by the identity of the changes in it
+        self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the changes in it, and what it tells of them
         self.tried: tuple[Snapshot, Rebased] | None = None
         self.written: list[str] = []  # metadata of the attempt under way
 
@@ -207,10 +207,10 @@ class _Attempt:
 
     def _unused(self, used: Sequence[Change]) -> list[str]:
         paths = self.meta.paths
-        kept = {paths.data(change.bucket, file.name) for change in used for file in change.added}
+        kept = {paths.data(change.bucket, file.name) for change in used for file in (*change.added, *change.changelog)}
         kept |= {paths.puffin(ref.puffin) for change in used for ref in change.vectors.values()}
         unused = [path for message in self.messages for path in message.written if path not in kept]
-        manifests = [paths.manifest(m.name) for which, m in self.manifests.items() if which != _identities(used)]
+        manifests = [paths.manifest(m.name) for which, m in self.manifests.items() if which[:-1] != _identities(used)]
         return [*unused, *manifests]
 
     def _hint(self, number: int) -> None:
@@ -234,6 +234,7 @@ class _Attempt:
         base = self._fewer(base, number)
         base_list = self._noted(meta.put_manifest_list(base))
         delta_list = self._noted(meta.put_manifest_list(delta))
+        told = [self._changelog(changes)._replace(sequence=number)] if any(c.changelog for c in changes) else []
         index = latest.index_manifest if latest else None
         if any(change.vectors or change.removed for change in changes):
             vectors = _index(meta.vector_refs(latest) if latest else {}, changes)
@@ -255,14 +256,22 @@ class _Attempt:
             time_ms=max(meta.env.clock(), latest.time_ms if latest else 0),  # clocks differ, time travel searches by order
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes),
             delta_rows=rows,
+            changelog_manifest_list=self._noted(meta.put_manifest_list(told)) if told else None,
+            changelog_rows=sum(file.rows for change in changes for file in change.changelog),
             writers=writers,
             properties=dict(self.properties),
         )
 
     def _manifest(self, changes: tuple[Change, ...]) -> ManifestMeta:
-        which = _identities(changes)
+        return self._once((*_identities(changes), "data"), _entries(changes))
+
+    def _changelog(self, changes: tuple[Change, ...]) -> ManifestMeta:
+        told = [ManifestEntry(ADD, c.bucket, c.total_buckets, file) for c in changes for file in c.changelog]
+        return self._once((*_identities(changes), "changelog"), told)
+
+    def _once(self, which: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
         if which not in self.manifests:
-            self.manifests[which] = self.meta.put_manifest(manifest.to_table(_entries(changes), self.schema), self.schema.id, 0)
+            self.manifests[which] = self.meta.put_manifest(manifest.to_table(entries, self.schema), self.schema.id, 0)
         return self.manifests[which]
 
     def _fewer(self, metas: Sequence[ManifestMeta], number: int) -> Sequence[ManifestMeta]:

@@ -6,7 +6,7 @@ For every chosen compaction, until none is chosen:
 2. upgrade files that need no merge: their level changes, their own delete rows are marked;
 3. merge the others section by section, a window of the key space at a time, without the dead rows and the deletes, with the rows
    from above that join them;
-4. write the vectors that changed into one Puffin file.
+4. write the vectors that changed into one Puffin file, and the changelog if compaction makes it (`ops.changelog`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from lsmlake.lsm.merge.rows import with_kinds, without_deletes
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
+from lsmlake.ops.changelog import write_changelog
 from lsmlake.ops.supersede import Joining, supersede
 from lsmlake.ops.work import Work, kinds
 from lsmlake.store.data_file import Origin, float_columns, living, nan_columns_of, write_run
@@ -53,8 +54,9 @@ def compact_bucket(
     """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed; of their rows `own` has by
     name what `ops.work` asks for, so they need not be read again. Returns `None` if there was nothing to do."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        files = {f.name: f for f in (*state.files, *own_files)}
-        work = Work(meta, schema, engine_of(schema, meta.paths.root), state, own, pool, files)
+        waiting = tuple(own_files)
+        files = {f.name: f for f in (*state.files, *waiting)}
+        work = Work(meta, schema, engine_of(schema, meta.paths.root), state, waiting, own, pool, files)
         try:
             for _ in range(_PICKS_MAX):
                 chosen = choose(work.levels())
@@ -166,8 +168,10 @@ def _message(work: Work) -> CommitMessage | None:
     if not removed and not added and not work.changed:
         return None
     paths = work.meta.paths
+    changelog = write_changelog(work)
+    work.written.extend(changelog)
     refs = work.meta.put_vectors({name: work.vectors[name] for name in sorted(work.changed)})
     puffins = {paths.puffin(ref.puffin) for ref in refs.values()}
     written = (*(paths.data(work.bucket, file.name) for file in work.written), *puffins)
-    change = Change(work.bucket, work.base.total_buckets, added, removed, refs, work.base)
+    change = Change(work.bucket, work.base.total_buckets, added, removed, refs, work.base, changelog)
     return CommitMessage(work.bucket, compact=change, written=written)

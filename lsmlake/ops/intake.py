@@ -1,13 +1,15 @@
 """Taking in the rows of a write: in memory as long as they fit `write-buffer-size`, in sorted spills beyond.
 
 Rows carry their place in the input (`order`), which tells the age of rows of one key wherever the shuffle put them. A spill keeps
-all rows of a key unless the engine only chooses among them: the others in between may lie in another spill.
+all rows of a key unless the engine only chooses among them: the others in between may lie in another spill. And it keeps them if
+they are to be the changelog, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +20,24 @@ from lsmlake.format.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.lsm.merge.rows import with_kind
+from lsmlake.lsm.merge.groups import Groups
+from lsmlake.lsm.merge.rows import gather, with_kind
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
-from lsmlake.ops.write import fold, prepare, prepare_deletes, split, split_unfolded
+from lsmlake.ops.write import as_given, fold, prepare, prepare_deletes, split, split_unfolded, without_given
+from lsmlake.options import INPUT
 from lsmlake.store.spill import Spill
 
 _ORDER = f"{RESERVED}order"
+
+
+class Taken(NamedTuple):
+    """A bucket's `rows`, ascending by key with unique keys: a list when they are in memory, else an iterator. `given`: all of
+    them as they came, if that is to be the changelog."""
+
+    bucket: Bucket
+    rows: list[pa.Table] | Iterator[pa.Table]
+    given: Iterable[pa.Table]
 
 
 class Intake:
@@ -36,6 +49,7 @@ class Intake:
         self.bytes = 0
         self.spill: Spill | None = None
         self.kinds = False  # whether any row spilled is no +I
+        self.tells = schema.parsed_options.changelog_producer == INPUT
 
     def __enter__(self) -> Intake:
         return self
@@ -51,48 +65,57 @@ class Intake:
         self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
         if self.bytes >= self.schema.parsed_options.write_buffer_bytes:
             self.spill = self.spill or Spill()
-            self.spill.write(self._parts(spilled=True))
+            self.spill.write(self._unmerged())
 
-    def sorted(self) -> Iterator[tuple[Bucket, list[pa.Table] | Iterator[pa.Table]]]:
-        """(bucket, its rows ascending by key with unique keys): a list when they are in memory, else an iterator."""
+    def sorted(self) -> Iterator[Taken]:
+        """Bucket after bucket."""
+        buckets = self.schema.parsed_options.bucket
         if self.spill is None:
-            yield from ((bucket, [rows]) for bucket, rows in self._parts(spilled=False))
+            if not self.tables:
+                return
+            rows, numbers, order = self._prepared()
+            given = dict(split_unfolded(rows, self.schema, buckets, numbers, order)) if self.tells else {}
+            for bucket, part in split(rows, self.schema, buckets, numbers, order):
+                yield Taken(bucket, [part], [as_given(given.pop(bucket))] if self.tells else ())
             return
         if self.tables:
-            self.spill.write(self._parts(spilled=True))
+            self.spill.write(self._unmerged())
         for bucket in sorted(self.spill.keys(), key=str):
-            yield bucket, self._merged(bucket)
+            yield Taken(bucket, self._merged(bucket), self._given(bucket) if self.tells else ())
 
-    def _parts(self, *, spilled: bool) -> Iterator[tuple[Bucket, pa.Table]]:
-        """What is in memory by bucket; the memory is given up."""
+    def _prepared(self) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+        """What is in memory as prepared rows, their bucket numbers and places; the memory is given up."""
         taken, self.tables, self.bytes = self.tables, [], 0
-        if not taken:
-            return
         data = pa.concat_tables([rows for rows, _, _ in taken])
         numbers = np.concatenate([np.asarray(n) for _, n, _ in taken])
         order = np.concatenate([np.asarray(o) for _, _, o in taken])
         del taken
         if self.deletes:
-            rows = prepare_deletes(data, self.schema)
-        else:
-            rows, kept = prepare(data, self.schema, self.row_kind)
-            numbers, order = (numbers, order) if kept is None else (numbers[kept], order[kept])
-        buckets = self.schema.parsed_options.bucket
-        if not spilled:
-            yield from split(rows, self.schema, buckets, numbers, order)
-            return
+            return prepare_deletes(data, self.schema), numbers, order
+        rows, kept = prepare(data, self.schema, self.row_kind)
+        return (rows, numbers, order) if kept is None else (rows, numbers[kept], order[kept])
+
+    def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
+        """What is in memory by bucket, for a spill."""
+        rows, numbers, order = self._prepared()
         self.kinds |= ROW_KIND in rows.column_names
         rows = _uniform(rows).append_column(_ORDER, pa.array(order))
-        parts = split_unfolded if engine_of(self.schema).settles_late else split
-        yield from parts(rows, self.schema, buckets, numbers, order)
+        parts = split_unfolded if self.tells or engine_of(self.schema).settles_late else split
+        yield from parts(rows, self.schema, self.schema.parsed_options.bucket, numbers, order)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key
         engine = engine_of(self.schema)
         kinds = self.kinds or not engine.folds_adds
-        runs = [Run(whole_keys(tables, key), rows) for tables, rows in self.spill.runs(bucket)]
-        for table in merge_windows(runs, key, partial(_folded, key=key, engine=engine)):
+        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, engine=engine)):
             yield _uniform(table) if kinds else table.select(self.schema.columns.names)
+
+    def _given(self, bucket: Bucket) -> Iterator[pa.Table]:
+        merge = partial(_ordered, key=self.schema.key, engine=engine_of(self.schema))
+        yield from map(as_given, merge_windows(self._runs(bucket), self.schema.key, merge))
+
+    def _runs(self, bucket: Bucket) -> list[Run]:
+        return [Run(whole_keys(tables, self.schema.key), rows) for tables, rows in self.spill.runs(bucket)]
 
 
 def _uniform(rows: pa.Table) -> pa.Table:
@@ -101,7 +124,16 @@ def _uniform(rows: pa.Table) -> pa.Table:
 
 
 def _folded(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
+    joined, groups = _grouped(pieces, key, engine)
+    return fold(without_given(joined), groups, engine, None)
+
+
+def _ordered(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
+    joined, groups = _grouped(pieces, key, engine)
+    return gather(joined, groups.rows)
+
+
+def _grouped(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> tuple[pa.Table, Groups]:
     joined = pa.concat_tables(pieces)
     keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
-    groups = grouped(joined, keys, engine, np.asarray(joined[_ORDER]))
-    return fold(joined.drop_columns([_ORDER]), groups, engine, None)
+    return joined.drop_columns([_ORDER]), grouped(joined, keys, engine, np.asarray(joined[_ORDER]))

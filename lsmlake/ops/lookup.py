@@ -29,27 +29,30 @@ class Hits(NamedTuple):
         return Hits(self.keys[mask], self.positions[mask])
 
 
-def find(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
+def find(
+    meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False
+) -> dict[str, Hits]:
     """File name -> hits of `keys` in it; files without a hit are left out.
 
-    `keys`: the key columns, ascending, unique. Reads the key columns of the row groups that can hold one of them, nothing else.
+    `keys`: the key columns, ascending, unique. `repeats`: a file may hold several rows of a key. Reads the key columns of the row
+    groups that can hold one of them, nothing else.
     """
     found = {}
     for file, (start, stop) in zip(files, lookup.slices(keys, files), strict=True):
         if start == stop:
             continue
-        hits = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file)
+        hits = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file, repeats)
         if len(hits.positions):
             found[file.name] = Hits(hits.keys + start, hits.positions)
     return found
 
 
-def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile) -> Hits:
+def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile, repeats: bool) -> Hits:
     rows, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
         low, high, _ = reader.group_bounds(schema.key[0])
         for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=_KEYS_AT_ONCE):
-            of_keys, of_chunk = lookup.find(keys, chunk.table)
+            of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
             rows.append(of_keys)
             positions.append(of_chunk + chunk.start)
     return Hits(np.concatenate(rows), np.concatenate(positions))

@@ -32,7 +32,7 @@ from lsmlake.lsm.predicate import ColumnBounds, Predicate, evaluate, key_values,
 from lsmlake.ops.choose import last_level_of
 from lsmlake.store.metadata import Metadata
 
-FRESH, RAW = "fresh", "raw"
+FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 
@@ -89,9 +89,13 @@ def plan(
     columns: Sequence[str] | None = None,
     mode: str = FRESH,
 ) -> Plan:
-    """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery."""
+    """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery.
+
+    `mode`: FRESH, everything; COMPACTED, what stands above level 0; RAW, what of this needs no merging: without deletion vectors
+    only the last level.
+    """
     names = _check_columns(columns, schema)
-    if mode not in (FRESH, RAW):
+    if mode not in (FRESH, RAW, COMPACTED):
         raise InvalidQuery(
             "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh sees every row, raw skips level 0"
         )
@@ -100,14 +104,13 @@ def plan(
     table = meta.live(snapshot, schema)
     steps = [("snapshot", table.num_rows)]
     vectors = schema.parsed_options.deletion_vectors
-    if mode == RAW and vectors:
+    if mode == COMPACTED or (mode == RAW and vectors):
         table = table.filter(pc.greater(table["level"], 0))
-        steps.append(("raw: without level 0", table.num_rows))
+        steps.append((f"{mode}: without level 0", table.num_rows))
     answers = np.ones(table.num_rows, bool)
     if predicate is not None and table.num_rows:
-        for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys", _by_key)):
-            table = table.filter(pa.array(prune(table, schema, predicate)))
-            steps.append((step, table.num_rows))
+        table, left = prune_by_key(table, schema, predicate)
+        steps += left
         answers = _by_statistics(table, schema, predicate)
         steps.append(("statistics", int(answers.sum())))
         if vectors and engine_of(schema).old is Old.DIES:
@@ -117,6 +120,15 @@ def plan(
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(snapshot, schema, predicate, names, mode, splits, tuple(steps))
+
+
+def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple[pa.Table, list[tuple[str, int]]]:
+    """The entries of files that may hold a key of the predicate, and how many each step left."""
+    steps = []
+    for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys", _by_key)):
+        table = table.filter(pa.array(prune(table, schema, predicate)))
+        steps.append((step, table.num_rows))
+    return table, steps
 
 
 def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:

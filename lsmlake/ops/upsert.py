@@ -10,7 +10,8 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.compact import Choose
-from lsmlake.ops.write import split, write_bucket
+from lsmlake.ops.write import as_given, split, split_unfolded, write_bucket
+from lsmlake.options import INPUT
 from lsmlake.store.metadata import Metadata
 
 
@@ -30,13 +31,16 @@ def upsert_rows(meta: Metadata, schema: Schema, rows: pa.Table, identity: Identi
     if done := replayed(meta, identity, latest):
         return done
     choose = inline_choice(meta, schema, compact)
-    parts = list(split(rows, schema, schema.parsed_options.bucket))
+    options = schema.parsed_options
+    parts = list(split(rows, schema, options.bucket))
+    given = dict(split_unfolded(rows, schema, options.bucket)) if options.changelog_producer == INPUT else {}
     states = meta.states(latest, schema, [bucket for bucket, _ in parts]) if latest and choose else {}
     messages: list[CommitMessage] = []
     try:
         while parts:
             bucket, part = parts.pop(0)
-            messages.append(write_bucket(meta, schema, bucket, [part], states.get(bucket), choose))
+            told = [as_given(given.pop(bucket))] if given else []
+            messages.append(write_bucket(meta, schema, bucket, [part], states.get(bucket), choose, told))
     except BaseException:
         meta.delete_quietly(path for message in messages for path in message.written)
         raise

@@ -21,13 +21,14 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass
 class Work:
-    """`files` and `vectors` change, `base` does not. `own`: rows of files just written, by name, so they need not be read again:
-    the columns of `own_columns` and maybe `_row_kind`."""
+    """`files` and `vectors` change, `base` does not. `waiting`: files just written, at level 0, not in `base`; `own`: of their
+    rows, by name, so they need not be read again, the columns of `own_columns` and maybe `_row_kind`."""
 
     meta: Metadata
     schema: Schema
     engine: Engine
     base: BucketState
+    waiting: tuple[DataFile, ...]
     own: Mapping[str, pa.Table]
     pool: Executor
     files: dict[str, DataFile] = field(default_factory=dict)
@@ -46,9 +47,13 @@ class Work:
     def vector(self, name: str) -> DeletionVector:
         """As it stands now, the marks made so far included."""
         if name not in self.vectors:
-            refs = self.base.vectors
-            self.vectors[name] = self.meta.vector(refs[name]) if name in refs else EMPTY
+            self.vectors[name] = self.base_vector(name)
         return self.vectors[name]
+
+    def base_vector(self, name: str) -> DeletionVector:
+        """As it was before anything was marked. Reads it."""
+        refs = self.base.vectors
+        return self.meta.vector(refs[name]) if name in refs else EMPTY
 
     def mark(self, name: str, positions: np.ndarray) -> None:
         current = self.vector(name)

@@ -4,6 +4,8 @@
 2. `split`: sort by bucket and key, fold repeats of a key as the merge engine does, cut at buckets.
 3. `write_bucket`: one run, then - unless told otherwise - compaction of the bucket with the new run in it.
 
+With `changelog-producer = input` the rows are written once more, as they were given: every row of a key, in its kind.
+
 A writer does not know its sequence, and of older rows it reads only their keys unless the engine merges with them.
 """
 
@@ -21,7 +23,7 @@ from lsmlake.errors import InvalidData
 from lsmlake.format import nested, rowkind
 from lsmlake.format.conform import conform
 from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile
-from lsmlake.format.schema import ROW_KIND, Schema
+from lsmlake.format.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
@@ -31,10 +33,12 @@ from lsmlake.lsm.merge.rows import gather, with_kind
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.ops.compact import Choose, compact_bucket
 from lsmlake.ops.work import own_columns
-from lsmlake.store.data_file import Origin, float_columns, nan_columns, write_run
+from lsmlake.options import INPUT
+from lsmlake.store.data_file import CHANGELOG, Origin, float_columns, nan_columns, write_run
 from lsmlake.store.metadata import Metadata
 
 _THREADS = 2
+_GIVEN = f"{RESERVED}given"  # the kinds of rows before the engine made them its own
 
 
 def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tuple[pa.Table, np.ndarray | None]:
@@ -79,7 +83,7 @@ def prepare_deletes(keys: pa.Table, schema: Schema) -> pa.Table:
             found=f"{keys.num_rows} keys",
             cure="use upsert with row_kind, or set the engine's remove-record-on-delete",
         )
-    return with_kind(pa.table(columns, schema=schema.row_columns), engine.stored(kinds))
+    return _stored(pa.table(columns, schema=schema.row_columns), kinds, schema)
 
 
 def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple[pa.Table, np.ndarray | None]:
@@ -90,8 +94,27 @@ def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple
         kept = np.flatnonzero(number != rowkind.UPDATE_BEFORE)
     if kept is not None:
         rows, number = rows.take(kept), number[kept]
-    stored = engine_of(schema).stored(number)
-    return (with_kind(rows, stored) if stored.any() else rows), kept
+    return _stored(rows, number, schema), kept
+
+
+def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
+    """The rows in the kinds the engine makes of these; with the kinds given, too, where a changelog wants them."""
+    stored = engine_of(schema).stored(kinds)
+    if schema.parsed_options.changelog_producer == INPUT:
+        rows = rows.append_column(_GIVEN, pa.array(kinds.astype(np.int8)))
+    return with_kind(rows, stored) if stored.any() else rows
+
+
+def as_given(rows: pa.Table) -> pa.Table:
+    """Prepared rows in the kinds they came in, for a changelog."""
+    if _GIVEN not in rows.column_names:
+        return with_kind(rows, rowkind.INSERT)
+    return with_kind(rows.drop_columns([_GIVEN]), np.asarray(rows[_GIVEN]))
+
+
+def without_given(rows: pa.Table) -> pa.Table:
+    """Prepared rows as they are stored."""
+    return rows.drop_columns([_GIVEN]) if _GIVEN in rows.column_names else rows
 
 
 def split(
@@ -100,13 +123,13 @@ def split(
     """Prepared rows by bucket, each ascending by key and folded as the engine does it before older rows are at hand; rows of one
     key are as old as their sequence and `order` (default: as given) say. `numbers`: bucket numbers if already known. O(rows log
     rows); no copy but the one into the result."""
-    yield from _split(rows, schema, buckets, numbers, order, fold)
+    yield from _split(without_given(rows), schema, buckets, numbers, order, fold)
 
 
 def split_unfolded(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray, order: np.ndarray
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
-    """`split` with all rows of a key, oldest first."""
+    """`split` with all rows of a key, oldest first, and all columns of the prepared rows."""
     yield from _split(rows, schema, buckets, numbers, order, lambda rows, groups, engine, pool: gather(rows, groups.rows, pool))
 
 
@@ -156,12 +179,19 @@ def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[n
 
 
 def write_bucket(
-    meta: Metadata, schema: Schema, bucket: Bucket, tables: Iterable[pa.Table], base: BucketState | None, choose: Choose | None
+    meta: Metadata,
+    schema: Schema,
+    bucket: Bucket,
+    tables: Iterable[pa.Table],
+    base: BucketState | None,
+    choose: Choose | None,
+    given: Iterable[pa.Table] = (),
 ) -> CommitMessage | None:
     """Write sorted, folded rows (a list if they are in memory) as the level-0 run of one commit and, with `choose`, compact the
     bucket at once.
 
-    `base`: the bucket as of the snapshot the compaction starts from (`None` = no such bucket yet).
+    `base`: the bucket as of the snapshot the compaction starts from (`None` = no such bucket yet). `given`: the rows `as_given`,
+    sorted by key, that are to be the changelog.
     """
     total = schema.parsed_options.bucket
     kept: list[pa.Table] = []
@@ -170,16 +200,18 @@ def write_bucket(
     files = write_run(meta.env, meta.paths, schema, bucket, remembered, Origin(0, APPEND), _nan_columns(tables, schema))
     if not files:
         return None
-    append = Change(bucket, total, added=files)
-    message = CommitMessage(
-        bucket, append, rows=sum(f.rows for f in files), written=tuple(meta.paths.data(bucket, f.name) for f in files)
-    )
-    if choose is None:
-        return message
+    written = [meta.paths.data(bucket, file.name) for file in files]
     try:
+        origin = Origin(0, APPEND)
+        changelog = write_run(meta.env, meta.paths, schema, bucket, given, origin, float_columns(schema), CHANGELOG)
+        written += (meta.paths.data(bucket, file.name) for file in changelog)
+        append = Change(bucket, total, added=files, changelog=changelog)
+        message = CommitMessage(bucket, append, rows=sum(f.rows for f in files), written=tuple(written))
+        if choose is None:
+            return message
         return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, _by_file(files, kept))
     except BaseException:
-        meta.delete_quietly(message.written)
+        meta.delete_quietly(written)
         raise
 
 
@@ -211,4 +243,5 @@ def _compacted(
     compacted = compact_bucket(meta, schema, base, choose, own, message.append.added)
     if compacted is None or (compacted.compact.added == message.append.added and not compacted.compact.removed):
         return message
-    return replace(message, compact=compacted.compact, written=message.written + compacted.written)
+    change = replace(compacted.compact, changelog=message.append.changelog + compacted.compact.changelog)
+    return replace(message, compact=change, written=message.written + compacted.written)

@@ -12,7 +12,7 @@ from lsmlake.engine import Engine
 from lsmlake.errors import InvalidOption
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.ops.changes import Pair
+from lsmlake.ops.changes import Piece
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run
 from lsmlake.ops.plan import Plan
@@ -71,8 +71,8 @@ class SparkEngine(Engine):
     def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str):
         return read.frame(self.spark, meta, plan, where, strategy)
 
-    def changes_frame(self, meta: Metadata, plan: Plan, pairs: Sequence[Pair]):
-        return read.changes(self.spark, meta, plan, pairs)
+    def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
+        return read.changes(self.spark, meta, like, pieces)
 
     def strategy(self, plan: Plan) -> str:
         if read.choose(plan) == read.NATIVE:

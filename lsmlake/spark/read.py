@@ -31,7 +31,7 @@ from lsmlake.format.files import DataFile
 from lsmlake.lsm.bucket_hash import spark_hash
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.ops.changes import Pair, changes_schema, read_changes
+from lsmlake.ops.changes import Piece, changes_schema, read_piece
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.read import read_split
 from lsmlake.spark import tasks
@@ -219,15 +219,20 @@ def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-def changes(spark, meta: Metadata, plan: Plan, pairs: Sequence[Pair]):
-    """The changes of the buckets in `pairs`, a task each."""
-    schema = pa.schema([field.with_nullable(True) for field in changes_schema(plan)])
-    if not pairs:
+def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
+    """The changes of each of `pieces`, a task each."""
+    schema = changes_fields(like)
+    if not pieces:
         return spark.createDataFrame([], to_spark(schema))
-    lean = replace(plan, splits=(), pruned=())
-    return tasks.payloads(spark, pairs).mapInArrow(partial(_changes_task, meta, lean, schema), to_spark(schema))
+    return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, meta, like, schema), to_spark(schema))
 
 
-def _changes_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for pair in tasks.unpacked(batches):
-        yield from read_changes(meta, plan, pair).cast(schema).to_batches(max_chunksize=1 << 16)
+def changes_fields(like: Plan) -> pa.Schema:
+    """Changes as Spark gets them: nullable."""
+    return pa.schema([field.with_nullable(True) for field in changes_schema(like)])
+
+
+def _changes_task(meta: Metadata, like: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for piece in tasks.unpacked(batches):
+        for table in read_piece(meta, like, piece):
+            yield from table.cast(schema).to_batches(max_chunksize=1 << 16)

@@ -120,7 +120,7 @@ def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Comm
             table = pa.Table.from_batches([batch])
             rows = table.drop_columns([_BUCKET, _ORDER]).rename_columns(write.columns)
             intake.add(rows, table[_BUCKET], table[_ORDER])
-        for bucket, rows in intake.sorted():
+        for bucket, rows, given in intake.sorted():
             state = meta.states(write.base, schema, [bucket]).get(bucket) if write.base and choose else None
-            if message := write_bucket(meta, schema, bucket, rows, state, choose):
+            if message := write_bucket(meta, schema, bucket, rows, state, choose, given):
                 yield message

@@ -32,6 +32,9 @@ from lsmlake.store.checksum import RESTORE, SummingSink, read_footer
 from lsmlake.store.env import Env
 from lsmlake.store.storage import delete_quietly
 
+DATA, CHANGELOG = "data", "changelog"
+"""How the names of files begin."""
+
 _ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
 _SAMPLE_ROWS = 1 << 12
@@ -61,6 +64,7 @@ def write_run(
     tables: Iterable[pa.Table],
     origin: Origin,
     nan_columns: Collection[str] = (),
+    prefix: str = DATA,
 ) -> tuple[DataFile, ...]:
     """Write one sorted run: `tables` ascending by key, plain columns of the schema and maybe `_row_kind` (all or none). Rows of
     one key lie in one table and go into one file.
@@ -75,7 +79,8 @@ def write_run(
             for table in tables:
                 while table.num_rows:
                     if writer is None:
-                        writer = _open(stack, env, paths, schema, bucket, table, nan_columns)
+                        path = paths.data(bucket, f"{prefix}-{env.ids()}.parquet")
+                        writer = _open(stack, env, path, schema, table, nan_columns)
                     table = writer.add(table)
                     key_ends = not table.num_rows or _row(table.select(schema.key), 0) != writer.max_key
                     if writer.bytes >= schema.parsed_options.target_file_bytes and key_ends:
@@ -91,12 +96,9 @@ def write_run(
     return tuple(files)
 
 
-def _open(
-    stack: ExitStack, env: Env, paths: TablePaths, schema: Schema, bucket: Bucket, first: pa.Table, nan_columns: Collection[str]
-) -> _FileWriter:
-    name = f"data-{env.ids()}.parquet"
-    sink = stack.enter_context(env.storage.write(paths.data(bucket, name)))
-    writer = _FileWriter(name, schema, sink, first, nan_columns)
+def _open(stack: ExitStack, env: Env, path: str, schema: Schema, first: pa.Table, nan_columns: Collection[str]) -> _FileWriter:
+    sink = stack.enter_context(env.storage.write(path))
+    writer = _FileWriter(path.rpartition("/")[2], schema, sink, first, nan_columns)
     stack.push(writer.discard_on_error)
     return writer
 

@@ -89,6 +89,10 @@ class Metadata:
             raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
         return snapshot
 
+    def recorded(self, number: int) -> Snapshot:
+        """A snapshot that is kept, or of which the changelog still is. Raises SnapshotNotFound."""
+        return self.snapshot(number)
+
     def snapshot_ids(self) -> list[int]:
         """The snapshots there are, ascending. One listing."""
         return numbered([entry.path for entry in self.env.storage.list(self.paths.snapshots)], "snapshot")
@@ -136,6 +140,15 @@ class Metadata:
         path = self.paths.manifest(meta.name)
         table = self.cache.get(path, lambda: manifest.decode(self._read(path, meta.bytes), path))
         return manifest.inherit(table, meta.sequence)
+
+    def delta(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
+        """The entries the snapshot itself brought, in their order."""
+        return manifest.concat(map(self.entries, self.manifest_list(snapshot.delta_manifest_list)), schema)
+
+    def changelog(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
+        """The entries of the changelog files of this snapshot alone."""
+        named = snapshot.changelog_manifest_list
+        return manifest.concat(map(self.entries, self.manifest_list(named) if named else ()), schema)
 
     def live(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them."""
