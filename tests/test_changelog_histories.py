@@ -18,7 +18,12 @@ UNIVERSAL = {"num-sorted-run.compaction-trigger": "3"}
 MODES = {
     "lookup": {"bucket": "2", "compaction.tier-runs": "3", "changelog-producer": "lookup"},
     "lookup, merge on read": {"deletion-vectors.enabled": "false", "changelog-producer": "lookup", **UNIVERSAL},
-    "lookup, gentle": {"changelog-producer": "lookup", "compaction.strategy": "universal", "lookup-compact": "gentle", **UNIVERSAL},
+    "lookup, gentle": {
+        "changelog-producer": "lookup",
+        "compaction.strategy": "universal",
+        "lookup-compact": "gentle",
+        **UNIVERSAL,
+    },
     "full-compaction": {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "2", **UNIVERSAL},
 }
 PAIRS = [(name, mode) for name in SETUPS for mode in MODES if (name, mode) != ("first-row", "full-compaction")]

@@ -227,6 +227,8 @@ def _check_options(
     if len(set(options.bucket_key)) != len(options.bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
+    for name in options.changelog_ignored:
+        _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
     if options.rowkind_field is not None:
         _check_is_column("rowkind.field", options.rowkind_field, columns, where)
         if not pa.types.is_string(columns.field(options.rowkind_field).type):
