@@ -117,7 +117,7 @@ class Lake:
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
         schema = Metadata(self.env, TablePaths(root)).latest_schema()
         paths = TablePaths(root, schema.partition_by, schema.parsed_options.partition_default_name)
-        return Table(name, Metadata(self.env, paths), schema, self.engine)
+        return Table(name, Metadata(self.env, paths), self.engine)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no

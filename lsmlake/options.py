@@ -177,6 +177,19 @@ class Options:
         return self.changelog_producer != FULL_COMPACTION if self.given_deletion_vectors is None else self.given_deletion_vectors
 
     @property
+    def meaning(self) -> tuple:
+        """What decides what the files of a table mean: which rows they come to."""
+        last_level = self.num_levels or self.compaction_trigger if self.changelog_producer == FULL_COMPACTION else None
+        merging = self.merge_engine, self.sequence_field, self.sequence_sort_order, self.fields
+        removing = self.remove_on_delete, self.remove_on_sequence_group, self.aggregation_remove_on_delete
+        return (*merging, *removing, self.deletion_vectors, last_level, *self.placing)
+
+    @property
+    def placing(self) -> tuple:
+        """Where rows lie."""
+        return self.bucket, self.bucket_key, self.partition_default_name
+
+    @property
     def full_delta_commits(self) -> int | None:
         return (
             1

@@ -33,7 +33,7 @@ class Scan:
     def _plan(self, *, engine_filters: bool) -> Plan:
         """With `engine_filters` the engine applies `where` itself, so what we cannot read of it only costs pruning."""
         snapshot = resolve(self.meta, self.moment)
-        schema = self.meta.latest_schema()
+        schema = self.meta.schema_of(snapshot)
         predicate = None
         if self.where is not None:
             try:

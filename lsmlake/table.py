@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops import listings
+from lsmlake.ops.alter import Alteration, alter
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import CompactionReport, compact_table
 from lsmlake.ops.plan import partition_matches
@@ -31,15 +33,19 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass(frozen=True)
 class Table:
-    """A primary-key table. Holds no state of the table but its first schema: every verb looks for the latest snapshot."""
+    """A primary-key table. Holds no state of the table: every verb looks for the latest snapshot and its schema."""
 
     name: str
     meta: Metadata
-    current: Schema
     engine: Engine
 
     def __repr__(self) -> str:
         return f"<lsmlake table {self.name} in {self.path}>"
+
+    @property
+    def current(self) -> Schema:
+        """The schema in effect, with keys, partitions and options."""
+        return self.meta.latest_schema()
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,20 +94,20 @@ class Table:
         Returns None if there was nothing to commit. Raises InvalidData before anything is written; CommitConflict,
         CommitUnknown, StorageFailed.
         """
-        identity = self._identity(writer_id, commit_id)
+        identity, schema = self._identity(writer_id, commit_id), self.current
         if self.engine.owns(data):
-            return self.engine.upsert(self.meta, self.current, data, identity, row_kind=row_kind, compact=compact, deletes=False)
-        return upsert_rows(self.meta, self.current, prepare(as_table(data), self.current, row_kind)[0], identity, compact)
+            return self.engine.upsert(self.meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=False)
+        return upsert_rows(self.meta, schema, prepare(as_table(data), schema, row_kind)[0], identity, compact)
 
     def delete_keys(
         self, data: object, *, commit_id: int | None = None, writer_id: str | None = None, compact: bool | None = None
     ) -> Snapshot | None:
         """Delete rows by key without scanning the table. `data` holds the primary key columns and no others; keys that are not
         there are no error. Everything else as in `upsert`."""
-        identity = self._identity(writer_id, commit_id)
+        identity, schema = self._identity(writer_id, commit_id), self.current
         if self.engine.owns(data):
-            return self.engine.upsert(self.meta, self.current, data, identity, row_kind=None, compact=compact, deletes=True)
-        return upsert_rows(self.meta, self.current, prepare_deletes(as_table(data), self.current), identity, compact)
+            return self.engine.upsert(self.meta, schema, data, identity, row_kind=None, compact=compact, deletes=True)
+        return upsert_rows(self.meta, schema, prepare_deletes(as_table(data), schema), identity, compact)
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:
@@ -179,9 +185,19 @@ class Table:
         """Compact as the table's strategy asks, or `full`: every bucket into one run without dead rows. Spark, if attached,
         does it in
         parallel. `where` chooses partitions (partition columns only), `buckets` bucket numbers. Raises CommitConflict."""
-        wanted = _wanted(self.current, where, buckets)
-        run = self.engine.compactions(self.meta, self.current)
-        return compact_table(self.meta, self.current, run, wanted, full=full)
+        schema = self.current
+        wanted = _wanted(schema, where, buckets)
+        return compact_table(self.meta, schema, self.engine.compactions(self.meta, schema), wanted, full=full)
+
+    def alter(self, *alterations: Alteration) -> Snapshot | None:
+        """Apply `set_option` and `unset_option`, all or none, as one commit; None if nothing changes.
+
+        What needs the files to be others - deletion vectors, the merge engine and its options, a changelog producer in the place
+        of another - compacts all buckets in full, by the options as they were, in the same commit. Writers that began before fail
+        with CommitConflict, so that none writes for options that are gone. Raises InvalidOption (also for what cannot be changed
+        once there is data), CommitConflict if other commits kept coming in between.
+        """
+        return alter(self.meta, self.name, alterations, partial(self.engine.compactions, self.meta))
 
     def verify(self) -> list[Finding]:
         """Check every invariant and every checksum of all snapshots; reads all files. Empty: nothing is wrong."""
@@ -214,7 +230,7 @@ class Table:
     def states(self) -> dict[Bucket, BucketState]:
         """The buckets of the latest snapshot, as values."""
         latest = self.meta.latest()
-        return self.meta.states(latest, self.current) if latest else {}
+        return self.meta.states(latest, self.meta.schema_of(latest)) if latest else {}
 
 
 def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):

@@ -6,6 +6,8 @@ a delete that went up after it. Then `L0` rows that one compaction takes: 'v' in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ class Case(NamedTuple):
     above: str
     level0: str
     told: list[tuple[str, str]]
-    options: dict[str, str] = {}
+    options: Mapping[str, str] = MappingProxyType({})
 
 
 CASES = {
@@ -82,7 +84,7 @@ def test_case(name, way, full):
     full = full or way == "full-compaction"
     if way == "full-compaction" and case.options.get("merge-engine") == "first-row":
         return  # refused, see below
-    table = made(WAYS[way] | case.options)
+    table = made({**WAYS[way], **case.options})
     for value in case.above.split():
         write(table, value.removeprefix("+"), compact=False)
         table.compact(full=full)

@@ -35,7 +35,7 @@ def created(storage: Storage | None = None, **options: object) -> Table:
 
 def on(storage: Storage, table: Table, **env: object) -> Table:
     """The same table, its calls made on another storage."""
-    return Table("d.t", Metadata(replace(fake_env(storage, "on-"), **env), table.meta.paths), table.current, Engine())
+    return Table("d.t", Metadata(replace(fake_env(storage, "on-"), **env), table.meta.paths), Engine())
 
 
 def state(storage: Storage) -> list[tuple]:
@@ -180,12 +180,13 @@ def test_when_the_store_does_not_say_nothing_is_removed():
     storage = Deaf()
     table = created(storage)
     table.upsert(rows(table, 0, 9))
+    more = rows(table, 5, 12, 1)
     with pytest.raises(CommitUnknown, match=r"snapshot-2: .*timed out.*same writer_id and commit_id"):
-        table.upsert(rows(table, 5, 12, 1), writer_id="w", commit_id=1)
+        table.upsert(more, writer_id="w", commit_id=1)
     healed = MemoryStorage()
     healed._files = storage._files
     assert lake_on(healed).table("d.t").verify() == []
-    assert lake_on(healed, "x-").table("d.t").upsert(rows(table, 5, 12, 1), writer_id="w", commit_id=1).id == 2
+    assert lake_on(healed, "x-").table("d.t").upsert(more, writer_id="w", commit_id=1).id == 2
 
 
 def test_taken_by_oneself_is_published():

@@ -64,7 +64,7 @@ def history(commits: int, waiting: int) -> MemoryStorage:
 def opened(storage: Storage, prefix: str) -> Table:
     """The table as somebody sees it who has opened it before the race began: no call of the storage."""
     table = lake_on(history(0, 0)).table("d.t")
-    return Table("d.t", Metadata(fake_env(storage, prefix), table.meta.paths), table.current, Engine())
+    return Table("d.t", Metadata(fake_env(storage, prefix), table.meta.paths), Engine())
 
 
 def state(storage: Storage, **how: object) -> list[tuple]:

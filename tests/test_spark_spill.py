@@ -23,14 +23,15 @@ TINY = {"write-buffer-size": "100 kb"}
 
 @pytest.mark.parametrize("name", SETUPS)
 @settings(max_examples=15, deadline=None)
-@given(data=st.data(), seed=st.integers(0, 9))
-def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, data, seed):
+@given(data=st.data(), seed=st.integers(0, 9), told=st.booleans())
+def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, data, seed, told):
     setup = SETUPS[name]
+    producer = {"changelog-producer": "input"} if told and name != "first-row" else {}
     steps = data.draw(histories(setup))
     order = np.random.default_rng(seed).permutation(sum(len(rows) for rows, _ in steps))
     found = []
     for spilled in (False, True):
-        options = {"bucket": 2, **setup.options, **({"write-buffer-size": "1"} if spilled else {})}
+        options = {"bucket": 2, **producer, **setup.options, **({"write-buffer-size": "1"} if spilled else {})}
         table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
         batches = [
             pa.table(
@@ -41,6 +42,10 @@ def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, data, see
         ]
         found.append(without_inserts(taken_in(table, batches, order, "op", spilled)))
     assert found[0] == found[1]
+    told = sum(len(rows) for key, rows in found[0].items() if key[1] == "given")
+    assert bool(told) <= bool(producer)
+    if name == "deduplicate" and producer:
+        assert told == len(order), "the changelog has every row"
 
 
 def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | None, spilled: bool) -> dict[Bucket, list]:
@@ -51,9 +56,9 @@ def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | 
             numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.bucket)
             place = order[start : (start := start + batch.num_rows)]
             intake.add(batch, pa.chunked_array([pa.array(numbers)]), pa.chunked_array([pa.array(place)]))
-        for bucket, tables in intake.sorted():
-            tables = list(tables)
-            result[bucket] = [row for part in tables for row in part.to_pylist()]
+        for bucket, tables, given_tables in intake.sorted():
+            result[bucket] = [row for part in list(tables) for row in part.to_pylist()]
+            result[bucket, "given"] = [row for part in list(given_tables) for row in part.to_pylist()]
         assert (intake.spill is not None) is spilled
     return result
 

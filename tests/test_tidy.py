@@ -145,7 +145,8 @@ def test_modules_say_what_they_are(path: Path):
 def test_public_names():
     import lsmlake
 
-    assert sorted(lsmlake.__all__) == ["Changes", "CompactionReport", "Lake", "Scan", "Table", "connect", "errors"]
+    values = ["Changes", "CompactionReport", "Lake", "Scan", "Table"]
+    assert sorted(lsmlake.__all__) == [*values, "connect", "errors", "set_option", "unset_option"]
     tree = {
         "TableNotFound",
         "TableExists",

@@ -129,7 +129,7 @@ def test_all_snapshots_are_looked_at_not_only_the_last(table):
     storage.delete(path)
     fresh = [
         finding
-        for finding in Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.current, table.engine).verify()
+        for finding in Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.engine).verify()
     ]
     assert any(path in finding.where + finding.what for finding in fresh)
 
@@ -145,5 +145,5 @@ def test_a_manifest_that_many_snapshots_name_is_found_once(table):
     first = table.meta.snapshot(1)
     (meta,) = table.meta.manifest_list(first.delta_manifest_list)
     table.meta.env.storage.delete(table.meta.paths.manifest(meta.name))
-    fresh = Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.current, table.engine)
+    fresh = Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.engine)
     assert len([finding for finding in fresh.verify() if meta.name in f"{finding.where} {finding.what}"]) == 1

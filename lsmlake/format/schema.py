@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -67,6 +67,12 @@ class Schema:
             comment,
             time_ms,
         )
+
+    def with_options(self, options: Mapping[str, object], id: int, time_ms: int, where: str) -> Schema:
+        """The next schema: the same but for its options. Raises InvalidOption; `where` names the table."""
+        parsed = Options.parse(options, where)
+        _check_options(self.columns, self.primary_key, self.partition_by, parsed, where)
+        return replace(self, id=id, options={k: _as_text(v) for k, v in options.items()}, time_ms=time_ms)
 
     @cached_property
     def parsed_options(self) -> Options:

@@ -123,7 +123,7 @@ def net(meta: Metadata, like: Plan, first: Snapshot | None, last: Snapshot | Non
 
 def everything(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> list[Piece]:
     """All rows that changes of `mode` before and of `snapshot` come to, as +I."""
-    splits = _plan(meta, like, snapshot, view_of(like.schema, mode)).splits
+    splits = _plan(meta, like, snapshot, view_of(meta.schema_of(snapshot), mode)).splits
     alone = (replace(s, files=(file,), met=()) for s in splits if not (s.level0 or s.merged) for file in s.files)
     together = (s for s in splits if s.level0 or s.merged)
     return [Piece(split.bucket, (split,)) for split in (*alone, *together)]
@@ -131,11 +131,13 @@ def everything(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str)
 
 def of_snapshot(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> list[Piece]:
     """What the commit of `snapshot` did, in one order always. Raises SnapshotNotFound if the one before is needed and gone."""
+    schema = meta.schema_of(snapshot)
     if mode == CHANGELOG:
+        check_mode(mode, schema, f"{meta.paths.root}, snapshot {snapshot.id}")
         return _logged(meta.changelog(snapshot, like.schema), like)
-    if snapshot.kind == COMPACT and like.schema.parsed_options.record_expire_ms is None:
+    if snapshot.kind == COMPACT and schema.parsed_options.record_expire_ms is None:
         return []  # no row is another
-    written = _written(meta, like.schema, snapshot) if mode == DELTA else None
+    written = _written(meta, schema, snapshot) if mode == DELTA else None
     found = net(meta, like, _before(meta, snapshot), snapshot) if written is None else _logged(written, like)
     return [replace(piece, upserts=mode == DELTA) for piece in found]
 
@@ -150,7 +152,7 @@ def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def _plan(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> Plan:
-    return plan(meta, like.schema, snapshot, like.predicate, like.columns, mode)
+    return plan(meta, meta.schema_of(snapshot), snapshot, like.predicate, like.columns, mode)
 
 
 def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:

@@ -69,18 +69,31 @@ class Identity:
             raise InvalidData("a commit_id is a number", expected=expected, found=f"commit_id={number!r}", cure="count batches")
 
 
-def commit(
-    meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str] = {}
-) -> Committed:
-    """Publish `messages` as one snapshot and remove the files it did not use.
+@dataclass(frozen=True)
+class Succession:
+    """A commit that puts `schema` into effect, and may only follow snapshot number `after` (0 = be the first)."""
 
-    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries` and
-    StorageFailed, the table being as before; CommitUnknown if the store fails in step 5 and cannot be asked, the table being as
-    before or after.
+    schema: Schema
+    after: int
+
+
+def commit(
+    meta: Metadata,
+    schema: Schema,
+    messages: Sequence[CommitMessage],
+    identity: Identity,
+    properties: Mapping[str, str] = {},
+    succession: Succession | None = None,
+) -> Committed:
+    """Publish `messages`, made for `schema`, as one snapshot and remove the files it did not use.
+
+    Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries`, or if the
+    table has been altered so that the messages do not fit, and StorageFailed, the table being as before; CommitUnknown if the
+    store fails in step 5 and cannot be asked, the table being as before or after.
     """
     buckets = [message.bucket for message in messages]
     assert len(set(buckets)) == len(buckets), "I5: a commit adds at most one run to a bucket"
-    attempt = _Attempt(meta, schema, messages, identity, properties)
+    attempt = _Attempt(meta, schema, messages, identity, properties, succession)
     options = schema.parsed_options
     wait_ms = options.commit_wait_min_ms
     for retries_left in reversed(range(1 + options.commit_retries)):
@@ -141,9 +154,16 @@ class _Attempt:
     """Attempts to publish the same messages; keeps what can be used again."""
 
     def __init__(
-        self, meta: Metadata, schema: Schema, messages: Sequence[CommitMessage], identity: Identity, properties: Mapping[str, str]
+        self,
+        meta: Metadata,
+        schema: Schema,
+        messages: Sequence[CommitMessage],
+        identity: Identity,
+        properties: Mapping[str, str],
+        succession: Succession | None,
     ) -> None:
         self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
+        self.succession = succession
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the changes in it, and what it tells of them
         self.tried: tuple[Snapshot, Rebased] | None = None
         self.written: list[str] = []  # metadata of the attempt under way
@@ -153,13 +173,14 @@ class _Attempt:
         latest = meta.latest()
         if done := replayed(meta, self.identity, latest):
             return Committed(done)
+        schema_id = self._schema_id(latest)
         states = self._states(latest)
         rebased = rebase(self.messages, states)
-        if not rebased.changes:
+        if not rebased.changes and self.succession is None:
             return Committed(None, (), rebased.overtaken)
         number = latest.id + 1 if latest else 1
         _check(rebased.changes, states, meta.paths.root)
-        snapshot = self._snapshot(number, latest, rebased, states)
+        snapshot = self._snapshot(number, schema_id, latest, rebased, states)
         self.tried = (snapshot, rebased)
         try:
             if not meta.put_snapshot(snapshot):
@@ -168,6 +189,23 @@ class _Attempt:
             return Unknown(failed)
         self._hint(number)
         return Committed(snapshot, rebased.changes, rebased.overtaken)
+
+    def _schema_id(self, latest: Snapshot | None) -> int:
+        """The schema of the new snapshot. Raises CommitConflict if it and the messages do not go together."""
+        there, root = latest.schema_id if latest else 0, self.meta.paths.root
+        if self.succession is not None:
+            if (latest.id if latest else 0) != self.succession.after:
+                raise CommitConflict("another commit came first", where=root, cure="alter the table again, or pause its writers")
+            return self.succession.schema.id
+        if there != self.schema.id and _contract(self.meta.schema(there)) != _contract(self.schema):
+            raise CommitConflict(
+                "the table was altered meanwhile",
+                where=root,
+                expected=f"schema {self.schema.id}",
+                found=f"schema {there}, with options for which these rows were not written",
+                cure="run it again",
+            )
+        return there
 
     def settle(self, unknown: Unknown) -> Committed | Conflict:
         """Look what became of the attempt. Not there: raises the store's own error, the table is as before. Raises CommitUnknown
@@ -226,7 +264,9 @@ class _Attempt:
         wanted = [message.bucket for message in self.messages if message.compact is not None]
         return self.meta.states(latest, self.schema, wanted) if latest and wanted else {}
 
-    def _snapshot(self, number: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]) -> Snapshot:
+    def _snapshot(
+        self, number: int, schema_id: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]
+    ) -> Snapshot:
         """Write everything the new snapshot names, and describe it."""
         meta, changes = self.meta, rebased.changes
         delta = [self._manifest(changes)._replace(sequence=number)] if any(c.added or c.removed for c in changes) else []
@@ -246,7 +286,7 @@ class _Attempt:
             writers[self.identity.writer_id] = self.identity.commit_id
         return Snapshot(
             id=number,
-            schema_id=self.schema.id,
+            schema_id=schema_id,
             base_manifest_list=base_list,
             delta_manifest_list=delta_list,
             index_manifest=index,
@@ -288,6 +328,11 @@ class _Attempt:
     def _noted(self, named: _Written) -> _Written:
         self.written.append(self.meta.paths.manifest(named.name))
         return named
+
+
+def _contract(schema: Schema) -> tuple:
+    """What writers must agree upon."""
+    return schema.parsed_options.meaning, schema.parsed_options.changelog_producer
 
 
 def _identities(changes: Sequence[Change]) -> tuple[int, ...]:

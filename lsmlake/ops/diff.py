@@ -12,7 +12,7 @@ With a predicate these are the changes of the rows it is true of: a row that an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -34,12 +34,15 @@ class Pair(NamedTuple):
     bucket: Bucket
     before: tuple[Split, ...]
     after: tuple[Split, ...]
+    schemas: tuple[int, int]
+    """Those in effect, by number."""
 
 
 def pairs(before: Plan, after: Plan) -> list[Pair]:
     """The buckets that differ. `before`, `after`: plans of two snapshots with the same predicate."""
     old, new = _by_bucket(before.splits), _by_bucket(after.splits)
-    found = (Pair(bucket, tuple(old.get(bucket, ())), tuple(new.get(bucket, ()))) for bucket in {**old, **new})
+    schemas = before.schema.id, after.schema.id
+    found = (Pair(bucket, tuple(old.get(bucket, ())), tuple(new.get(bucket, ())), schemas) for bucket in {**old, **new})
     return [pair for pair in found if pair.before != pair.after]
 
 
@@ -52,8 +55,10 @@ def _by_bucket(splits: Iterable[Split]) -> dict[Bucket, list[Split]]:
 
 def read_pair(meta: Metadata, plan: Plan, pair: Pair) -> pa.Table:
     """The changes of one bucket, all columns and `_row_kind`. Memory: the rows that differ."""
-    old, new = _side(meta, plan, pair.before), _side(meta, plan, pair.after)
-    before, after = (_filtered(_differing(meta, plan, *sides), plan) for sides in ((old, new), (new, old)))
+    plans = [replace(plan, schema=meta.schema(number)) for number in pair.schemas]
+    old, new = (_side(meta, *side) for side in zip(plans, (pair.before, pair.after), strict=True))
+    before = _filtered(_differing(meta, plans[0], old, new), plan)
+    after = _filtered(_differing(meta, plans[1], new, old), plan)
     return difference(before, after, plan.schema.key, plan.schema.columns.names)
 
 

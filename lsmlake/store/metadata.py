@@ -57,17 +57,26 @@ class Metadata:
         path = self.paths.schema(number)
         return self.cache.get(path, lambda: Schema.decode(self._read(path, None), path))
 
-    def latest_schema(self) -> Schema:
-        """Raises TableNotFound if there is none."""
-        found = numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")
-        if not found:
+    def schema_of(self, snapshot: Snapshot | None) -> Schema:
+        """The schema in effect at a snapshot; that of `None`, before the first, is schema 0. Raises TableNotFound."""
+        if snapshot is not None:
+            return self.schema(snapshot.schema_id)
+        if self.env.storage.size(self.paths.schema(0)) is None:
             raise TableNotFound(
                 "no table here",
                 where=self.paths.root,
                 expected="a folder 'schema' with schema-0",
                 cure="check the name and the warehouse",
             )
-        return self.schema(found[-1])
+        return self.schema(0)
+
+    def latest_schema(self) -> Schema:
+        """The schema in effect. Raises TableNotFound if there is no table."""
+        return self.schema_of(self.latest())
+
+    def next_schema_id(self) -> int:
+        """A number no schema has; those above the one in effect were never published."""
+        return numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")[-1] + 1
 
     def put_schema(self, schema: Schema) -> bool:
         """False if that version exists."""

@@ -1,0 +1,118 @@
+"""Altering a table: its next schema, and what its files must become for that, put into effect by one commit.
+
+1. The next schema is made and checked; what decides where rows lie cannot change once there are any.
+2. If rows written so far mean something else under it, every bucket is compacted in full by the schema as it is: one run of
+   settled rows, no vectors, nothing waiting. That any schema can read.
+3. The schema is stored, and a snapshot that names it is published right after the one all this was computed from. Before, the
+   stored schema is in effect for nobody; if others commit first, all of it starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from lsmlake.errors import CommitConflict, InvalidOption
+from lsmlake.format.files import CommitMessage
+from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.ops.commit import Identity, Succession, commit
+from lsmlake.ops.compaction import Run
+from lsmlake.options import INPUT, LOOKUP, NONE, Options
+from lsmlake.store.metadata import Metadata
+
+_ROUNDS = 5
+
+
+class Alteration(NamedTuple):
+    """An option gets another value; `None`: its default."""
+
+    option: str
+    value: object | None
+
+
+def set_option(name: str, value: object) -> Alteration:
+    """For `Table.alter`: give an option, by its name, a value."""
+    return Alteration(name, value)
+
+
+def unset_option(name: str) -> Alteration:
+    """For `Table.alter`: give an option its default again."""
+    return Alteration(name, None)
+
+
+def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compactions: Callable[[Schema], Run]) -> Snapshot | None:
+    """See `Table.alter`. `compactions` gives the way to compact buckets by a schema."""
+    for _ in range(_ROUNDS):
+        latest = meta.latest()
+        old = meta.schema_of(latest)
+        options = _altered(old.options, alterations, name)
+        new = old.with_options(options, meta.next_schema_id(), meta.env.clock(), name)
+        if new.options == old.options:
+            return None
+        engine_of(new, name)
+        _check_placing(meta, name, latest, old, new)
+        settling = latest and must_settle(old.parsed_options, new.parsed_options)
+        messages = compactions(old)(list(meta.states(latest, old).values()), True) if settling else []
+        if published := _publish(meta, old, new, messages, latest):
+            return published
+    raise CommitConflict(
+        "other commits came first every time",
+        where=name,
+        found=f"{_ROUNDS} attempts",
+        cure="pause the writers of the table and alter it again",
+    )
+
+
+def must_settle(old: Options, new: Options) -> bool:
+    """Whether files written for `old` would mean something else under `new`. A changelog that begins or ends leaves no file with
+    another meaning; one in the place of another would tell rows twice, or never."""
+    producers = old.changelog_producer, new.changelog_producer
+    replaced = producers[0] != producers[1] and producers not in ((NONE, LOOKUP), (NONE, INPUT)) and producers[1] != NONE
+    return old.meaning != new.meaning or replaced
+
+
+def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name: str) -> dict[str, object]:
+    changed: dict[str, object] = dict(options)
+    for alteration in alterations:
+        if not isinstance(alteration, Alteration):
+            raise InvalidOption(
+                "not an alteration",
+                where=name,
+                expected="lsmlake.set_option(name, value) or lsmlake.unset_option(name)",
+                found=repr(alteration),
+                cure="this release changes options only",
+            )
+        if alteration.value is None:
+            changed.pop(alteration.option, None)
+        else:
+            changed[alteration.option] = alteration.value
+    return changed
+
+
+def _check_placing(meta: Metadata, name: str, latest: Snapshot | None, old: Schema, new: Schema) -> None:
+    if old.parsed_options.placing == new.parsed_options.placing or latest is None or not meta.live(latest, old).num_rows:
+        return
+    raise InvalidOption(
+        "bucket, bucket-key and partition.default-name decide where rows lie, and there are rows",
+        where=name,
+        expected=f"bucket = {old.parsed_options.bucket} and the others as they are",
+        found={key: value for key, value in new.options.items() if old.options.get(key) != value},
+        cure="make a new table with these options and upsert the rows of this one into it",
+    )
+
+
+def _publish(
+    meta: Metadata, old: Schema, new: Schema, messages: Sequence[CommitMessage], latest: Snapshot | None
+) -> Snapshot | None:
+    """None if another commit, or another alteration, came first."""
+    succession = Succession(new, latest.id if latest else 0)
+    if not meta.put_schema(new):
+        meta.delete_quietly(path for message in messages for path in message.written)
+        return None
+    try:
+        return commit(meta, old, messages, Identity(meta.env.ids()), succession=succession).snapshot
+    except CommitConflict:
+        meta.delete_quietly([meta.paths.schema(new.id)])
+        return None
