@@ -158,6 +158,22 @@ class Options:
     offpeak_ratio_percent: int = _option(
         "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio off peak"
     )
+    retain_min: int = _option("snapshot.num-retained.min", integer(1), 10, "snapshots that expire_snapshots keeps at least")
+    retain_max: int | None = _option("snapshot.num-retained.max", integer(1), None, "snapshots it keeps at most; default: all")
+    retain_ms: int = _option("snapshot.time-retained", duration, 3_600_000, "how long it keeps a snapshot that was replaced")
+    expire_limit: int = _option("snapshot.expire.limit", integer(1), 50, "snapshots it removes at a time")
+    changelog_retain_min: int | None = _option(
+        "changelog.num-retained.min", integer(1), None, "commits whose changelog is kept at least; default: as snapshots"
+    )
+    changelog_retain_max: int | None = _option(
+        "changelog.num-retained.max", integer(1), None, "commits whose changelog is kept at most; default: as snapshots"
+    )
+    changelog_retain_ms: int | None = _option(
+        "changelog.time-retained", duration, None, "how long a changelog is kept; default: as snapshots"
+    )
+    consumer_expire_ms: int | None = _option(
+        "consumer.expiration-time", duration, None, "a consumer that made no progress for so long protects nothing any more"
+    )
     partition_default_name: str = _option(
         "partition.default-name", text, "__DEFAULT_PARTITION__", "directory name of the null partition"
     )
@@ -267,6 +283,8 @@ def _check(options: Options, given: Mapping[str, object], where: str) -> None:
         refuse(
             "only one end of the off-peak time is given", "set both compaction.offpeak.start.hour and compaction.offpeak.end.hour"
         )
+    if options.retain_max is not None and options.retain_max < options.retain_min:
+        refuse("snapshot.num-retained.max is below snapshot.num-retained.min", "raise one or lower the other")
     _check_engine(options, given, refuse)
     own, universal = (
         {"compaction.tier-runs", "compaction.reclaim-dead-percent"},
@@ -324,6 +342,9 @@ def _check_changelog(options: Options, given: Mapping[str, object], refuse: Call
     for name in ("changelog-producer.row-deduplicate", "changelog-producer.row-deduplicate-ignore-fields"):
         if name in given and producer in (NONE, INPUT):
             refuse(f"option {name!r} means nothing under changelog-producer = {producer}: no rows are compared", "leave it out")
+    keeping = [name for name in given if name.startswith("changelog.")]
+    if producer == NONE and keeping:
+        refuse(f"option {keeping[0]!r} means nothing under changelog-producer = none", "set a producer, or leave it out")
     if options.changelog_ignored and not options.changelog_deduplicate:
         refuse(
             "changelog-producer.row-deduplicate-ignore-fields means nothing without changelog-producer.row-deduplicate = true",

@@ -22,12 +22,14 @@ from lsmlake.ops import listings
 from lsmlake.ops.alter import Alteration, alter
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import CompactionReport, compact_table
+from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
 from lsmlake.ops.plan import partition_matches
-from lsmlake.ops.travel import Moment, resolve
+from lsmlake.ops.travel import Moment, milliseconds, resolve
 from lsmlake.ops.upsert import upsert_rows
 from lsmlake.ops.verify import Finding, verify
 from lsmlake.ops.write import prepare, prepare_deletes
 from lsmlake.scan import Scan
+from lsmlake.store.consumers import put_consumer, remove_consumer
 from lsmlake.store.metadata import Metadata
 
 
@@ -198,6 +200,38 @@ class Table:
         once there is data), CommitConflict if other commits kept coming in between.
         """
         return alter(self.meta, self.name, alterations, partial(self.engine.compactions, self.meta))
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime.datetime | None = None,
+        limit: int | None = None,
+    ) -> ExpireReport:
+        """Remove old snapshots and the files only they have; never the latest.
+
+        At least `retain_min` stay and at most `retain_max`; in between, those stay that were the latest at `older_than` or later;
+        at most `limit` go. Defaults: options `snapshot.num-retained.min` and `.max`, `snapshot.time-retained`,
+        `snapshot.expire.limit`. What a consumer has yet to read stays in any case, and changelogs as long as the options
+        `changelog.*` say. Readers of a snapshot that goes fail. Raises InvalidQuery.
+        """
+        time_ms = None if older_than is None else milliseconds(older_than)
+        options = self.current.parsed_options
+        return expire(self.meta, snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit))
+
+    def consumers(self) -> pa.Table:
+        """A row a consumer, by name: the snapshot it reads next, which is not expired, nor are later ones."""
+        return listings.consumers(self.meta)
+
+    def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
+        """Have a consumer go on at a snapshot, or, with None, remove it. Raises InvalidQuery."""
+        if next_snapshot is None:
+            remove_consumer(self.meta, name)
+            return
+        if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int) or next_snapshot < 1:
+            raise InvalidQuery("next_snapshot is the number of a snapshot", found=repr(next_snapshot), cure="see snapshots()")
+        put_consumer(self.meta, name, next_snapshot)
 
     def verify(self) -> list[Finding]:
         """Check every invariant and every checksum of all snapshots; reads all files. Empty: nothing is wrong."""

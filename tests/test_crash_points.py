@@ -7,8 +7,9 @@ succeeded or raised an error that tells the truth, and no file is left that noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 from faults import Crash, Faulted, FaultStorage, every_fault
 from strategies import Shape, contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
+from lsmlake import set_option, unset_option
 from lsmlake.errors import LakeError, StorageFailed
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
@@ -31,6 +33,7 @@ OPTIONS = {
 }
 
 
+NO_TIERS = unset_option("compaction.tier-runs")
 HINT = ("read", "d.db/t/snapshot/LATEST")  # which is not there: a call without an effect to fail after
 
 
@@ -40,6 +43,7 @@ class Verb(NamedTuple):
     prepare: Callable[[Table], object]
     run: Callable[[Table], object]
     shape: Shape = PLAIN
+    options: Mapping[str, str] = MappingProxyType({})
 
 
 def rows(table: Table, start: int, stop: int, stamp: int) -> pa.Table:
@@ -81,6 +85,9 @@ VERBS = {
     "delete_keys": Verb(some_history, lambda table: table.delete_keys(keys(table, 2, 9))),
     "compact": Verb(some_at_level_0, lambda table: table.compact()),
     "compact in full": Verb(some_at_level_0, lambda table: table.compact(full=True)),
+    "upsert that tells what it was given": Verb(some_history, upsert, PLAIN, {"changelog_producer": "input"}),
+    "upsert that tells its changes": Verb(some_history, upsert, PLAIN, {"changelog_producer": "lookup"}),
+    "alter": Verb(some_at_level_0, lambda table: table.alter(set_option("deletion-vectors.enabled", False), NO_TIERS)),
     "tenth commit": Verb(nine_commits, lambda table: table.upsert(rows(table, 9, 18, 9), compact=False)),
 }
 
@@ -94,7 +101,7 @@ def small():
 @cache
 def start(name: str) -> MemoryStorage:
     storage = MemoryStorage()
-    VERBS[name].prepare(VERBS[name].shape.create(new_lake(storage), **OPTIONS))
+    VERBS[name].prepare(VERBS[name].shape.create(new_lake(storage), **OPTIONS, **VERBS[name].options))
     return storage
 
 

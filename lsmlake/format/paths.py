@@ -12,6 +12,7 @@ from lsmlake.format.files import Bucket
 
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
+_CONSUMER = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 
 
 def database_dir(database: str) -> str:
@@ -79,6 +80,29 @@ class TablePaths:
     @property
     def earliest(self) -> str:
         return f"{self.root}/snapshot/EARLIEST"
+
+    @property
+    def changelogs(self) -> str:
+        return f"{self.root}/changelog"
+
+    def changelog(self, number: int) -> str:
+        """What is kept of an expired snapshot whose changelog is."""
+        return f"{self.root}/changelog/changelog-{number}"
+
+    @property
+    def consumers(self) -> str:
+        return f"{self.root}/consumer"
+
+    def consumer(self, name: str) -> str:
+        """Raises InvalidQuery unless it is a plain name."""
+        if not isinstance(name, str) or not _CONSUMER.fullmatch(name):
+            raise InvalidQuery(
+                "not the name of a consumer",
+                where=repr(name),
+                expected="letters, digits, '_', '-' and '.', no '.' in front",
+                cure="e.g. 'daily-export'",
+            )
+        return f"{self.root}/consumer/consumer-{name}"
 
     def manifest(self, name: str) -> str:
         return f"{self.root}/manifest/{name}"

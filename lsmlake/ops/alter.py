@@ -2,7 +2,8 @@
 
 1. The next schema is made and checked; what decides where rows lie cannot change once there are any.
 2. If rows written so far mean something else under it, every bucket is compacted in full by the schema as it is: one run of
-   settled rows, no vectors, nothing waiting. That any schema can read.
+   settled rows, no vectors, nothing waiting. That any schema can read. A merge engine that makes something else of a row alone -
+   a column of a sequence group without a sequence is null - does so at once: rows there are rows that came first.
 3. The schema is stored, and a snapshot that names it is published right after the one all this was computed from. Before, the
    stored schema is in effect for nobody; if others commit first, all of it starts anew.
 """
@@ -12,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from lsmlake.errors import CommitConflict, InvalidOption
+from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.ops.commit import Identity, Succession, commit
-from lsmlake.ops.compaction import Run
+from lsmlake.ops.compaction import Goal, Run
 from lsmlake.options import INPUT, LOOKUP, NONE, Options
 from lsmlake.store.metadata import Metadata
 
@@ -54,7 +55,8 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
         engine_of(new, name)
         _check_placing(meta, name, latest, old, new)
         settling = latest and must_settle(old.parsed_options, new.parsed_options)
-        messages = compactions(old)(list(meta.states(latest, old).values()), True) if settling else []
+        becoming = new if old.parsed_options.meaning != new.parsed_options.meaning else None
+        messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, becoming)) if settling else []
         if published := _publish(meta, old, new, messages, latest):
             return published
     raise CommitConflict(
@@ -107,12 +109,21 @@ def _publish(
     meta: Metadata, old: Schema, new: Schema, messages: Sequence[CommitMessage], latest: Snapshot | None
 ) -> Snapshot | None:
     """None if another commit, or another alteration, came first."""
-    succession = Succession(new, latest.id if latest else 0)
-    if not meta.put_schema(new):
-        meta.delete_quietly(path for message in messages for path in message.written)
+    stored = False
+    try:
+        stored = meta.put_schema(new)
+    finally:
+        if not stored:
+            meta.delete_quietly(path for message in messages for path in message.written)
+    if not stored:
         return None
+    succession = Succession(new, latest.id if latest else 0)
     try:
         return commit(meta, old, messages, Identity(meta.env.ids()), succession=succession).snapshot
-    except CommitConflict:
+    except CommitUnknown:
+        raise
+    except LakeError as failed:
         meta.delete_quietly([meta.paths.schema(new.id)])
-        return None
+        if isinstance(failed, CommitConflict):
+            return None
+        raise

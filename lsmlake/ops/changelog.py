@@ -51,7 +51,7 @@ def write_changelog(work: Work) -> tuple[DataFile, ...]:
     first = Levels.of((*work.base.files, *work.waiting))
     last = last_level_of(work.schema.parsed_options, first)
     visible: View = (lambda file: file.level == last) if producer == FULL_COMPACTION else (lambda file: file.level > 0)
-    came = [file for file in first.files if not visible(file) and _in_view(work.files.get(file.name), visible)]
+    came = [f for f in first.files if work.remade or (not visible(f) and _in_view(work.files.get(f.name), visible))]
     if not came:
         return ()
     before = [file for file in work.base.files if visible(file)]
@@ -73,7 +73,7 @@ Side = tuple[Collection[DataFile], Callable[[str], DeletionVector]]
 
 
 def _changes(work: Work, came: Iterable[DataFile], before: Side, after: Side) -> Iterator[pa.Table]:
-    compared = compared_columns(work.schema, work.engine.old)
+    compared = work.schema.columns.names if work.remade else compared_columns(work.schema, work.engine.old)
     for keys in _keys(work, came):
         old, new = (_standing(work, keys, *side) for side in (before, after))
         yield difference(old, new, work.schema.key, compared)

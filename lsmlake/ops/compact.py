@@ -11,7 +11,7 @@ For every chosen compaction, until none is chosen:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, groupby
@@ -20,21 +20,21 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.files import COMPACT, BucketState, Change, CommitMessage, DataFile
-from lsmlake.format.rowkind import DELETE
+from lsmlake.format.rowkind import DELETE, INSERT
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.expire import Expiry
 from lsmlake.lsm.interval import Section
 from lsmlake.lsm.levels import Levels, recency
-from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.lsm.merge.rows import with_kinds, without_deletes
+from lsmlake.lsm.merge.rows import with_kind, with_kinds, without_deletes
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.ops.changelog import write_changelog
 from lsmlake.ops.supersede import Joining, supersede
 from lsmlake.ops.work import Work, kinds
-from lsmlake.store.data_file import Origin, float_columns, living, nan_columns_of, write_run
+from lsmlake.store.data_file import Chunk, Origin, float_columns, living, nan_columns_of, write_run
 from lsmlake.store.metadata import Metadata
 
 _PICKS_MAX = 64  # compactions of one bucket in one commit; each makes the tree smaller, so this is never reached
@@ -50,9 +50,11 @@ def compact_bucket(
     choose: Choose,
     own: Mapping[str, pa.Table] = {},
     own_files: Iterable[DataFile] = (),
+    becoming: Schema | None = None,
 ) -> CommitMessage | None:
     """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed; of their rows `own` has by
-    name what `ops.work` asks for, so they need not be read again. Returns `None` if there was nothing to do."""
+    name what `ops.work` asks for, so they need not be read again. `becoming`: see `ops.compaction.Goal`; `choose` must lead to
+    one run. Returns `None` if there was nothing to do."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting = tuple(own_files)
         files = {f.name: f for f in (*state.files, *waiting)}
@@ -63,6 +65,8 @@ def compact_bucket(
                 if chosen is None:
                     break
                 _carry_out(work, chosen)
+            if becoming is not None:
+                _remake(work, engine_of(becoming))
             return _message(work)
         except BaseException:
             meta.delete_quietly(meta.paths.data(state.bucket, file.name) for file in work.written)
@@ -91,6 +95,28 @@ def _carry_out(work: Work, chosen: Compaction) -> None:
             work.remove(file.name)
         work.files.update({file.name: file for file in outputs})
         work.written.extend(outputs)
+
+
+def _remake(work: Work, engine: Engine) -> None:
+    """Make every row what another engine makes of it alone, if that may be something else."""
+    files = sorted(work.files.values(), key=lambda file: file.min_key)
+    if not files or not engine.settles_late:
+        return
+    chunks = (living(chunk, work.vector(file.name)) for file in files for chunk in _stream(work, file, work.schema.columns.names))
+    made = (merge_runs([with_kind(rows, INSERT)], work.schema.key, engine) for rows in chunks if rows.num_rows)
+    tables = map(without_deletes, made)
+    origin = _origin(files, files[0].level)
+    written = write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, origin, float_columns(work.schema))
+    for file in files:
+        work.remove(file.name)
+    work.files.update({file.name: file for file in written})
+    work.written.extend(written)
+    work.remade = True
+
+
+def _stream(work: Work, file: DataFile, columns: Sequence[str]) -> Iterator[Chunk]:
+    with work.reader(file) as reader:
+        yield from reader.stream(columns)
 
 
 def _must_settle(work: Work, chosen: Compaction) -> bool:
@@ -154,11 +180,9 @@ def _merged(work: Work, section: Section, joining: Joining, settle: bool) -> Ite
 
 
 def _live_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
-    names = work.schema.columns.names
-    with work.reader(file) as reader:
-        columns = [*names, ROW_KIND] if reader.has_row_kind and file.delete_rows else names
-        for chunk in reader.stream(columns):
-            yield living(chunk, work.vector(file.name))
+    columns = [*work.schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
+    for chunk in _stream(work, file, columns):
+        yield living(chunk, work.vector(file.name))
 
 
 def _message(work: Work) -> CommitMessage | None:

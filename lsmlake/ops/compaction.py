@@ -33,20 +33,27 @@ class CompactionReport:
     marked: int = 0
 
 
-Run = Callable[[Sequence[BucketState], bool], "list[CommitMessage]"]
+@dataclass(frozen=True)
+class Goal:
+    """What a compaction is for: what the strategy asks for, or one run a bucket (`full`); with `becoming`, another schema of the
+    table, every row is then made what that schema's merge engine makes of it."""
+
+    full: bool = False
+    becoming: Schema | None = None
 
 
-def run_here(
-    meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter
-) -> Run:
+Run = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
+
+
+def run_here(meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter) -> Run:
     """Compact bucket after bucket in this process. `watch` passes the buckets on and may tell somebody how far it is."""
 
-    def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
-        choose = choice(meta, schema, full)
+    def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
+        choose = choice(meta, schema, goal.full)
         messages: list[CommitMessage] = []
         try:
             for state in watch(states):
-                if message := compact_bucket(meta, schema, state, choose):
+                if message := compact_bucket(meta, schema, state, choose, becoming=goal.becoming):
                     messages.append(message)
         except BaseException:  # an interruption, too: nothing of it will be committed
             meta.delete_quietly(path for message in messages for path in message.written)
@@ -70,7 +77,7 @@ def compact_table(
         latest = meta.latest()
         states = meta.states(latest, schema, left) if latest else {}
         chosen = [state for bucket, state in states.items() if wanted(bucket)]
-        messages = run(sorted(chosen, key=_bytes, reverse=True), full)
+        messages = run(sorted(chosen, key=_bytes, reverse=True), Goal(full))
         if not messages:
             return report
         committed = commit(meta, schema, messages, Identity(meta.env.ids()))

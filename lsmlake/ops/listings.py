@@ -11,6 +11,7 @@ from lsmlake.format.paths import numbered
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import recency
+from lsmlake.store.consumers import consumers as read_consumers
 from lsmlake.store.metadata import Metadata
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -31,9 +32,24 @@ def snapshots(meta: Metadata) -> pa.Table:
         "watermark": pa.array([s.watermark for s in found], pa.int64()),
         "base_manifest_list": pa.array([s.base_manifest_list.name for s in found], pa.string()),
         "delta_manifest_list": pa.array([s.delta_manifest_list.name for s in found], pa.string()),
+        "changelog_manifest_list": pa.array(
+            [s.changelog_manifest_list.name if s.changelog_manifest_list else None for s in found], pa.string()
+        ),
         "index_manifest": pa.array([s.index_manifest.name if s.index_manifest else None for s in found], pa.string()),
     }
     return pa.table(columns)
+
+
+def consumers(meta: Metadata) -> pa.Table:
+    """A row a consumer, by name."""
+    found = read_consumers(meta)
+    return pa.table(
+        {
+            "consumer_id": pa.array([c.name for c in found], pa.string()),
+            "next_snapshot_id": pa.array([c.next_snapshot for c in found], pa.int64()),
+            "last_progress": pa.array([c.modified_ms for c in found], _TIME),
+        }
+    )
 
 
 def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table:

@@ -29,10 +29,11 @@ def resolve(meta: Metadata, moment: Moment) -> Snapshot | None:
         if isinstance(moment.snapshot, bool) or not isinstance(moment.snapshot, int):
             raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure="snapshots() lists them")
         return meta.snapshot(moment.snapshot)
-    return meta.latest() if moment.timestamp is None else _at(meta, _milliseconds(moment.timestamp))
+    return meta.latest() if moment.timestamp is None else _at(meta, milliseconds(moment.timestamp))
 
 
-def _milliseconds(value: str | datetime.datetime) -> int:
+def milliseconds(value: str | datetime.datetime) -> int:
+    """Since the epoch, rounded down. Raises InvalidQuery."""
     try:
         when = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(str(value))
     except ValueError:

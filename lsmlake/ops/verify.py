@@ -2,19 +2,21 @@
 
 Snapshots: contiguous, decodable, manifests whole (I4, I6); buckets sound (I1, I3); row counts right. Data files: there, of the
 right size, every page's checksum, keys ascending and unique, within their bounds, in the bucket they hash to. Vectors:
-checksums, positions below the row count. With vectors a key lives in one file above level 0 (I2), in the latest snapshot.
+checksums, positions below the row count. Changelogs: their files as data files, but a key may repeat. With vectors a key lives
+in one file above level 0 (I2), in the latest snapshot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, LakeError
-from lsmlake.format import puffin
+from lsmlake.format import manifest, puffin
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
@@ -49,7 +51,7 @@ class _Checker:
 
     def run(self) -> Iterator[Finding]:
         try:
-            schema = self.meta.latest_schema()
+            self.meta.latest_schema()
             numbers = self.meta.snapshot_ids()
         except LakeError as broken:
             yield _finding(self.meta.paths.root, broken)
@@ -59,6 +61,7 @@ class _Checker:
         for number in reversed(numbers):
             try:
                 snapshot = self.meta.snapshot(number)
+                schema = self.meta.schema_of(snapshot)
                 states = self.meta.states(snapshot, schema)
             except LakeError as broken:
                 yield _finding(self.meta.paths.snapshot(number), broken)
@@ -66,6 +69,10 @@ class _Checker:
             yield from self._snapshot(snapshot, states)
             for state in states.values():
                 yield from self._bucket(schema, state, latest=number == numbers[-1])
+            yield from self._guard(self.meta.paths.snapshot(number), lambda s=snapshot: self._changelog(s))
+        for number in self.meta.recorded_ids():
+            where = self.meta.paths.changelog(number)
+            yield from self._guard(where, lambda number=number: self._changelog(self.meta.recorded(number)))
 
     def _snapshot(self, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
         live = sum(f.rows for s in states.values() for f in s.files) - sum(
@@ -77,12 +84,24 @@ class _Checker:
         for name in named - {f.name for s in states.values() for f in s.files}:
             yield Finding(self.meta.paths.snapshot(snapshot.id), f"I3: a vector names {name}, which is not live")
 
+    def _changelog(self, snapshot: Snapshot) -> Iterator[Finding]:
+        schema = self.meta.schema_of(snapshot)
+        entries = manifest.files_of(self.meta.changelog(snapshot, schema), schema)
+        if (rows := sum(file.rows for _, _, file in entries)) != snapshot.changelog_rows:
+            what = f"changelog_rows is {snapshot.changelog_rows}, the files hold {rows}"
+            yield Finding(self.meta.paths.snapshot(snapshot.id), what)
+        for bucket, total, file in entries:
+            state = BucketState(bucket, total)
+            yield from self._once(file.name, lambda state=state, file=file: self._file(schema, state, file, repeats=True))
+
     def _bucket(self, schema: Schema, state: BucketState, latest: bool) -> Iterator[Finding]:
         where = self.meta.paths.bucket_dir(state.bucket)
         for text in violations(state):
             yield Finding(where, text)
         for file in state.files:
-            yield from self._once(file.name, lambda file=file: self._file(schema, state, file))
+            repeats = file.delete_rows > 0 and engine_of(schema).settles_late
+            check = partial(self._file, schema, state, file, repeats=repeats)
+            yield from self._once(file.name, check)
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
             yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
@@ -101,7 +120,7 @@ class _Checker:
         except LakeError as broken:
             yield _finding(where, broken)
 
-    def _file(self, schema: Schema, state: BucketState, file: DataFile) -> Iterator[Finding]:
+    def _file(self, schema: Schema, state: BucketState, file: DataFile, *, repeats: bool) -> Iterator[Finding]:
         path = self.meta.paths.data(state.bucket, file.name)
         size = self.meta.env.storage.size(path)
         if size != file.bytes:
@@ -115,7 +134,7 @@ class _Checker:
         with DataReader(self.meta.env, path, file, schema) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
             for chunk in reader.chunks(schema.key):
-                yield from self._keys(schema, state, file, chunk.table, last, path)
+                yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
                 last = chunk.table.slice(chunk.table.num_rows - 1)
             for _ in reader.chunks(names) if names else ():
                 pass  # decoding checks every page
@@ -127,12 +146,11 @@ class _Checker:
             return checksum_of(source)
 
     def _keys(
-        self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str
+        self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str, repeats: bool
     ) -> Iterator[Finding]:
         if last is None and tuple(c[0].as_py() for c in keys.columns) != file.min_key:
             yield Finding(path, f"its first key is not the {file.min_key} of the manifest")
         joined = comparable([keys if last is None else pa.concat_tables([last, keys])])[0]
-        repeats = file.delete_rows > 0 and engine_of(schema).settles_late
         if not (joined[1:] >= joined[:-1] if repeats else joined[1:] > joined[:-1]).all():
             yield Finding(path, f"I1: its keys are not ascending{'' if repeats else ' and unique'}")
         if (bucket_of([keys[name] for name in schema.bucket_key], state.total_buckets) != state.bucket.number).any():

@@ -35,6 +35,7 @@ class Work:
     vectors: dict[str, DeletionVector] = field(default_factory=dict)  # changed or read so far
     changed: set[str] = field(default_factory=set)
     written: list[DataFile] = field(default_factory=list)
+    remade: bool = False  # every row may be another
 
     @property
     def bucket(self) -> Bucket:

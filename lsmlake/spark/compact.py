@@ -9,7 +9,7 @@ from lsmlake.format.files import BucketState, CommitMessage
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.levels import Levels
 from lsmlake.ops.compact import compact_bucket
-from lsmlake.ops.compaction import Run, choice
+from lsmlake.ops.compaction import Goal, Run, choice
 from lsmlake.spark import tasks
 from lsmlake.store.metadata import Metadata
 
@@ -20,19 +20,20 @@ class _Compaction:
 
     meta: Metadata
     schema: Schema
-    full: bool
+    goal: Goal
 
     def __call__(self, state: BucketState) -> CommitMessage | None:
-        return compact_bucket(self.meta, self.schema, state, choice(self.meta, self.schema, self.full))
+        choose = choice(self.meta, self.schema, self.goal.full)
+        return compact_bucket(self.meta, self.schema, state, choose, becoming=self.goal.becoming)
 
 
 def run_on(spark, meta: Metadata, schema: Schema) -> Run:
     """A way to compact buckets that starts a task for each with something to do."""
 
-    def run(states: Sequence[BucketState], full: bool) -> list[CommitMessage]:
-        choose = choice(meta, schema, full)
-        busy = [state for state in states if choose(_levels(state))]
-        results, errors = tasks.spread(spark, _Compaction(meta, schema, full), busy)
+    def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
+        choose = choice(meta, schema, goal.full)
+        busy = [state for state in states if goal.becoming or choose(_levels(state))]
+        results, errors = tasks.spread(spark, _Compaction(meta, schema, goal), busy)
         messages = [message for message in results if message]
         if errors:
             meta.delete_quietly(path for message in messages for path in message.written)

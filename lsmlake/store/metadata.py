@@ -100,7 +100,21 @@ class Metadata:
 
     def recorded(self, number: int) -> Snapshot:
         """A snapshot that is kept, or of which the changelog still is. Raises SnapshotNotFound."""
-        return self.snapshot(number)
+        try:
+            return self.snapshot(number)
+        except SnapshotNotFound:
+            path = self.paths.changelog(number)
+            if self.env.storage.size(path) is None:
+                raise
+            return Snapshot.decode(self._read(path, None), path)
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Keep what the changelog of a snapshot needs when the snapshot itself goes."""
+        self._write(self.paths.changelog(snapshot.id), snapshot.encode())
+
+    def recorded_ids(self) -> list[int]:
+        """Expired snapshots whose changelog is kept, ascending."""
+        return numbered([entry.path for entry in self.env.storage.list(self.paths.changelogs)], "changelog")
 
     def snapshot_ids(self) -> list[int]:
         """The snapshots there are, ascending. One listing."""

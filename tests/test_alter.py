@@ -1,0 +1,241 @@
+"""Altering options: on a table with data the work that makes it right is done in the same commit, or the cure is told."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+from engine_model import first, newest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import contents, copied, lake_on, new_lake, tiny_units
+from test_changelog_histories import at, fold
+from test_engine_histories import SETUPS, Row, found, histories, written
+
+from lsmlake import set_option, unset_option
+from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
+from lsmlake.ops.alter import must_settle
+from lsmlake.ops.changes import view_of
+from lsmlake.options import Options
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.table import Table
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+MERGING = {"deletion-vectors.enabled": "false"}
+
+
+def made(options: dict[str, str] = MappingProxyType({}), storage: MemoryStorage | None = None) -> Table:
+    columns = "k INT NOT NULL, a INT, b INT, c INT, d INT"
+    return new_lake(storage).create_table("d.t", columns, primary_key=["k"], options=options)
+
+
+def write(table: Table, keys: list[int], a: int, *, compact: bool = False) -> None:
+    none = [None] * len(keys)
+    table.upsert({"k": keys, "a": [a] * len(keys), "b": none, "c": none, "d": none}, compact=compact)
+
+
+def is_settled(table: Table) -> bool:
+    """Every bucket is one run of plain rows."""
+    files = table.files().to_pylist()
+    levels = {(file["bucket"], file["level"]) for file in files}
+    dead = sum(file["deleted_record_count"] + file["delete_row_count"] for file in files)
+    return len(levels) == len({bucket for bucket, _ in levels}) and not dead and all(level for _, level in levels)
+
+
+ASIDE = (newest, first)
+ENGINES = {name: setup for name, setup in SETUPS.items() if "lists" not in name and "not in parts" not in name}
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_whatever_is_switched_rows_come_to_what_their_engines_make_of_them(data):
+    """Engines and modes follow one another over one table; the naive twins say what it holds."""
+    engine = data.draw(st.sampled_from(sorted(ENGINES)))
+    table = made({"bucket": "2", **ENGINES[engine].options})
+    expected: dict[int, Row] = {}
+    with tiny_units(rows=2):
+        for _ in range(data.draw(st.integers(2, 4))):
+            for rows, action in data.draw(histories(ENGINES[engine])):
+                written(table, rows, inline=action == "inline")
+                for kind, row in rows:
+                    state = ENGINES[engine].fold(expected.pop(row["k"], None), row, kind)
+                    if state is not None:
+                        expected[row["k"]] = state
+                if action in ("compact", "full"):
+                    table.compact(full=action == "full")
+            before, last = table.current, table.snapshots().num_rows
+            engine = data.draw(st.sampled_from(sorted(ENGINES)))
+            mode = data.draw(st.sampled_from([VECTORS, MERGING, {"deletion-vectors.enabled": None}]))
+            wanted = dict.fromkeys(before.options) | ENGINES[engine].options | mode | {"bucket": "2"}
+            altered = table.alter(*(set_option(n, v) if v is not None else unset_option(n) for n, v in wanted.items()))
+            assert altered is None or altered.id == last + 1, "one commit"
+            if altered is not None and ENGINES[engine].fold not in ASIDE:
+                expected = {k: ENGINES[engine].fold(None, row, "+I") for k, row in expected.items()}
+            assert found(table) == expected
+            if must_settle(before.parsed_options, table.current.parsed_options):
+                assert is_settled(table)
+                assert found(table, "raw") == expected
+            for snapshot in range(1, last + 1):
+                table.scan(snapshot=snapshot).to_arrow()
+            assert fold(at(table, last // 2, "fresh"), table.changes(last // 2).to_arrow().to_pylist()) == expected
+    assert table.verify() == []
+
+
+PRODUCERS = ["none", "input", "lookup", "full-compaction"]
+
+
+@pytest.mark.parametrize("to", PRODUCERS)
+@pytest.mark.parametrize("was", PRODUCERS)
+def test_a_changelog_goes_on_where_the_one_before_it_ended(was, to):
+    """From any snapshot under the new producer changes lead to any later one, and no row is told twice or never."""
+    table = made({"changelog-producer": was, **MERGING})
+    write(table, [1, 2, 3], 1, compact=True)
+    write(table, [2, 3, 4], 2)
+    table.alter(set_option("changelog-producer", to))
+    start = table.snapshots().num_rows
+    write(table, [3, 5], 3)
+    table.compact(full=True)
+    write(table, [5], 4, compact=True)
+    table.compact(full=True)
+    if to == "none":
+        with pytest.raises(InvalidQuery):
+            table.changes(start, mode="changelog").count()
+        return
+    end, view = table.snapshots().num_rows, view_of(table.current, "changelog")
+    changes = table.changes(start, mode="changelog").to_arrow().to_pylist()
+    if to != "input":
+        assert fold(at(table, start, view), changes) == at(table, end, view) == at(table, end, "fresh")
+    if was in ("lookup", "full-compaction"):
+        old = table.changes(0, start - 1, mode="changelog").to_arrow().to_pylist()
+        assert fold({}, old) == at(table, start - 1, "raw" if was == "full-compaction" else "compacted")
+        if was != to:
+            both = table.changes(0, start, mode="changelog").to_arrow().to_pylist()
+            assert fold({}, both) == at(table, start, "fresh"), "the last of the old changelog came with the switch"
+    if was == "none":
+        with pytest.raises(InvalidQuery, match="writes no changelog"):
+            table.changes(0, mode="changelog").count()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "settles"),
+    [
+        ({}, {"compaction.tier-runs": "3"}, False),
+        ({}, {"write-only": "true"}, False),
+        ({}, MERGING, True),
+        ({}, {"changelog-producer": "lookup"}, False),
+        ({}, {"changelog-producer": "full-compaction"}, True),  # which ends deletion vectors
+        (MERGING, {**MERGING, "changelog-producer": "full-compaction"}, True),
+        ({"changelog-producer": "lookup"}, {}, False),
+        ({"changelog-producer": "lookup"}, {"changelog-producer": "input"}, True),
+        ({}, {"merge-engine": "first-row"}, True),
+        ({}, {"sequence.field": "a"}, True),
+        ({}, {"ignore-delete": "true"}, False),
+    ],
+)
+def test_what_needs_a_compaction(old, new, settles):
+    assert must_settle(Options.parse(old), Options.parse(new)) == settles
+
+
+def test_an_option_that_concerns_writers_only_moves_no_file():
+    table = made()
+    write(table, [1, 2], 1)
+    files = table.files()
+    assert table.alter(set_option("write-only", True), set_option("target-file-size", "64 mb")).id == 2
+    assert table.files() == files
+    assert table.options["write-only"] == "true"
+    assert table.alter(set_option("write-only", "true")) is None
+    table.alter(unset_option("write-only"))
+    assert "write-only" not in table.options
+    assert table.schemas().num_rows == 3
+
+
+@pytest.mark.parametrize("option", [("bucket", 4), ("bucket-key", "k"), ("partition.default-name", "none")])
+def test_where_rows_lie_is_not_changed_under_them(option):
+    table = made()
+    table.alter(set_option(*option))
+    table.alter(unset_option(option[0]))
+    write(table, [1], 1)
+    before = contents(table.meta.env.storage)
+    with pytest.raises(InvalidOption, match="upsert the rows of this one into it"):
+        table.alter(set_option(*option))
+    assert contents(table.meta.env.storage) == before
+
+
+@pytest.mark.parametrize(
+    ("alteration", "words"),
+    [
+        (set_option("merge-engine", "dedup"), "deduplicate"),
+        (set_option("no-such-option", 1), "unknown option"),
+        (set_option("merge-engine", "first-row"), "sequence.field"),
+        (set_option("fields.a.aggregate-function", "sum"), "aggregation"),
+        ("write-only", "set_option"),
+    ],
+)
+def test_nonsense_is_refused_and_the_table_is_as_before(alteration, words):
+    table = made({"sequence.field": "a"})
+    write(table, [1, 2], 1)
+    before = contents(table.meta.env.storage)
+    with pytest.raises(InvalidOption, match=words):
+        table.alter(alteration)
+    assert contents(table.meta.env.storage) == before
+
+
+def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
+    storage = MemoryStorage()
+    table = made(storage=storage)
+    write(table, [1, 2], 1)
+    late = lake_on(storage, "late-").table("d.t")
+    put = late.meta.paths.snapshot(3)
+    meta, schema = late.meta, late.current
+    from lsmlake.ops.commit import Identity
+    from lsmlake.ops.upsert import upsert_rows
+    from lsmlake.ops.write import prepare
+
+    rows = prepare(at_rows(table), schema)[0]
+    table.alter(set_option("deletion-vectors.enabled", False))
+    with pytest.raises(CommitConflict, match=r"altered meanwhile.*schema 0.*schema 1.*run it again"):
+        upsert_rows(meta, schema, rows, Identity("late"), None)
+    assert storage.size(put) is None
+    assert upsert_rows(meta, late.current, rows, Identity("late"), None).id == 3
+    table.alter(set_option("target-file-size", "64 mb"))
+    assert upsert_rows(meta, meta.schema(1), rows, Identity("late"), None).schema_id == 2, "which rows do not depend on"
+    assert table.verify() == []
+
+
+def at_rows(table: Table):
+    return table.scan().to_arrow()
+
+
+def test_who_alters_first_wins_and_both_take_effect():
+    storage = MemoryStorage()
+    table = made(storage=storage)
+    write(table, [1, 2], 1)
+    other = lake_on(storage, "other-").table("d.t")
+    compactions = table.engine.compactions
+
+    class Slow(type(table.engine)):
+        met = 0
+
+        def compactions(self, meta, schema):
+            if not self.met:
+                self.met = 1
+                other.alter(set_option("write-only", True))
+            return compactions(meta, schema)
+
+    Table("d.t", table.meta, Slow()).alter(set_option("deletion-vectors.enabled", False))
+    assert dict(table.options) == {"write-only": "true", "deletion-vectors.enabled": "false"}
+    assert table.schemas()["schema_id"].to_pylist() == [0, 1, 2] or table.verify() == []
+
+
+def test_a_schema_that_was_stored_but_never_published_is_in_effect_for_nobody():
+    storage = MemoryStorage()
+    table = made(storage=storage)
+    write(table, [1], 1)
+    world = copied(storage)
+    left = lake_on(world, "x-").table("d.t")
+    left.meta.put_schema(left.current.with_options({"merge-engine": "first-row"}, 1, 0, "d.t"))
+    assert dict(left.options) == {}
+    write(left, [1], 2)
+    assert left.scan().to_arrow()["a"].to_pylist() == [2]
+    assert left.alter(set_option("write-only", True)).schema_id == 2
+    assert left.verify() == []

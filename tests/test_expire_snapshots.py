@@ -1,0 +1,199 @@
+"""Expiring snapshots: what is kept can be read as before, what is gone leaves no file, consumers and changelogs are protected."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from faults import Crash, every_fault
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import START_MS, contents, copied, lake_on, multiset, new_lake, rows_of, unreferenced
+
+from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
+from lsmlake.ops.expire import ExpireReport, Retention, first_kept
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.table import Table
+
+DAY = dict.fromkeys(range(1, 11), 0) | {8: 80, 9: 90, 10: 100}
+
+
+@pytest.mark.parametrize(
+    ("retention", "protected", "kept"),
+    [
+        (Retention(1, None, 1000), None, 10),
+        (Retention(1, None, 95), None, 9),  # snapshot 9 was the latest at 95
+        (Retention(1, None, 90), None, 8),
+        (Retention(1, None, 0), None, 1),
+        (Retention(5, None, 1000), None, 6),
+        (Retention(20, None, 1000), None, 1),
+        (Retention(1, 2, 0), None, 9),  # more than two go however young
+        (Retention(1, 100, 0), None, 1),
+        (Retention(1, 2, 0), 4, 4),
+        (Retention(1, None, 1000), 1, 1),
+        (Retention(1, None, 1000, limit=3), None, 4),
+        (Retention(1, 2, 0, limit=3), None, 4),
+    ],
+)
+def test_which_snapshot_is_the_first_to_stay(retention, protected, kept):
+    assert first_kept(DAY, retention, protected) == kept
+
+
+def made(storage: MemoryStorage | None = None, **options: str) -> Table:
+    named = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    lake = new_lake(storage)
+    return lake.create_table("d.t", "k INT NOT NULL, v STRING", primary_key=["k"], options={"bucket": "2", **named})
+
+
+def write(table: Table, keys: range, value: object, **how: object) -> None:
+    table.upsert({"k": list(keys), "v": [str(value)] * len(keys)}, **how)
+
+
+def filled(table: Table, commits: int = 8) -> Table:
+    for number in range(commits):
+        write(table, range(number, 3 * number + 4), number, compact=number % 3 != 1)
+        if number % 4 == 3:
+            table.compact(full=number % 8 == 7)
+    return table
+
+
+def rows(table: Table, snapshot: int) -> list[tuple]:
+    return multiset(rows_of(table.scan(snapshot=snapshot).to_arrow()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_is_kept_is_as_before_and_nothing_else_is_left(data):
+    producer = data.draw(st.sampled_from([{}, {"changelog_producer": "lookup"}, {"changelog_producer": "input"}]))
+    vectors = data.draw(st.sampled_from([{}, {"deletion_vectors__enabled": "false"}]))
+    merging = data.draw(st.sampled_from([{}, {"manifest__merge_min_count": "2"}]))
+    table = filled(made(**producer, **vectors, **merging), data.draw(st.integers(1, 12)))
+    last = table.snapshots().num_rows
+    before = {number: rows(table, number) for number in range(1, last + 1)}
+    diff = {number: table.changes(number).to_arrow() for number in range(1, last + 1)}
+    while table.snapshots().num_rows > 1:
+        first = table.snapshots()["snapshot_id"][0].as_py()
+        left = data.draw(st.integers(1, last - first))
+        report = table.expire_snapshots(retain_max=left, retain_min=left)
+        kept = table.snapshots()["snapshot_id"].to_pylist()
+        assert kept == list(range(last - left + 1, last + 1))
+        assert report.snapshots == kept[0] - first
+        assert {number: rows(table, number) for number in kept} == {number: before[number] for number in kept}
+        assert all(table.changes(number).to_arrow() == diff[number] for number in kept)
+        assert table.verify() == []
+        assert unreferenced(table) == []
+        with pytest.raises(SnapshotNotFound):
+            table.scan(snapshot=kept[0] - 1).count()
+    write(table, range(5), "after")
+    assert table.verify() == []
+
+
+def test_a_process_that_dies_while_it_expires_leaves_snapshots_that_can_be_read():
+    world = MemoryStorage()
+    table = filled(made(world, changelog_producer="lookup", changelog__num_retained__min="100"), 5)
+    last = table.snapshots().num_rows
+    before = {number: rows(table, number) for number in range(1, last + 1)}
+    seen = set()
+
+    def run(storage):
+        lake_on(storage, "run-").table("d.t").expire_snapshots(retain_max=2, retain_min=2)
+
+    for done in every_fault(run, lambda: copied(world)):
+        if done.fault.after and done.call[0] in ("read", "size", "list"):
+            continue  # it only looked
+        assert isinstance(done.outcome, Crash)
+        left = lake_on(done.world, "look-").table("d.t")
+        kept = left.snapshots()["snapshot_id"].to_pylist()
+        seen.add(len(kept))
+        assert {number: rows(left, number) for number in kept} == {number: before[number] for number in kept}
+        assert left.verify() == []
+        assert left.changes(0, mode="changelog").count() == sum(s["changelog_record_count"] for s in history(table))
+    assert seen == set(range(2, last + 1))
+
+
+def history(table: Table) -> list[dict]:
+    return table.snapshots().to_pylist()
+
+
+def test_by_age_with_the_options_of_the_table():
+    table = made(snapshot__num_retained__min="2", snapshot__time_retained="5 s", snapshot__expire__limit="3")
+    for number in range(8):
+        table.meta.env.clock.now_ms = START_MS + 1000 * number
+        write(table, range(3), number)
+    table.meta.env.clock.now_ms = START_MS + 6_500
+    assert table.expire_snapshots().snapshots == 1  # the first was replaced more than 5 seconds ago, the second was not
+    table.meta.env.clock.now_ms = START_MS + 3_600_000
+    assert table.expire_snapshots().snapshots == 3
+    assert table.expire_snapshots().snapshots == 2
+    assert table.snapshots().num_rows == 2
+    moment = dt.datetime.fromtimestamp(START_MS / 1000 + 6, dt.timezone.utc)
+    assert table.expire_snapshots(older_than=moment, retain_min=1).snapshots == 0
+
+
+def test_a_consumer_keeps_what_it_has_not_read_and_the_snapshot_before():
+    table = made(consumer__expiration_time="1 h")
+    for number in range(6):
+        write(table, range(3), number)
+    table.reset_consumer("daily", 4)
+    table.expire_snapshots(retain_max=1)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [3, 4, 5, 6]
+    assert table.consumers().select(["consumer_id", "next_snapshot_id"]).to_pylist() == [
+        {"consumer_id": "daily", "next_snapshot_id": 4}
+    ]
+    table.reset_consumer("daily", 6)
+    table.expire_snapshots(retain_max=1)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [5, 6]
+    (consumer,) = table.consumers().to_pylist()
+    table.meta.env.clock.now_ms = int(consumer["last_progress"].timestamp() * 1000) + 3_600_001
+    table.expire_snapshots(retain_max=1)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [6]
+    assert table.consumers().num_rows == 0
+    table.reset_consumer("daily", 6)
+    table.reset_consumer("daily")
+    assert table.consumers().num_rows == 0
+
+
+def test_a_changelog_outlives_its_snapshot_if_it_is_to():
+    table = made(changelog_producer="lookup", changelog__num_retained__min="5", changelog__time_retained="1 ms")
+    for number in range(8):
+        write(table, range(2), number)
+    table.expire_snapshots(retain_max=1)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [8]
+    assert table.meta.recorded_ids() == [4, 5, 6, 7]
+    found = table.changes(3, mode="changelog", where="k = 0").to_arrow()
+    assert found["v"].to_pylist()[:4] == ["2", "3", "3", "4"]
+    assert table.verify() == []
+    with pytest.raises(SnapshotNotFound):
+        table.changes(2, mode="changelog").count()
+    with pytest.raises(SnapshotNotFound):
+        table.changes(4).count()
+    before = contents(table.meta.env.storage)
+    assert table.expire_snapshots(retain_max=1) == ExpireReport()
+    assert contents(table.meta.env.storage) == before
+
+
+@pytest.mark.parametrize("how", [{"retain_max": 0}, {"retain_min": True}, {"retain_max": 2, "retain_min": 3}, {"limit": -1}])
+def test_nonsense_is_refused_before_anything_goes(how):
+    table = filled(made())
+    before = contents(table.meta.env.storage)
+    with pytest.raises(InvalidQuery):
+        table.expire_snapshots(**how)
+    assert contents(table.meta.env.storage) == before
+
+
+def test_an_empty_table_has_nothing_to_expire():
+    assert made().expire_snapshots(retain_max=1) == ExpireReport()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".x", "a b", None])
+def test_a_consumer_has_a_plain_name(name):
+    with pytest.raises(InvalidQuery, match="consumer"):
+        made().reset_consumer(name, 1)
+
+
+@pytest.mark.parametrize(
+    "options", [{"snapshot__num_retained__max": "3"}, {"changelog__time_retained": "1 d"}, {"snapshot__expire__limit": "0"}]
+)
+def test_retention_that_contradicts_is_refused(options):
+    with pytest.raises(InvalidOption):
+        made(**options)
