@@ -2,11 +2,24 @@
 
 from lsmlake import errors
 from lsmlake.changes import Changes
-from lsmlake.connect import connect
+from lsmlake.connect import connect, register
+from lsmlake.following import ChangeBatch
 from lsmlake.lake import Lake
 from lsmlake.ops.alter import set_option, unset_option
 from lsmlake.ops.compaction import CompactionReport
 from lsmlake.scan import Scan
 from lsmlake.table import Table
 
-__all__ = ["Changes", "CompactionReport", "Lake", "Scan", "Table", "connect", "errors", "set_option", "unset_option"]
+__all__ = [
+    "ChangeBatch",
+    "Changes",
+    "CompactionReport",
+    "Lake",
+    "Scan",
+    "Table",
+    "connect",
+    "errors",
+    "register",
+    "set_option",
+    "unset_option",
+]

@@ -31,6 +31,14 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
     return Lake(Env(LocalStorage(Path(text).expanduser())), _engine(spark))
 
 
+def register(spark: object) -> None:
+    """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
+    known to a session. On Connect lsmlake must be installed beside the server."""
+    from lsmlake.spark import source  # pyspark is slow to import, and optional to the embedded path
+
+    source.register(spark)
+
+
 def _engine(spark: object | None) -> Engine:
     if spark is None:
         return Engine()

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.following import Following
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.changes import Piece
@@ -64,15 +65,21 @@ class Engine:
         """The changes of `pieces` as a DataFrame of the engine."""
         _needs_spark("to_spark()")
 
+    def read_stream(self, meta: Metadata, following: Following) -> object:
+        """A streaming DataFrame of changes."""
+        _needs_spark("read_stream()")
+
     def strategy(self, plan: Plan) -> str:
         """How `frame` would read the plan, in words."""
         return "embedded: Arrow scan, positions masked by vectors"
 
-    def sink(self, table: object, writer_id: str | None) -> object:
+    def sink(self, table: object, writer_id: str | None, row_kind: str | None) -> object:
         """A function for `foreachBatch`."""
         _needs_spark("sink()")
 
-    def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object]) -> object:
+    def write_stream(
+        self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None
+    ) -> object:
         """Start a streaming upsert."""
         _needs_spark("write_stream()")
 

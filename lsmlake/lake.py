@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,10 +16,23 @@ from lsmlake.format.paths import TablePaths, check_database, database_dir, split
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.store.env import Env
+from lsmlake.store.local import LocalStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
 _MARK = "database.json"
+
+
+def table_at(path: str) -> Table:
+    """The table in folder `<warehouse>/<database>.db/<table>` of a file system, without an engine. Raises TableNotFound,
+    InvalidQuery."""
+    folder = Path("/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path).expanduser()
+    database, dot, suffix = folder.parent.name.rpartition(".")
+    if (dot, suffix) != (".", "db"):
+        raise InvalidQuery(
+            "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="name it by its path"
+        )
+    return Lake(Env(LocalStorage(folder.parent.parent)), Engine()).table(f"{database}.{folder.name}")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from types import MappingProxyType
 
@@ -14,6 +14,7 @@ from lsmlake.arrow import as_table
 from lsmlake.changes import Changes
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.following import ChangeBatch, Following, follow
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
@@ -23,6 +24,7 @@ from lsmlake.ops.alter import Alteration, alter
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import CompactionReport, compact_table
 from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
+from lsmlake.ops.follow import UNLIMITED, Limit
 from lsmlake.ops.plan import partition_matches
 from lsmlake.ops.travel import Moment, milliseconds, resolve
 from lsmlake.ops.upsert import upsert_rows
@@ -124,18 +126,21 @@ class Table:
             )
         return Identity(writer_id, commit_id)
 
-    def sink(self, writer_id: str | None = None):
+    def sink(self, writer_id: str | None = None, *, row_kind: str | None = None):
         """Spark: a function for `df.writeStream.foreachBatch(...)`; every micro-batch is applied exactly once.
 
         `writer_id` names the stream: the same over restarts from one checkpoint, another for a new checkpoint, whose batches are
         numbered from 0 again and would be taken for those already written. Default: the id of the query, which keeps to that.
+        `row_kind`: as in `upsert`.
         """
-        return self.engine.sink(self, writer_id)
+        return self.engine.sink(self, writer_id, row_kind)
 
-    def write_stream(self, df: object, *, checkpoint: str, trigger: Mapping[str, object] | None = None):
+    def write_stream(
+        self, df: object, *, checkpoint: str, trigger: Mapping[str, object] | None = None, row_kind: str | None = None
+    ):
         """Spark: upsert a streaming DataFrame, exactly once. `trigger`: arguments of `DataStreamWriter.trigger`, such as
-        {"availableNow": True} or {"processingTime": "10 seconds"}. Returns the StreamingQuery."""
-        return self.engine.write_stream(self, df, checkpoint, trigger or {})
+        {"availableNow": True} or {"processingTime": "10 seconds"}. `row_kind`: as in `upsert`. Returns the StreamingQuery."""
+        return self.engine.write_stream(self, df, checkpoint, trigger or {}, row_kind)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -180,6 +185,31 @@ class Table:
         an update that leaves only the -U is told.
         """
         return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns), mode)
+
+    def read_stream(
+        self, *, max_rows: int | None = None, max_bytes: int | None = None, max_files: int | None = None, **how: object
+    ):
+        """Spark: the changes of the table as a streaming DataFrame, `_row_kind` and the columns; every change once, also over
+        restarts from a checkpoint.
+
+        `start`: 'latest-full' (the rows there are as +I, then changes; default), 'latest' (changes from now on), 'from-snapshot'
+        with `snapshot`, whose changes are the first, 'from-snapshot-full', 'from-timestamp' with `timestamp`. `mode`: as in
+        `changes`, commit by commit; default 'changelog' if the table has a changelog producer, else 'diff'. `where`, `columns`:
+        as in `changes`. `consumer`: a name under which what is not read yet is kept by `expire_snapshots`; a stream without a
+        checkpoint goes on where it stopped. `max_rows`, `max_bytes`, `max_files`: how much a micro-batch takes, going by metadata
+        and never less than the changes of one commit in one bucket (not on Spark 4.1). Raises InvalidQuery.
+        """
+        return self.engine.read_stream(self.meta, _following(how, Limit(max_rows, max_bytes, max_files), "read_stream"))
+
+    def follow(self, *, wait: float | None = None, **how: object) -> Iterator[ChangeBatch]:
+        """The changes of the table without Spark: an iterator, a batch a snapshot. `wait`: seconds between looks once all is
+        read; None: stop then. Everything else as in `read_stream`. A consumer has read a batch when the next one is asked for. Raises
+        InvalidQuery at once; SnapshotNotFound when what is to be read next has expired."""
+        if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait > 0):
+            raise InvalidQuery(
+                "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
+            )
+        return follow(_following(how, UNLIMITED, "follow").follower(self.meta, self.engine.zone), wait)
 
     # -- looking after it ---------------------------------------------------------------------------------------------
 
@@ -265,6 +295,16 @@ class Table:
         """The buckets of the latest snapshot, as values."""
         latest = self.meta.latest()
         return self.meta.states(latest, self.meta.schema_of(latest)) if latest else {}
+
+
+def _following(how: Mapping[str, object], limit: Limit, verb: str) -> Following:
+    known = [field.name for field in fields(Following) if field.name != "limit"]
+    if unknown := sorted(how.keys() - set(known)):
+        raise InvalidQuery(f"{verb} has no such argument", expected=f"some of {known}", found=unknown, cure="correct it")
+    columns = how.get("columns")
+    if isinstance(columns, str):
+        raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
+    return Following(**how, limit=limit)
 
 
 def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):

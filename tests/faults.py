@@ -74,6 +74,9 @@ class HookedStorage(Storage):
         with self.around("delete", path):
             self.inner.delete(path)
 
+    def place(self, path: str) -> str:
+        return self.inner.place(path)
+
     def uri(self, path: str) -> str:
         return self.inner.uri(path)
 

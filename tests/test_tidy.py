@@ -21,6 +21,7 @@ LAYERS = [
     "store",
     "ops",
     "arrow",
+    "following",
     "engine",
     "scan",
     "changes",
@@ -145,8 +146,8 @@ def test_modules_say_what_they_are(path: Path):
 def test_public_names():
     import lsmlake
 
-    values = ["Changes", "CompactionReport", "Lake", "Scan", "Table"]
-    assert sorted(lsmlake.__all__) == [*values, "connect", "errors", "set_option", "unset_option"]
+    values = ["ChangeBatch", "Changes", "CompactionReport", "Lake", "Scan", "Table"]
+    assert sorted(lsmlake.__all__) == [*values, "connect", "errors", "register", "set_option", "unset_option"]
     tree = {
         "TableNotFound",
         "TableExists",

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidOption
+from lsmlake.following import Following
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.changes import Piece
@@ -74,16 +75,19 @@ class SparkEngine(Engine):
     def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
         return read.changes(self.spark, meta, like, pieces)
 
+    def read_stream(self, meta: Metadata, following: Following):
+        return stream.read_stream(self.spark, meta, following, self.zone)
+
     def strategy(self, plan: Plan) -> str:
         if read.choose(plan) == read.NATIVE:
             return "spark native: Catalyst scan, dead rows masked by broadcast bitmaps"
         return "spark arrow: tasks read and mask, the bitmaps are too large to broadcast"
 
-    def sink(self, table: object, writer_id: str | None):
-        return stream.sink(table, writer_id, self.is_connect)
+    def sink(self, table: object, writer_id: str | None, row_kind: str | None):
+        return stream.sink(table, writer_id, row_kind, self.is_connect)
 
-    def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object]):
-        return stream.write_stream(table, data, checkpoint, trigger)
+    def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
+        return stream.write_stream(table, data, checkpoint, trigger, row_kind)
 
     def __reduce__(self):
         return _Detached, ()

@@ -1,4 +1,4 @@
-"""Streaming upsert, exactly once: every micro-batch is one commit known by (query id, batch id).
+"""Streams in and out. Streaming upsert, exactly once: every micro-batch is one commit known by (query id, batch id).
 
 A batch that Spark runs again - because the driver died between our commit and its own checkpoint - finds that commit and does
 nothing. The query id lies in the checkpoint, so it outlives restarts and goes with the checkpoint if that is removed, when
@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.following import Following
+from lsmlake.spark import source
+from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -26,10 +29,11 @@ class Sink:
     table: Table
     writer_id: str | None
     checkpoint: str | None
+    row_kind: str | None
 
     def __call__(self, df, batch_id: int) -> None:
         writer_id = self.writer_id or _query_id(df.sparkSession, self.checkpoint)
-        self.table.upsert(df, writer_id=writer_id, commit_id=batch_id)
+        self.table.upsert(df, row_kind=self.row_kind, writer_id=writer_id, commit_id=batch_id)
 
 
 def _query_id(spark, checkpoint: str | None) -> str:
@@ -48,7 +52,7 @@ def _query_id(spark, checkpoint: str | None) -> str:
     return query
 
 
-def sink(table: Table, writer_id: str | None, connect: bool) -> Sink:
+def sink(table: Table, writer_id: str | None, row_kind: str | None, connect: bool) -> Sink:
     if writer_id is None and connect:
         raise InvalidOption(
             "on Spark Connect a foreachBatch function cannot learn which query calls it",
@@ -56,10 +60,10 @@ def sink(table: Table, writer_id: str | None, connect: bool) -> Sink:
             expected="writer_id",
             cure="name the stream, the same over restarts, as in sink(writer_id='orders-stream'), or use write_stream",
         )
-    return Sink(table, writer_id, None)
+    return Sink(table, writer_id, None, row_kind)
 
 
-def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object]):
+def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
     if not checkpoint:
         raise InvalidOption(
             "a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=..."
@@ -68,5 +72,28 @@ def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
-    writer = df.writeStream.foreachBatch(Sink(table, None, str(checkpoint))).option("checkpointLocation", str(checkpoint))
+    writer = df.writeStream.foreachBatch(Sink(table, None, str(checkpoint), row_kind))
+    writer = writer.option("checkpointLocation", str(checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def read_stream(spark, meta: Metadata, following: Following, zone: str):
+    """The changes of a table as a streaming DataFrame, by way of the data source. What can be refused is refused here."""
+    following.follower(meta, zone)
+    source.register(spark)
+    given = {
+        source.START: following.start,
+        source.SNAPSHOT: following.snapshot,
+        source.TIMESTAMP: following.timestamp,
+        source.MODE: following.mode,
+        source.WHERE: following.where,
+        source.COLUMNS: None if following.columns is None else ",".join(following.columns),
+        source.CONSUMER: following.consumer,
+        source.MAX_ROWS: following.limit.rows,
+        source.MAX_BYTES: following.limit.bytes,
+        source.MAX_FILES: following.limit.files,
+        source.ZONE: zone,
+        source.CHANGELOG: "true",
+    }
+    reader = spark.readStream.format(source.LakeSource.name())
+    return reader.options(**{n: str(v) for n, v in given.items() if v is not None}).load(meta.env.storage.place(meta.paths.root))

@@ -80,6 +80,9 @@ class LocalStorage(Storage):
         with storage_errors("delete", self._locate(path)), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._locate(path))
 
+    def place(self, path: str) -> str:
+        return self._locate(path)
+
     def uri(self, path: str) -> str:
         return "file://" + _PATTERN_CHARACTERS.sub(r"\\\g<0>", self._locate(path))  # no percent-encoding: Hadoop does not decode
 

@@ -67,5 +67,8 @@ class MemoryStorage(Storage):
         with self._lock:
             self._files.pop(checked(path), None)
 
+    def place(self, path: str) -> str:
+        raise InvalidQuery("no other process can reach a table in memory", where=path, cure="connect to a directory")
+
     def uri(self, path: str) -> str:
         raise InvalidQuery("Spark cannot reach a table in memory", where=path, cure="connect to a directory")

@@ -83,6 +83,10 @@ class Storage(ABC):
         """Removes the file; does nothing if there is none."""
 
     @abstractmethod
+    def place(self, path: str) -> str:
+        """Where another process finds this file or folder. Raises InvalidQuery if none can."""
+
+    @abstractmethod
     def uri(self, path: str) -> str:
         """The address under which `spark.read` finds this file and no other: what Spark would take for a pattern is escaped.
         Raises InvalidQuery if Spark cannot reach this storage."""

@@ -1,0 +1,94 @@
+"""How a table is followed, as users say it: `Table.follow(...)` and `Table.read_stream(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.lsm.predicate import parse
+from lsmlake.ops.changes import CHANGELOG, DIFF, Piece, changes_schema, check_mode, frame, read_piece
+from lsmlake.ops.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
+from lsmlake.ops.plan import Plan
+from lsmlake.options import NONE
+from lsmlake.store.consumers import put_consumer
+from lsmlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class Following:
+    """Where to begin, what to read and how much at a time; see `Table.read_stream`. Checked by `follower`."""
+
+    start: str | None = None
+    snapshot: int | None = None
+    timestamp: object | None = None
+    mode: str | None = None
+    where: str | None = None
+    columns: Sequence[str] | None = None
+    consumer: str | None = None
+    limit: Limit = UNLIMITED
+
+    def follower(self, meta: Metadata, zone: str) -> Follower:
+        """Raises InvalidQuery."""
+        schema, root = meta.latest_schema(), meta.paths.root
+        implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
+        start = check_start(Start(self.start or implied, self.snapshot, self.timestamp), root)
+        default = DIFF if schema.parsed_options.changelog_producer == NONE else CHANGELOG
+        mode = check_mode(self.mode or default, schema, root)
+        for name, most in zip(Limit._fields, self.limit, strict=True):
+            if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+                raise InvalidQuery(
+                    f"max_{name} is how much is read at a time",
+                    where=root,
+                    expected="1 or more",
+                    found=repr(most),
+                    cure="correct it",
+                )
+        if self.consumer is not None:
+            meta.paths.consumer(self.consumer)  # refuses a name that is none
+        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
+        return Follower(meta, frame(meta, schema, predicate, self.columns), mode, start, self.consumer)
+
+
+@dataclass(frozen=True)
+class ChangeBatch:
+    """What one snapshot brought, or, first of all, the rows there were. `snapshot`: its number."""
+
+    meta: Metadata
+    like: Plan
+    snapshot: int
+    pieces: tuple[Piece, ...]
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The changes as they are read, those of a key in order: `_row_kind`, then the columns."""
+        tables = (table for piece in self.pieces for table in read_piece(self.meta, self.like, piece))
+        return pa.RecordBatchReader.from_batches(changes_schema(self.like), (b for table in tables for b in table.to_batches()))
+
+    def to_arrow(self) -> pa.Table:
+        return self.to_batches().read_all()
+
+
+def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
+    """Snapshot after snapshot from where the follower begins. At the end: stop, or look again every `wait_s` seconds. Its
+    consumer has read a batch once the next one is asked for."""
+    meta, offset = follower.meta, follower.begin()
+    _note(follower, offset)
+    while True:
+        end = follower.end()
+        while offset < end:
+            following = Offset(offset.snapshot + 1)
+            pieces = tuple(piece for _, piece in follower.pieces(offset, following))
+            if pieces:
+                yield ChangeBatch(meta, follower.like, offset.snapshot, pieces)
+            offset = following
+            _note(follower, offset)
+        if wait_s is None:
+            return
+        meta.env.sleep(wait_s)
+
+
+def _note(follower: Follower, offset: Offset) -> None:
+    if follower.consumer is not None:
+        put_consumer(follower.meta, follower.consumer, offset.snapshot)

@@ -1,0 +1,215 @@
+"""`format("lsmlake")`: a table as a data source of Spark, for batch reads and for streams of its changes.
+
+A stream's offset is a place in the table's history (`ops.follow`). Spark writes it down before it reads up to it, and the pieces
+between two offsets are always the same, so after a restart every change is told once. All changes of a bucket in one micro-batch,
+and so those of a key, are read by one task, in order.
+
+It is a door for those who think in formats: `Table.df` is faster, since Python data sources cannot prune columns by themselves.
+Spark 4.1 knows no limits for such sources: there a micro-batch takes all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lsmlake.errors import InvalidOption
+from lsmlake.following import Following
+from lsmlake.lake import table_at
+from lsmlake.lsm.changelog import KIND_FIELD
+from lsmlake.ops.changes import Piece, by_bucket, read_piece
+from lsmlake.ops.follow import UNLIMITED, Follower, Limit, Offset
+from lsmlake.ops.plan import Plan
+from lsmlake.ops.read import read_split
+from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.store.consumers import put_consumer
+from lsmlake.store.metadata import Metadata
+from lsmlake.table import Table
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.1
+    ReadAllAvailable = SupportsTriggerAvailableNow = None
+
+_BATCH_ROWS = 1 << 16
+_UPSERTS = ("+I", "+U")
+
+WHERE, COLUMNS, ZONE, SNAPSHOT, TIMESTAMP = "where", "columns", "zone", "scan.snapshot-id", "scan.timestamp"
+START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
+MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
+OPTIONS = {
+    "path": "the table's folder",
+    WHERE: "a predicate in SQL text",
+    COLUMNS: "names, separated by commas",
+    ZONE: "the time zone of timestamps in `where`",
+    SNAPSHOT: "the snapshot to read, or to start from",
+    TIMESTAMP: "the time to read at, or to start from",
+    START: "stream: latest-full, latest, from-snapshot, from-snapshot-full or from-timestamp",
+    MODE: "stream: changelog, diff or delta",
+    CONSUMER: "stream: the consumer that protects what is not read yet",
+    CHANGELOG: "stream: true = every change with its `_row_kind`; false (default) = only rows inserted or updated to",
+    MAX_ROWS: "stream: rows a micro-batch, as near as pieces allow",
+    MAX_BYTES: "stream: bytes of files a micro-batch",
+    MAX_FILES: "stream: files a micro-batch",
+}
+
+
+class LakeSource(DataSource):
+    """One table, named by its folder."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        known = {name.lower(): name for name in OPTIONS}
+        self.given: dict[str, str] = {}
+        for name, value in options.items():
+            if name.lower() not in known:
+                near = get_close_matches(name.lower(), known, n=1)
+                cure = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(OPTIONS)}"
+                raise InvalidOption(f"unknown option {name!r}", where='format("lsmlake")', cure=cure)
+            self.given[known[name.lower()]] = value
+
+    @classmethod
+    def name(cls) -> str:
+        return "lsmlake"
+
+    def _table(self) -> Table:
+        if "path" not in self.given:
+            raise InvalidOption(
+                "no table is named",
+                where='format("lsmlake")',
+                expected='.load("<warehouse>/<database>.db/<table>")',
+                cure="name it",
+            )
+        return table_at(self.given["path"])
+
+    @property
+    def changelog(self) -> bool:
+        return self.given.get(CHANGELOG, "false").lower() == "true"
+
+    @property
+    def columns(self) -> list[str] | None:
+        return [name.strip() for name in self.given[COLUMNS].split(",")] if COLUMNS in self.given else None
+
+    def schema(self) -> StructType:
+        table = self._table().schema
+        names = table.names if self.columns is None else self.columns
+        kind = [KIND_FIELD] if self.changelog else []
+        return to_spark(pa.schema([*kind, *(table.field(name).with_nullable(True) for name in names)]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        table, number = self._table(), self.given.get(SNAPSHOT)
+        moment = {"snapshot": int(number) if number else None, "timestamp": self.given.get(TIMESTAMP)}
+        scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
+        return _Reader(table.meta, scan.plan(), to_arrow(schema))
+
+    def following(self) -> Following:
+        """What a stream's options ask for."""
+        number = {name: self._number(name) for name in (SNAPSHOT, MAX_ROWS, MAX_BYTES, MAX_FILES)}
+        return Following(
+            self.given.get(START),
+            number[SNAPSHOT],
+            self.given.get(TIMESTAMP),
+            self.given.get(MODE),
+            self.given.get(WHERE),
+            self.columns,
+            self.given.get(CONSUMER),
+            Limit(number[MAX_ROWS], number[MAX_BYTES], number[MAX_FILES]),
+        )
+
+    def _number(self, name: str) -> int | None:
+        text = self.given.get(name)
+        if text is None or text.strip().isdigit():
+            return None if text is None else int(text)
+        raise InvalidOption(f"option {name!r} is a number", where='format("lsmlake")', found=repr(text), cure="correct it")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        following = self.following()
+        follower = following.follower(self._table().meta, self.given.get(ZONE, "UTC"))
+        kind = _Stream if ReadAllAvailable is None else _LimitedStream
+        return kind(follower, following.limit, to_arrow(schema), self.changelog)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, meta: Metadata, plan: Plan, schema: pa.Schema) -> None:
+        self.meta, self.plan, self.arrow = meta, plan, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(split) for split in self.plan.splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # Spark asks for a partition even if there is none
+            return
+        for table in read_split(self.meta, self.plan, partition.value):
+            yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+class _Stream(DataSourceStreamReader):
+    """The reader of Spark 4.1."""
+
+    def __init__(self, follower: Follower, limit: Limit, schema: pa.Schema, changelog: bool) -> None:
+        self.follower, self.limit, self.arrow, self.changelog = follower, limit, schema, changelog
+
+    def initialOffset(self) -> dict:
+        offset = self.follower.begin()
+        self._note(offset)
+        return offset._asdict()
+
+    def latestOffset(self) -> dict:
+        return self.follower.end()._asdict()
+
+    def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
+        first, last = Offset(**start), Offset(**end)
+        pieces = [piece for _, piece in self.follower.pieces(first, last)]
+        alone = first.full and last.snapshot <= first.snapshot + (last.pieces == 0)  # no key is in two of them
+        return [InputPartition(piece) for piece in (pieces if alone else by_bucket(pieces))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        piece: Piece = partition.value
+        for table in read_piece(self.follower.meta, self.follower.like, piece):
+            if not self.changelog:
+                kinds = table[KIND_FIELD.name]
+                table = table.filter(pc.is_in(kinds, value_set=pa.array(_UPSERTS))).drop_columns([KIND_FIELD.name])
+            yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
+
+    def commit(self, end: dict) -> None:
+        self._note(Offset(**end))
+
+    def _note(self, offset: Offset) -> None:
+        if self.follower.consumer is not None:
+            put_consumer(self.follower.meta, self.follower.consumer, offset.snapshot)
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+
+if ReadAllAvailable is None:
+    _LimitedStream = None
+else:
+
+    class _LimitedStream(_Stream, SupportsTriggerAvailableNow):
+        """The reader of Spark 4.2 and later, which asks for as much as it may take."""
+
+        until: int | None = None
+
+        def getDefaultReadLimit(self):
+            return ReadAllAvailable() if self.limit == UNLIMITED else ReadMaxRows(self.limit.rows or 1 << 62)
+
+        def latestOffset(self, start: dict, limit) -> dict:
+            allowed = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.limit
+            return self.follower.advance(Offset(**start), allowed, self.until)._asdict()
+
+        def reportLatestOffset(self) -> dict:
+            return self.follower.end()._asdict()
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            self.until = self.follower.end().snapshot - 1
+
+
+def register(spark) -> None:
+    """Make `format("lsmlake")` known to a session."""
+    spark.dataSource.register(LakeSource)
