@@ -180,9 +180,9 @@ class Table:
 
         `mode` 'diff' compares the two snapshots: net changes, a -U just before its +U, whatever the table's options; unchanged
         buckets and files are not read. 'changelog' reads what the changelog producer wrote, commit after commit: with producers
-        lookup and full-compaction exact changes of what compaction brought up. 'delta': what the commits wrote, as +I and -D.
-        `where`: only changes of the rows it is true of; by comparing, a row that leaves them counts as deleted, in files of
-        an update that leaves only the -U is told.
+        lookup and full-compaction exact changes of what compaction brought up. 'delta': what the commits wrote, as +I and -D, of
+        which only the key is certain. `where`: only changes of the rows it is true of; by comparing, a row that leaves them
+        counts as deleted, in files of an update that leaves only the -U is told.
         """
         return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns), mode)
 
@@ -203,8 +203,8 @@ class Table:
 
     def follow(self, *, wait: float | None = None, **how: object) -> Iterator[ChangeBatch]:
         """The changes of the table without Spark: an iterator, a batch a snapshot. `wait`: seconds between looks once all is
-        read; None: stop then. Everything else as in `read_stream`. A consumer has read a batch when the next one is asked for. Raises
-        InvalidQuery at once; SnapshotNotFound when what is to be read next has expired."""
+        read; None: stop then. Everything else as in `read_stream`. A consumer has read a batch when the next one is asked for.
+        Raises InvalidQuery at once; SnapshotNotFound when what is to be read next has expired."""
         if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait > 0):
             raise InvalidQuery(
                 "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"

@@ -3,8 +3,8 @@
 - `diff`: two states are compared (`ops.diff`). Exact and net, whoever wrote what; costs reading what differs.
 - `changelog`: the files that the table's changelog producer wrote, commit after commit. Costs reading them and nothing else.
 - `delta`: what the commits brought, commit after commit, as upserts: +I for a row written, whether or not it replaces one, and
-  -D. Where newest wins by arrival these are the writer's own files, if its commit still has them as they were; otherwise two
-  states are compared and the rows before left out.
+  -D, of which only the key is certain. Where newest wins by arrival these are the writer's own files, if its commit still has
+  them as they were; otherwise two states are compared and the rows before left out.
 
 A `Piece` is what one reader reads, in order: the changes of one bucket, so all those of a key.
 """

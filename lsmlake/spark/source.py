@@ -164,6 +164,7 @@ class _Stream(DataSourceStreamReader):
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
         first, last = Offset(**start), Offset(**end)
+        self._note(first)
         pieces = [piece for _, piece in self.follower.pieces(first, last)]
         alone = first.full and last.snapshot <= first.snapshot + (last.pieces == 0)  # no key is in two of them
         return [InputPartition(piece) for piece in (pieces if alone else by_bucket(pieces))]
@@ -180,6 +181,8 @@ class _Stream(DataSourceStreamReader):
         self._note(Offset(**end))
 
     def _note(self, offset: Offset) -> None:
+        """All before `offset` is done. Spark says `commit` one batch late, and never of the last one; but it asks for more only
+        when the batch before is in its checkpoint."""
         if self.follower.consumer is not None:
             put_consumer(self.follower.meta, self.follower.consumer, offset.snapshot)
 
@@ -200,6 +203,7 @@ else:
             return ReadAllAvailable() if self.limit == UNLIMITED else ReadMaxRows(self.limit.rows or 1 << 62)
 
         def latestOffset(self, start: dict, limit) -> dict:
+            self._note(Offset(**start))
             allowed = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.limit
             return self.follower.advance(Offset(**start), allowed, self.until)._asdict()
 

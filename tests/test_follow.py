@@ -1,0 +1,215 @@
+"""Following a table without Spark: from any place in its history, by any steps, everything is told once and in order."""
+
+from __future__ import annotations
+
+import datetime as dt
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import START_MS, new_lake, tiny_units
+from test_changelog_histories import MODES, at, fold, folded_as_upserts
+from test_engine_histories import MODES as PLAIN_MODES
+from test_engine_histories import SETUPS, histories, written
+
+from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
+from lsmlake.following import ChangeBatch, Following
+from lsmlake.ops.changes import by_bucket, view_of
+from lsmlake.ops.follow import Limit, Offset
+from lsmlake.table import Table
+
+ENGINES = ["deduplicate", "deduplicate by sequence", "partial-update, groups", "aggregation, taking back"]
+EVERY_MODE = {**MODES, **{f"no changelog, {name}": options for name, options in PLAIN_MODES.items()}}
+
+
+def made(**options: str) -> Table:
+    named = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    return new_lake().create_table("d.t", "k INT NOT NULL, v INT", primary_key=["k"], options=named)
+
+
+def write(table: Table, keys: list[int], v: int) -> None:
+    table.upsert({"k": keys, "v": [v] * len(keys)})
+
+
+def told(batches) -> list[tuple[int, list[tuple]]]:
+    return [(batch.snapshot, [tuple(row.values()) for row in batch.to_arrow().to_pylist()]) for batch in batches]
+
+
+@pytest.mark.parametrize("mode", EVERY_MODE)
+@pytest.mark.parametrize("name", ENGINES)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_steps_of_any_size_from_any_place_lead_to_the_end(name, mode, data):
+    setup = SETUPS[name]
+    options = EVERY_MODE[mode] | setup.options
+    table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
+    with tiny_units(rows=2):
+        for rows, action in data.draw(histories(setup)):
+            written(table, rows, inline=action == "inline")
+            if action in ("compact", "full"):
+                table.compact(full=action == "full")
+        last = table.snapshots().num_rows
+        if not last:
+            return
+        start = data.draw(st.integers(1, last))
+        full = data.draw(st.booleans())
+        wanted = Following(
+            "from-snapshot-full" if full else "from-snapshot", start, mode=data.draw(st.sampled_from([None, "delta"]))
+        )
+        follower = wanted.follower(table.meta, "UTC")
+        limit = Limit(*(data.draw(st.none() | st.integers(1, most)) for most in (10, 3000, 3)))
+        view = view_of(table.current, follower.mode)
+        state = {} if full else at(table, start - 1, view)
+        offset = follower.begin()
+        assert offset == Offset(start, 0, full)
+        steps, end = fold if wanted.mode != "delta" else folded_as_upserts, follower.end()
+        while offset < end:
+            following = follower.advance(offset, limit)
+            assert offset < following <= end
+            again = Offset(**following._asdict())
+            changes = read(table, follower, offset, again)
+            assert changes == read(table, follower, offset, again)
+            if steps is fold and offset.snapshot + 1 < following.snapshot:
+                for change in changes:  # a key changed in several snapshots: the -U of one is the +U of another
+                    apply(state, change)
+            else:
+                state = steps(state, changes)
+            offset = following
+        assert state == at(table, last, view)
+        assert follower.advance(end, limit) == end == follower.advance(end)
+
+
+def apply(state: dict, change: dict) -> None:
+    kind, key = change.pop("_row_kind"), change["k"]
+    if kind in ("-U", "-D"):
+        assert state.pop(key) == change
+    else:
+        assert key not in state
+        state[key] = change
+
+
+def read(table: Table, follower, offset: Offset, end: Offset) -> list[dict]:
+    pieces = by_bucket(piece for _, piece in follower.pieces(offset, end))
+    return ChangeBatch(table.meta, follower.like, 0, tuple(pieces)).to_arrow().to_pylist()
+
+
+def test_where_to_start():
+    table = made(changelog_producer="lookup")
+    for number in range(1, 4):
+        table.meta.env.clock.now_ms = START_MS + 1000 * number
+        write(table, [1, number + 1], number)
+    one, two, three = (
+        (1, [("+I", 1, 1), ("+I", 2, 1)]),
+        (2, [("-U", 1, 1), ("+U", 1, 2), ("+I", 3, 2)]),
+        (3, [("-U", 1, 2), ("+U", 1, 3), ("+I", 4, 3)]),
+    )
+    (full,) = told(table.follow())
+    assert full[0] == 3
+    assert sorted(full[1]) == [("+I", 1, 3), ("+I", 2, 1), ("+I", 3, 2), ("+I", 4, 3)]
+    assert told(table.follow(start="latest")) == []
+    assert told(table.follow(snapshot=1)) == told(table.follow(start="from-snapshot", snapshot=1)) == [one, two, three]
+    assert told(table.follow(snapshot=3)) == [three]
+    assert told(table.follow(snapshot=4)) == []
+    moment = dt.datetime.fromtimestamp(START_MS / 1000 + 1.9, dt.timezone.utc)
+    assert told(table.follow(timestamp=moment)) == [two, three]
+    assert told(table.follow(timestamp=moment + dt.timedelta(days=1))) == []
+    assert [number for number, _ in told(table.follow(start="from-snapshot-full", snapshot=2))] == [2, 3]
+    assert told(table.follow(snapshot=2, mode="delta", where="k = 1")) == [(2, [("+I", 1, 2)]), (3, [("+I", 1, 3)])]
+    assert told(table.follow(snapshot=3, mode="diff", columns=["v"])) == [(3, [("-U", 2), ("+U", 3), ("+I", 3)])]
+
+
+def test_an_empty_table_is_followed_from_its_first_row():
+    table = made()
+    assert told(table.follow(consumer="c")) == []
+    assert table.consumers()["next_snapshot_id"].to_pylist() == [1]
+    write(table, [1], 1)
+    assert told(table.follow(consumer="c")) == [(1, [("+I", 1, 1)])]
+
+
+def test_a_consumer_has_read_a_batch_when_the_next_is_asked_for():
+    table = made()
+    for number in range(4):
+        write(table, [1], number)
+    batches = table.follow(snapshot=1, consumer="job")
+    assert [batch.snapshot for batch in islice(batches, 2)] == [1, 2]
+    batches.close()  # the second was not finished
+    assert table.consumers()["next_snapshot_id"].to_pylist() == [2]
+    table.expire_snapshots(retain_max=1)
+    again = table.follow(start="latest", consumer="job")  # the consumer knows better where to start
+    assert [batch.snapshot for batch in again] == [2, 3, 4]
+    assert table.consumers()["next_snapshot_id"].to_pylist() == [5]
+
+
+def test_waiting_looks_again_and_sees_what_has_come():
+    table = made()
+    write(table, [1], 0)
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            write(table, [2], 1)
+
+    object.__setattr__(table.meta.env, "sleep", sleep)
+    assert [batch.snapshot for batch in islice(table.follow(wait=0.5), 2)] == [1, 2]
+    assert waits == [0.5] * 3
+
+
+def test_what_has_expired_is_told_with_the_cure():
+    table = made()
+    for number in range(5):
+        write(table, [1], number)
+    batches = table.follow(snapshot=1)
+    next(batches)
+    table.expire_snapshots(retain_max=2)
+    with pytest.raises(SnapshotNotFound):
+        next(batches)
+    with pytest.raises(SnapshotNotFound, match=r"without snapshot 3, which has expired.*name a consumer"):
+        next(table.follow(snapshot=4))
+    assert [batch.snapshot for batch in table.follow(snapshot=5)] == [5]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"start": "earliest"}, "latest-full or latest"),
+        ({"start": "from-snapshot"}, "give snapshot"),
+        ({"start": "latest", "snapshot": 1}, "and a snapshot"),
+        ({"snapshot": "1"}, "1 or more"),
+        ({"snapshot": 0}, "1 or more"),
+        ({"start": "from-timestamp"}, "give timestamp"),
+        ({"timestamp": "yesterday"}, "not a timestamp"),
+        ({"mode": "changelog"}, "changelog-producer"),
+        ({"mode": "full"}, "'diff'"),
+        ({"columns": "v"}, r"write \['v'\]"),
+        ({"columns": ["w"]}, "no such columns"),
+        ({"where": "v >"}, "v >"),
+        ({"consumer": "../x"}, "consumer"),
+        ({"from_snapshot": 3}, "no such argument"),
+        ({"wait": 0}, "more than 0"),
+    ],
+)
+def test_nonsense_is_refused_at_once(how, words):
+    table = made()
+    write(table, [1], 1)
+    with pytest.raises((InvalidQuery, InvalidOption), match=words):
+        table.follow(**how)
+    assert table.consumers().num_rows == 0
+
+
+def test_a_snapshot_that_is_not_there_is_no_place_to_start():
+    table = made()
+    write(table, [1], 1)
+    with pytest.raises(SnapshotNotFound, match=r"no snapshot 9 to start from.*1 to 2"):
+        next(table.follow(snapshot=9))
+
+
+def test_compactions_tell_nothing_and_cost_nothing():
+    table = made()
+    for number in range(4):
+        table.upsert({"k": [number, 1], "v": [number] * 2}, compact=False)
+    assert table.compact(full=True).snapshot_id == 5
+    follower = Following(snapshot=1).follower(table.meta, "UTC")
+    assert [number for number, _ in follower.pieces(Offset(5), Offset(6))] == []
+    assert [batch.snapshot for batch in table.follow(snapshot=1)] == [1, 2, 3, 4]
