@@ -310,11 +310,11 @@ def data_files(root: Path) -> set[Path]:
 def test_an_interrupted_compaction_leaves_nothing_behind(copy: Path, monkeypatch: pytest.MonkeyPatch):
     before, calls, compact = data_files(copy), [], compaction.compact_bucket
 
-    def interrupted_at_the_third(*task):
+    def interrupted_at_the_third(*task, **how):
         calls.append(task)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return compact(*task)
+        return compact(*task, **how)
 
     monkeypatch.setattr(compaction, "compact_bucket", interrupted_at_the_third)
     result = CliRunner().invoke(app, ["compact", "sales.orders", "--full", "-w", str(copy)])

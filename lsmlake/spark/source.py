@@ -5,7 +5,8 @@ between two offsets are always the same, so after a restart every change is told
 and so those of a key, are read by one task, in order.
 
 It is a door for those who think in formats: `Table.df` is faster, since Python data sources cannot prune columns by themselves.
-Spark 4.1 knows no limits for such sources: there a micro-batch takes all there is.
+Spark 4.1 knows no limits for such sources: there a micro-batch takes all there is, `availableNow` is one micro-batch, and a
+consumer is one behind.
 """
 
 from __future__ import annotations
