@@ -27,8 +27,10 @@ NAMES = [
 ]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["write", "fail", "put", "delete"]), st.sampled_from(["a/1", "a/2", "a-/1", "b"]), st.binary(max_size=4)),
-    max_size=12)
+        st.sampled_from(["write", "fail", "put", "delete"]), st.sampled_from(["a/1", "a/2", "a-/1", "b"]), st.binary(max_size=4)
+    ),
+    max_size=12,
+)
 
 
 def put(storage: Storage, path: str, data: bytes) -> None:
@@ -63,8 +65,13 @@ class StorageContract:
 
     @pytest.mark.parametrize("name", ["", "/etc/x", "../x", "a/../../x", "a//b", "a/", "./a", "a/.tmp-1", "a\0b"])
     def test_a_path_that_leaves_the_storage_is_refused(self, storage, name):
-        for verb in (storage.read, storage.size, storage.delete, lambda path: put(storage, path, b""),
-                     lambda path: storage.put_if_absent(path, b"")):
+        for verb in (
+            storage.read,
+            storage.size,
+            storage.delete,
+            lambda path: put(storage, path, b""),
+            lambda path: storage.put_if_absent(path, b""),
+        ):
             with pytest.raises(InvalidQuery):
                 verb(name)
         assert paths(storage) == ()

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -516,3 +517,19 @@ def test_compaction_on_spark_prints_its_result_and_nothing_else(copy: Path):
     assert (command.returncode, command.stderr) == (0, "")
     assert json.loads(command.stdout)["buckets"] == 4
     assert table_of(copy).files().num_rows == 4
+
+
+# -- expire -----------------------------------------------------------------------------------------------------------
+
+
+def test_expire_removes_old_snapshots_and_says_so(copy: Path):
+    before = table_of(copy).scan().count()
+    last = table_of(copy).snapshots().num_rows
+    assert call("expire", "sales.orders", "-w", copy) == "sales.orders: nothing to expire\n"
+    told = call("expire", "sales.orders", "--retain-max", "1", "-w", copy)
+    assert re.fullmatch(rf"sales.orders: {last - 1} snapshots? expired, \d+ files removed\n", told)
+    assert json.loads(call("expire", "sales.orders", "--json", "-w", copy)) == {"snapshots": 0, "changelogs": 0, "files": 0}
+    assert table_of(copy).snapshots().num_rows == 1
+    assert table_of(copy).scan().count() == before
+    nonsense = ["--retain-max", "1", "--retain-min", "2"]
+    assert "retain_max is below" in complaint("expire", "sales.orders", *nonsense, "-w", copy)

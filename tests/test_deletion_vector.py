@@ -83,16 +83,19 @@ class TestDamage:
         with pytest.raises(Corrupt, match="length"):
             DeletionVector.decode(GOLDEN + b"\0", "f")
 
-    @pytest.mark.parametrize(("damaged", "message"), [
-        (b"", "cut off, expected at least 20 bytes, found 0"),
-        (bytes(30), "wrong length, expected 22 bytes, found 0"),
-        (reframed(b"\xd1\xd3\x39\x65" + bytes(8)), "bad magic.*expected d1d33964, found d1d33965"),
-        (GOLDEN[:-1] + b"\x2c", "checksum, expected 0x54d61d2c, found 0x54d61d2b"),
-        (reframed(GOLDEN[4:-4] + b"\0"), "bytes past its bitmap"),
-        (reframed(GOLDEN[4:-5]), "no roaring bitmap"),
-        (reframed(bytes.fromhex("d1d33964") + b"\xff" * 40), "no roaring bitmap"),
-        (reframed(bytes.fromhex("d1d33964") + BitMap64([1 << 63]).serialize()), "impossible position"),
-    ])
+    @pytest.mark.parametrize(
+        ("damaged", "message"),
+        [
+            (b"", "cut off, expected at least 20 bytes, found 0"),
+            (bytes(30), "wrong length, expected 22 bytes, found 0"),
+            (reframed(b"\xd1\xd3\x39\x65" + bytes(8)), "bad magic.*expected d1d33964, found d1d33965"),
+            (GOLDEN[:-1] + b"\x2c", "checksum, expected 0x54d61d2c, found 0x54d61d2b"),
+            (reframed(GOLDEN[4:-4] + b"\0"), "bytes past its bitmap"),
+            (reframed(GOLDEN[4:-5]), "no roaring bitmap"),
+            (reframed(bytes.fromhex("d1d33964") + b"\xff" * 40), "no roaring bitmap"),
+            (reframed(bytes.fromhex("d1d33964") + BitMap64([1 << 63]).serialize()), "impossible position"),
+        ],
+    )
     def test_is_told_by_kind_with_place_and_cure(self, damaged, message):
         with pytest.raises(Corrupt, match=message) as caught:
             DeletionVector.decode(damaged, "index/dv-1")

@@ -15,7 +15,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 
 VECTORS = {
     "data-1.parquet": DeletionVector.of(np.array([0, 19, 27, 42, 43, 48])),
-    "データ\"2\".parquet": DeletionVector.of(np.arange(100_000)),
+    'データ"2".parquet': DeletionVector.of(np.arange(100_000)),
     "data-3.parquet": EMPTY,
 }
 
@@ -83,7 +83,6 @@ PAYLOAD = payload_of(DATA)
 
 
 class TestDamage:
-
     def test_any_flipped_bit_is_told_or_changes_no_vector(self):
         """The footer has no checksum: a flip inside a name or a free text leaves a well-formed file."""
         truth = sorted(vector.encode() for vector in puffin.decode(DATA, "f").values())
@@ -108,26 +107,35 @@ class TestDamage:
             with pytest.raises(Corrupt):
                 puffin.decode(DATA[:length], "f")
 
-    @pytest.mark.parametrize(("damaged", "message"), [
-        (b"PFA1", "cut off, expected at least 20 bytes, found 4"),
-        (b"PAR1" + DATA[4:], "bad magic at its start.*expected b'PFA1', found b'PAR1'"),
-        (DATA[:-4] + b"PAR1", "bad magic at its end"),
-        (DATA[:-8] + b"\1\0\0\0PFA1", "unknown flags, expected 00000000, found 01000000"),
-        (DATA[:-12] + b"\xff\xff\xff\xff" + DATA[-8:], "impossible size.*found -1"),
-        (DATA[:-12] + b"\xff\xff\xff\x7f" + DATA[-8:], "impossible size"),
-        (DATA[:-12] + b"\x05\0\0\0" + DATA[-8:], "does not start where it should"),
-        (with_payload(b"{"), "not as it was written"),
-        (with_payload(b"\xff"), "not as it was written"),
-        (with_payload(b"[]"), "not as it was written"),
-        (with_payload(b'{"blobs":[{}]}'), "not as it was written.*type"),
-        (with_payload(PAYLOAD.replace(b"deletion-vector-v1", b"apache-datasketches-theta-v1")), "no plain deletion-vector-v1"),
-        (with_payload(PAYLOAD.replace(b'"fields"', b'"compression-codec":"zstd","fields"')), "no plain deletion-vector-v1"),
-        (with_payload(PAYLOAD), "lies outside the blobs, expected bytes 4 to 4, found 52 bytes at 4"),
-        (DATA.replace(b'"offset":4', b'"offset":3'), "lies outside the blobs"),
-        (DATA.replace(b"data-3", b"data-1"), "two vectors of one data file"),
-        (DATA.replace(b'"cardinality":"6"', b'"cardinality":"7"'), "of data-1.parquet: wrong cardinality, expected 7, found 6"),
-        (with_payload(PAYLOAD.replace(b'"offset":4', b'"offset":Infinity')), "not as it was written"),
-    ])
+    @pytest.mark.parametrize(
+        ("damaged", "message"),
+        [
+            (b"PFA1", "cut off, expected at least 20 bytes, found 4"),
+            (b"PAR1" + DATA[4:], "bad magic at its start.*expected b'PFA1', found b'PAR1'"),
+            (DATA[:-4] + b"PAR1", "bad magic at its end"),
+            (DATA[:-8] + b"\1\0\0\0PFA1", "unknown flags, expected 00000000, found 01000000"),
+            (DATA[:-12] + b"\xff\xff\xff\xff" + DATA[-8:], "impossible size.*found -1"),
+            (DATA[:-12] + b"\xff\xff\xff\x7f" + DATA[-8:], "impossible size"),
+            (DATA[:-12] + b"\x05\0\0\0" + DATA[-8:], "does not start where it should"),
+            (with_payload(b"{"), "not as it was written"),
+            (with_payload(b"\xff"), "not as it was written"),
+            (with_payload(b"[]"), "not as it was written"),
+            (with_payload(b'{"blobs":[{}]}'), "not as it was written.*type"),
+            (
+                with_payload(PAYLOAD.replace(b"deletion-vector-v1", b"apache-datasketches-theta-v1")),
+                "no plain deletion-vector-v1",
+            ),
+            (with_payload(PAYLOAD.replace(b'"fields"', b'"compression-codec":"zstd","fields"')), "no plain deletion-vector-v1"),
+            (with_payload(PAYLOAD), "lies outside the blobs, expected bytes 4 to 4, found 52 bytes at 4"),
+            (DATA.replace(b'"offset":4', b'"offset":3'), "lies outside the blobs"),
+            (DATA.replace(b"data-3", b"data-1"), "two vectors of one data file"),
+            (
+                DATA.replace(b'"cardinality":"6"', b'"cardinality":"7"'),
+                "of data-1.parquet: wrong cardinality, expected 7, found 6",
+            ),
+            (with_payload(PAYLOAD.replace(b'"offset":4', b'"offset":Infinity')), "not as it was written"),
+        ],
+    )
     def test_is_told_by_kind(self, damaged, message):
         with pytest.raises(Corrupt, match=message):
             puffin.decode(damaged, "f")

@@ -115,3 +115,51 @@ def test_compaction_and_writers_do_not_hinder_each_other(spark, spark_lake):
     assert set(found.filter(pa.compute.less(found["id"], 600))["v"].to_pylist()) == {5}
     same(table.scan().to_arrow(), found)
     assert table.verify() == [] and unreferenced(table) == []
+
+
+@pytest.mark.connect
+def test_a_job_of_its_own_compacts_and_tells_what_changed(spark_lake):
+    """Writers that only write, on Spark and beside it; the job makes level 0 visible and its changelog."""
+    options = {"bucket": 2, "write-only": "true", "changelog-producer": "lookup"}
+    table = spark_lake.create_table("d.t", SCHEMA, **KEY, options=options)
+    history(table)
+    assert table.changes(0, mode="changelog").to_spark().count() == 0
+    assert table.scan(mode="raw").count() == 0
+    table.compact()
+    same(table.df(mode="raw"), sorted(EXPECTED, key=repr))
+    told = table.changes(0, mode="changelog").to_spark()
+    assert {row[0] for row in told.select("_row_kind").distinct().collect()} == {"+I"}
+    same(told.drop("_row_kind"), sorted(EXPECTED, key=repr))
+    start = table.snapshots().num_rows
+    table.upsert(rows(range(10), 9))
+    table.compact()
+    kinds = table.changes(start, mode="changelog").to_spark().groupBy("_row_kind").count()
+    same(kinds, [("+U", 10), ("-U", 10)])
+    assert table.verify() == []
+
+
+@pytest.mark.connect
+def test_altering_a_table_with_data_compacts_it_on_spark_in_the_same_commit(spark_lake):
+    table = spark_lake.create_table("d.t", SCHEMA, **KEY, options={"bucket": 2})
+    history(table)
+    last = table.snapshots().num_rows
+    for alteration in (
+        lsmlake.set_option("deletion-vectors.enabled", False),
+        lsmlake.unset_option("deletion-vectors.enabled"),
+        lsmlake.set_option("merge-engine", "partial-update"),
+    ):
+        table.upsert(rows(range(10), 2), compact=False)
+        assert table.alter(alteration).id == last + 2
+        last += 2
+        same(table.df(), sorted(EXPECTED, key=repr))
+        same(table.df(mode="raw"), sorted(EXPECTED, key=repr))
+    assert table.verify() == []
+
+
+def test_input_is_told_by_spark_writers_row_by_row(spark, spark_lake):
+    table = spark_lake.create_table("d.t", SCHEMA, **KEY, options={"bucket": 2, "changelog-producer": "input"})
+    given = spark.range(0, 200, 1, 3).selectExpr(
+        "if(id % 2 = 0, 'a', null) as p", "id % 40 as id", "id as v", "'s' as s", "if(id % 3 = 0, '-D', '+U') as op"
+    )
+    table.upsert(given, row_kind="op")
+    same(table.changes(0, mode="changelog").to_spark().select("_row_kind", "id", "v"), given.select("op", "id", "v"))

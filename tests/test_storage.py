@@ -170,12 +170,15 @@ def _with_file_size_limit(verb, limit_bytes):
 
 
 class TestErrorMapping:
-    @pytest.mark.parametrize(("number", "cure"), [
-        (errno.ENOSPC, "free space"),
-        (errno.EACCES, "let this user"),
-        (errno.EROFS, "for writing"),
-        (errno.EIO, "see the cause"),
-    ])
+    @pytest.mark.parametrize(
+        ("number", "cure"),
+        [
+            (errno.ENOSPC, "free space"),
+            (errno.EACCES, "let this user"),
+            (errno.EROFS, "for writing"),
+            (errno.EIO, "see the cause"),
+        ],
+    )
     def test_says_what_where_why_and_the_cure(self, number, cure):
         with pytest.raises(StorageFailed) as caught, storage_errors("write", "a/b"):
             raise OSError(number, "the reason")
@@ -211,8 +214,14 @@ class TestFaultStorage:
         _publish(storage)
         assert read_bytes(storage, "data/1") == b"rows"
         assert storage.calls == [
-            ("write-begin", "data/1"), ("write-publish", "data/1"), ("size", "data/1"), ("put_if_absent", "snapshot/1"),
-            ("list", "snapshot"), ("delete", "data/old"), ("read", "data/1")]
+            ("write-begin", "data/1"),
+            ("write-publish", "data/1"),
+            ("size", "data/1"),
+            ("put_if_absent", "snapshot/1"),
+            ("list", "snapshot"),
+            ("delete", "data/old"),
+            ("read", "data/1"),
+        ]
 
     @pytest.mark.parametrize("mode", ["crash", "error"])
     def test_each_call_fails_once_before_and_once_after_its_effect(self, mode):
@@ -229,10 +238,17 @@ class TestFaultStorage:
             storage.put_if_absent("snapshot/1", b"data/1")
             put(storage, "data/1", b"rows")
 
-        dangling = [end.call for end in every_fault(snapshot_first, MemoryStorage)
-                    if end.world.size("snapshot/1") is not None and end.world.size("data/1") is None]
+        dangling = [
+            end.call
+            for end in every_fault(snapshot_first, MemoryStorage)
+            if end.world.size("snapshot/1") is not None and end.world.size("data/1") is None
+        ]
         assert dangling == [
-            ("put_if_absent", "snapshot/1"), ("write-begin", "data/1"), ("write-begin", "data/1"), ("write-publish", "data/1")]
+            ("put_if_absent", "snapshot/1"),
+            ("write-begin", "data/1"),
+            ("write-begin", "data/1"),
+            ("write-publish", "data/1"),
+        ]
 
     def test_no_handler_of_library_code_swallows_a_crash_and_the_dead_call_nothing(self):
         storage = FaultStorage(MemoryStorage()).fail_at(1)
@@ -307,6 +323,7 @@ class TestInterleavings:
 
     def test_a_lost_update_is_found(self):
         """Read, add, write back: in some order one increment is lost, and only in such where the reads come first."""
+
         def increment(storage):
             put(storage, "n", bytes([read_bytes(storage, "n")[0] + 1]))
 

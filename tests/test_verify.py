@@ -127,10 +127,7 @@ def test_all_snapshots_are_looked_at_not_only_the_last(table):
     (meta,) = table.meta.manifest_list(first.delta_manifest_list)
     (path,) = [path for path in contents(storage) if path.endswith(f"/{meta.name}")]
     storage.delete(path)
-    fresh = [
-        finding
-        for finding in Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.engine).verify()
-    ]
+    fresh = [finding for finding in Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.engine).verify()]
     assert any(path in finding.where + finding.what for finding in fresh)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lsmlake.cli.compact import compact
+from lsmlake.cli.expire import expire
 from lsmlake.cli.files import files
 from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings
 from lsmlake.cli.java import require_java
@@ -59,7 +60,7 @@ def demo(ctx: typer.Context, keep: Keep = None, debug: Debug = False) -> None:
     run_demo(keep)
 
 
-for command in (ls, show, snapshots, files, compact, verify):
+for command in (ls, show, snapshots, files, compact, expire, verify):
     app.command()(command)
 
 

@@ -1,0 +1,45 @@
+"""`lsmlake expire`: remove old snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.ops.expire import ExpireReport
+from lsmlake.report.text import counted
+
+RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep so many at most, however young.")]
+RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep so many at least, however old.")]
+OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="TIME", help="Those replaced before: '2026-01-31 12:00'.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", help="Remove so many at most.")]
+
+
+def expire(
+    ctx: typer.Context,
+    table: TableName,
+    retain_max: RetainMax = None,
+    retain_min: RetainMin = None,
+    older_than: OlderThan = None,
+    limit: Limit = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """Remove old snapshots of a table, and the files that only they have.
+
+    Without options as the table's options snapshot.* say. The latest stays, and what a consumer has yet to read.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    report = found.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
+    emit(asdict(report), Sentences((_sentence(found.name, report),)), json)
+
+
+def _sentence(name: str, report: ExpireReport) -> str:
+    if not (report.snapshots or report.changelogs):
+        return f"{name}: nothing to expire"
+    more = f" and {counted(report.changelogs, 'changelog')}" if report.changelogs else ""
+    return f"{name}: {counted(report.snapshots, 'snapshot')}{more} expired, {counted(report.files, 'file')} removed"
