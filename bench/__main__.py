@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import compact, compact_memory, embedded_upsert, engines, planning, raw_read, tiers, upsert
+from bench import changelog, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tiers, upsert
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
+    "changelog": changelog.run,
     "compact": compact.run,
     "compact_memory": compact_memory.run,
     "embedded_upsert": embedded_upsert.run,

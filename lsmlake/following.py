@@ -13,7 +13,6 @@ from lsmlake.ops.changes import CHANGELOG, DIFF, Piece, changes_schema, check_mo
 from lsmlake.ops.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.ops.plan import Plan
 from lsmlake.options import NONE
-from lsmlake.store.consumers import put_consumer
 from lsmlake.store.metadata import Metadata
 
 
@@ -74,7 +73,7 @@ def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
     """Snapshot after snapshot from where the follower begins. At the end: stop, or look again every `wait_s` seconds. Its
     consumer has read a batch once the next one is asked for."""
     meta, offset = follower.meta, follower.begin()
-    _note(follower, offset)
+    follower.note(offset)
     while True:
         end = follower.end()
         while offset < end:
@@ -83,12 +82,7 @@ def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
             if pieces:
                 yield ChangeBatch(meta, follower.like, offset.snapshot, pieces)
             offset = following
-            _note(follower, offset)
+            follower.note(offset)
         if wait_s is None:
             return
         meta.env.sleep(wait_s)
-
-
-def _note(follower: Follower, offset: Offset) -> None:
-    if follower.consumer is not None:
-        put_consumer(follower.meta, follower.consumer, offset.snapshot)

@@ -31,7 +31,7 @@ from lsmlake.ops.upsert import upsert_rows
 from lsmlake.ops.verify import Finding, verify
 from lsmlake.ops.write import prepare, prepare_deletes
 from lsmlake.scan import Scan
-from lsmlake.store.consumers import put_consumer, remove_consumer
+from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import Metadata
 
 
@@ -261,7 +261,7 @@ class Table:
             return
         if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int) or next_snapshot < 1:
             raise InvalidQuery("next_snapshot is the number of a snapshot", found=repr(next_snapshot), cure="see snapshots()")
-        put_consumer(self.meta, name, next_snapshot)
+        put_consumer(self.meta, name, Progress(next_snapshot))
 
     def verify(self) -> list[Finding]:
         """Check every invariant and every checksum of all snapshots; reads all files. Empty: nothing is wrong."""

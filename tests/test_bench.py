@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from bench import checksum, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tables, upsert
+from bench import changelog, checksum, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tables, upsert
 from bench.__main__ import WORKLOADS, main
 from bench.result import Measure, Report, markdown, text
 from bench.rows import SCHEMA, orders
@@ -95,6 +95,10 @@ def test_a_measure_hits_its_target_or_not(measure: Measure, value: float, hit: b
 def test_compact(tmp_path: Path):
     runs = [np.random.default_rng(n).choice(5_000, 1_000, replace=False) for n in range(compact.RUNS)]
     check(compact.run(tmp_path, rows=5_000, rounds=1), len(np.unique(np.concatenate(runs))))
+
+
+def test_changelog(tmp_path: Path):
+    check(changelog.run(tmp_path, rows=5_000, batch=500, rounds=1), 5_000)
 
 
 def test_engines(tmp_path: Path):

@@ -141,6 +141,19 @@ def test_a_consumer_has_read_a_batch_when_the_next_is_asked_for():
     assert table.consumers()["next_snapshot_id"].to_pylist() == [5]
 
 
+def test_a_consumer_that_has_not_read_all_rows_to_their_end_begins_with_them_again():
+    table = made()
+    for number in range(3):
+        write(table, [number], number)
+    batches = table.follow(consumer="job")
+    assert next(batches).to_arrow().num_rows == 3
+    batches.close()
+    write(table, [9], 9)
+    again = table.follow(consumer="job")
+    assert [(batch.snapshot, batch.to_arrow().num_rows) for batch in again] == [(3, 3), (4, 1)]
+    assert told(table.follow(consumer="job")) == []
+
+
 def test_waiting_looks_again_and_sees_what_has_come():
     table = made()
     write(table, [1], 0)

@@ -120,7 +120,7 @@ def _protected(meta: Metadata, options: Options, now_ms: int) -> int | None:
         if options.consumer_expire_ms is not None and consumer.modified_ms < now_ms - options.consumer_expire_ms:
             remove_consumer(meta, consumer.name)
         else:
-            needed.append(max(1, consumer.next_snapshot - 1))
+            needed.append(max(1, consumer.progress.next_snapshot - 1))
     return min(needed, default=None)
 
 

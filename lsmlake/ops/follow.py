@@ -15,7 +15,7 @@ from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.ops.changes import Piece, everything, of_snapshot
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.travel import milliseconds
-from lsmlake.store.consumers import next_snapshot
+from lsmlake.store.consumers import Progress, progress_of, put_consumer
 from lsmlake.store.metadata import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
@@ -73,9 +73,9 @@ class Follower:
 
     def begin(self) -> Offset:
         """Raises SnapshotNotFound."""
-        known = next_snapshot(self.meta, self.consumer) if self.consumer else None
+        known = progress_of(self.meta, self.consumer) if self.consumer else None
         if known is not None:
-            return self._from(known)
+            return self._from(known.next_snapshot)._replace(full=known.full)
         latest = self.meta.latest_id() or 0
         if self.start.kind == LATEST:
             return Offset(latest + 1)
@@ -116,6 +116,11 @@ class Follower:
             if stop is None or stop > offset.pieces:
                 yield from ((offset.snapshot, piece) for piece in self._of(offset)[offset.pieces : stop])
             offset = Offset(offset.snapshot + 1)
+
+    def note(self, offset: Offset) -> None:
+        """Have the consumer, if there is one, know that everything before `offset` is read."""
+        if self.consumer is not None:
+            put_consumer(self.meta, self.consumer, Progress(offset.snapshot, offset.full))
 
     def _of(self, offset: Offset) -> list[Piece]:
         if offset.full:

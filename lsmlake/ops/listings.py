@@ -46,7 +46,8 @@ def consumers(meta: Metadata) -> pa.Table:
     return pa.table(
         {
             "consumer_id": pa.array([c.name for c in found], pa.string()),
-            "next_snapshot_id": pa.array([c.next_snapshot for c in found], pa.int64()),
+            "next_snapshot_id": pa.array([c.progress.next_snapshot for c in found], pa.int64()),
+            "reads_in_full": pa.array([c.progress.full for c in found], pa.bool_()),
             "last_progress": pa.array([c.modified_ms for c in found], _TIME),
         }
     )

@@ -28,7 +28,6 @@ from lsmlake.ops.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.read import read_split
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.store.consumers import put_consumer
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
@@ -157,7 +156,7 @@ class _Stream(DataSourceStreamReader):
 
     def initialOffset(self) -> dict:
         offset = self.follower.begin()
-        self._note(offset)
+        self.follower.note(offset)
         return offset._asdict()
 
     def latestOffset(self) -> dict:
@@ -165,7 +164,7 @@ class _Stream(DataSourceStreamReader):
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
         first, last = Offset(**start), Offset(**end)
-        self._note(first)
+        self.follower.note(first)
         pieces = [piece for _, piece in self.follower.pieces(first, last)]
         alone = first.full and last.snapshot <= first.snapshot + (last.pieces == 0)  # no key is in two of them
         return [InputPartition(piece) for piece in (pieces if alone else by_bucket(pieces))]
@@ -179,13 +178,9 @@ class _Stream(DataSourceStreamReader):
             yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
 
     def commit(self, end: dict) -> None:
-        self._note(Offset(**end))
-
-    def _note(self, offset: Offset) -> None:
-        """All before `offset` is done. Spark says `commit` one batch late, and never of the last one; but it asks for more only
-        when the batch before is in its checkpoint."""
-        if self.follower.consumer is not None:
-            put_consumer(self.follower.meta, self.follower.consumer, offset.snapshot)
+        """Said one batch late, and never of the last one; but Spark asks for more only when the batch before is in its
+        checkpoint, so what it asks from is done."""
+        self.follower.note(Offset(**end))
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -204,7 +199,7 @@ else:
             return ReadAllAvailable() if self.limit == UNLIMITED else ReadMaxRows(self.limit.rows or 1 << 62)
 
         def latestOffset(self, start: dict, limit) -> dict:
-            self._note(Offset(**start))
+            self.follower.note(Offset(**start))
             allowed = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.limit
             return self.follower.advance(Offset(**start), allowed, self.until)._asdict()
 

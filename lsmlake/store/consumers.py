@@ -12,11 +12,18 @@ from lsmlake.store.storage import read_bytes
 _PREFIX = "consumer-"
 
 
+class Progress(NamedTuple):
+    """`next_snapshot` has not been read, or not to its end: its changes or, with `full`, all of its rows."""
+
+    next_snapshot: int
+    full: bool = False
+
+
 class Consumer(NamedTuple):
-    """`next_snapshot` has not been read, or not to its end. `modified_ms`: the last progress, by the storage's clock."""
+    """`modified_ms`: the last progress, by the storage's clock."""
 
     name: str
-    next_snapshot: int
+    progress: Progress
     modified_ms: int
 
 
@@ -25,29 +32,28 @@ def consumers(meta: Metadata) -> list[Consumer]:
     found = []
     for entry in meta.env.storage.list(meta.paths.consumers):
         name = entry.path.rpartition("/")[2].removeprefix(_PREFIX)
-        if (number := next_snapshot(meta, name)) is not None:
-            found.append(Consumer(name, number, entry.modified_ms))
+        if (progress := progress_of(meta, name)) is not None:
+            found.append(Consumer(name, progress, entry.modified_ms))
     return found
 
 
-def next_snapshot(meta: Metadata, name: str) -> int | None:
-    """What a consumer reads next; None if there is none of that name."""
+def progress_of(meta: Metadata, name: str) -> Progress | None:
+    """Where a consumer stands; None if there is none of that name."""
     path = meta.paths.consumer(name)
     try:
         content = envelope.unwrap_json("consumer", read_bytes(meta.env.storage, path), path)
     except FileNotFoundError:
         return None
-    number = content.get("next_snapshot")
-    if not isinstance(number, int):
-        raise Corrupt("consumer names no snapshot", where=path, found=number, cure="reset_consumer() writes or removes it")
-    return number
+    if not isinstance(content.get("next_snapshot"), int) or not isinstance(content.get("full"), bool):
+        raise Corrupt("consumer names no snapshot", where=path, found=content, cure="reset_consumer() writes or removes it")
+    return Progress(content["next_snapshot"], content["full"])
 
 
-def put_consumer(meta: Metadata, name: str, number: int) -> None:
+def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
     """Make a consumer, or move it."""
     path = meta.paths.consumer(name)
     with meta.env.storage.write(path) as sink:
-        sink.write(envelope.wrap_json("consumer", {"next_snapshot": number}))
+        sink.write(envelope.wrap_json("consumer", progress._asdict()))
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:

@@ -1,0 +1,77 @@
+"""Upsert of a batch with a changelog, per producer, against the same upsert without; and reading the changes back.
+
+Every round updates other rows of one bucket, embedded, with the compaction and the changelog in the commit. The changelog of all
+rounds is checked: its +I and +U, the newest of each key, are the rows that were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import lsmlake
+from bench.checksum import of_table, same
+from bench.result import Report
+from bench.rows import KEY, SCHEMA, orders
+from bench.timing import compared, take_turns
+from lsmlake.table import Table
+
+PRODUCERS = ("none", "input", "lookup")
+READS = ("changelog", "diff")
+
+
+def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int = 5) -> Report:
+    """`rows` in the bucket, `batch` of them updated a round."""
+    lake = lsmlake.connect(folder)
+    lake.create_database("bench")
+    tables = {name: _filled(lake, name, rows) for name in PRODUCERS}
+    updates = [orders(_drawn(number, rows, batch), number + 1) for number in range(rounds + 1)]
+
+    def writing(table: Table, number: int) -> Callable[[], object]:
+        return lambda: table.upsert(updates[number])
+
+    spent = take_turns({name: partial(writing, table) for name, table in tables.items()}, rounds)
+    last = tables["lookup"].snapshots().num_rows
+    found: dict[str, pa.Table] = {}
+
+    def reading(mode: str, _: int) -> Callable[[], object]:
+        return lambda: found.__setitem__(mode, tables["lookup"].changes(last - 1, last, mode=mode).to_arrow())
+
+    read = take_turns({mode: partial(reading, mode) for mode in READS}, rounds)
+    assert of_table(found["changelog"]) == of_table(found["diff"]), "one commit: what compaction told is what differs"
+    answers = {name: of_table(_newest(tables[name])) for name in ("input", "lookup")}
+    answers["rows"] = of_table(tables["none"].scan(where=f"{KEY} >= 0").to_arrow())
+    measures = [m for name in ("input", "lookup") for m in compared(f"upsert, {name} / none", spent[name], spent["none"], None)]
+    return Report(
+        "changelog",
+        f"{rounds} rounds in turns after one that does not count, best of them",
+        {"rows": f"{rows:,} x 12 columns in one bucket", "batch": f"{batch:,} updates, uniform"},
+        same(**answers),
+        (*measures, *compared("changes of a commit, changelog / diff", read["changelog"], read["diff"], 1.0)),
+    )
+
+
+def _filled(lake: lsmlake.Lake, name: str, rows: int) -> Table:
+    table = lake.create_table(f"bench.{name}", SCHEMA, primary_key=[KEY], options={"changelog-producer": name})
+    for start in range(0, rows, 1_000_000):
+        table.upsert(orders(np.arange(start, min(rows, start + 1_000_000))))
+    return table
+
+
+def _drawn(number: int, rows: int, batch: int) -> np.ndarray:
+    return np.random.default_rng(number).choice(rows, batch, replace=False)
+
+
+def _newest(table: Table) -> pa.Table:
+    """The rows the changelog comes to, the last of each key."""
+    told = table.changes(0, mode="changelog").to_arrow()
+    added = told.filter(pc.is_in(told["_row_kind"], value_set=pa.array(["+I", "+U"]))).drop_columns(["_row_kind"])
+    keys = added[KEY].to_numpy()
+    order = np.argsort(keys, kind="stable")  # the changes of a key are in order
+    last = np.append(keys[order][1:] != keys[order][:-1], True)
+    return added.take(pa.array(order[last]))
