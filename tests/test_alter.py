@@ -136,6 +136,19 @@ def test_what_needs_a_compaction(old, new, settles):
     assert must_settle(Options.parse(old), Options.parse(new)) == settles
 
 
+@pytest.mark.parametrize("mode", ["diff", "delta"])
+def test_who_follows_a_table_is_told_what_its_new_engine_makes_of_its_rows(mode):
+    table = made()
+    table.upsert({"k": [1, 2], "a": [None, 5], "b": [1, 1], "c": [1, 1], "d": [None, None]})
+    table.alter(set_option("merge-engine", "partial-update"), set_option("fields.a.sequence-group", "b"))
+    (batch,) = table.follow(snapshot=2, mode=mode, columns=["k", "b"])
+    expected = [("-U", 1, 1), ("+U", 1, None)] if mode == "diff" else [("+I", 1, None)]
+    assert [tuple(row.values()) for row in batch.to_arrow().to_pylist()] == expected
+    table.alter(set_option("merge-engine", "deduplicate"), unset_option("fields.a.sequence-group"))
+    assert list(table.follow(snapshot=3, mode=mode)) == [], "nothing is another"
+    assert table.snapshots()["commit_kind"].to_pylist() == ["APPEND", "OVERWRITE", "COMPACT"]
+
+
 def test_an_option_that_concerns_writers_only_moves_no_file():
     table = made()
     write(table, [1, 2], 1)

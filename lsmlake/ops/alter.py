@@ -54,10 +54,12 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
             return None
         engine_of(new, name)
         _check_placing(meta, name, latest, old, new)
-        settling = latest and must_settle(old.parsed_options, new.parsed_options)
-        becoming = new if old.parsed_options.meaning != new.parsed_options.meaning else None
-        messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, becoming)) if settling else []
-        if published := _publish(meta, old, new, messages, latest):
+        settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
+        remade = settling and engine_of(new) != engine_of(old) and engine_of(new).settles_late
+        goal = Goal(True, new if remade else None)
+        messages = compactions(old)(list(meta.states(latest, old).values()), goal) if settling else []
+        succession = Succession(new, latest.id if latest else 0, remade)
+        if published := _publish(meta, old, messages, succession):
             return published
     raise CommitConflict(
         "other commits came first every time",
@@ -105,25 +107,22 @@ def _check_placing(meta: Metadata, name: str, latest: Snapshot | None, old: Sche
     )
 
 
-def _publish(
-    meta: Metadata, old: Schema, new: Schema, messages: Sequence[CommitMessage], latest: Snapshot | None
-) -> Snapshot | None:
+def _publish(meta: Metadata, old: Schema, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
     """None if another commit, or another alteration, came first."""
     stored = False
     try:
-        stored = meta.put_schema(new)
+        stored = meta.put_schema(succession.schema)
     finally:
         if not stored:
             meta.delete_quietly(path for message in messages for path in message.written)
     if not stored:
         return None
-    succession = Succession(new, latest.id if latest else 0)
     try:
         return commit(meta, old, messages, Identity(meta.env.ids()), succession=succession).snapshot
     except CommitUnknown:
         raise
     except LakeError as failed:
-        meta.delete_quietly([meta.paths.schema(new.id)])
+        meta.delete_quietly([meta.paths.schema(succession.schema.id)])
         if isinstance(failed, CommitConflict):
             return None
         raise

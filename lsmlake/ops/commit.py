@@ -20,7 +20,7 @@ from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
 from lsmlake.format.schema import Schema
-from lsmlake.format.snapshot import APPEND, COMPACT, Named, Snapshot
+from lsmlake.format.snapshot import APPEND, COMPACT, OVERWRITE, Named, Snapshot
 from lsmlake.ops.invariants import apply, violations
 from lsmlake.ops.rebase import Rebased, rebase
 from lsmlake.store.metadata import Metadata
@@ -71,10 +71,12 @@ class Identity:
 
 @dataclass(frozen=True)
 class Succession:
-    """A commit that puts `schema` into effect, and may only follow snapshot number `after` (0 = be the first)."""
+    """A commit that puts `schema` into effect, and may only follow snapshot number `after` (0 = be the first). `remade`: rows may
+    be others than before."""
 
     schema: Schema
     after: int
+    remade: bool
 
 
 def commit(
@@ -292,7 +294,7 @@ class _Attempt:
             index_manifest=index,
             writer_id=self.identity.writer_id,
             commit_id=self.identity.commit_id,
-            kind=APPEND if rows else COMPACT,
+            kind=APPEND if rows else OVERWRITE if self.succession and self.succession.remade else COMPACT,
             time_ms=max(meta.env.clock(), latest.time_ms if latest else 0),  # clocks differ, time travel searches by order
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes),
             delta_rows=rows,

@@ -98,9 +98,9 @@ def _carry_out(work: Work, chosen: Compaction) -> None:
 
 
 def _remake(work: Work, engine: Engine) -> None:
-    """Make every row what another engine makes of it alone, if that may be something else."""
+    """Make every row what another engine makes of it alone."""
     files = sorted(work.files.values(), key=lambda file: file.min_key)
-    if not files or not engine.settles_late:
+    if not files:
         return
     chunks = (living(chunk, work.vector(file.name)) for file in files for chunk in _stream(work, file, work.schema.columns.names))
     made = (merge_runs([with_kind(rows, INSERT)], work.schema.key, engine) for rows in chunks if rows.num_rows)
