@@ -245,12 +245,11 @@ def _tuples(table: pa.Table, prefix: str, count: int) -> list[tuple]:
 
 
 def _statistics(table: pa.Table, schema: Schema) -> list[dict[int, ColumnStats]]:
-    per_column = []
+    per_column, there = [], set(table.column_names)
     for number in schema.field_ids().values():
         nulls = table[f"n:{number}"].to_pylist()
         bounds = [
-            table[f"{side}:{number}"].to_pylist() if f"{side}:{number}" in table.column_names else [None] * len(nulls)
-            for side in ("lo", "hi")
+            table[f"{side}:{number}"].to_pylist() if f"{side}:{number}" in there else [None] * len(nulls) for side in ("lo", "hi")
         ]
         per_column.append((number, list(map(ColumnStats, nulls, *bounds))))
     return [{number: stats[row] for number, stats in per_column if stats[row].nulls is not None} for row in range(table.num_rows)]

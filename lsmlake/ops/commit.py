@@ -264,7 +264,7 @@ class _Attempt:
     def _states(self, latest: Snapshot | None) -> dict[Bucket, BucketState]:
         """Of the buckets where it matters: those with a compaction."""
         wanted = [message.bucket for message in self.messages if message.compact is not None]
-        return self.meta.states(latest, self.schema, wanted) if latest and wanted else {}
+        return self.meta.states(latest, self.schema, wanted, statistics=False) if latest and wanted else {}
 
     def _snapshot(
         self, number: int, schema_id: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]

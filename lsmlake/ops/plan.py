@@ -77,8 +77,8 @@ class Plan:
     @property
     def needed(self) -> tuple[str, ...]:
         """Columns to read: those asked for and those the predicate looks at."""
-        extra = self.predicate.columns if self.predicate else frozenset()
-        return tuple(f.name for f in self.schema.columns if f.name in self.columns or f.name in extra)
+        wanted = {*self.columns, *(self.predicate.columns if self.predicate else ())}
+        return tuple(name for name in self.schema.columns.names if name in wanted)
 
 
 def plan(
@@ -196,11 +196,11 @@ def _by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.
 
 
 def _bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
-    ids = schema.field_ids()
+    ids, there = schema.field_ids(), set(table.column_names)
     return {
         name: ColumnBounds(*(table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n")))
         for name in names
-        if f"lo:{ids[name]}" in table.column_names
+        if f"lo:{ids[name]}" in there
     }
 
 

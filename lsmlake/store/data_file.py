@@ -200,7 +200,7 @@ def _repetitive(first: pa.Table, leaves: Sequence[str]) -> list[str]:
     """The leaves that a dictionary may make smaller, going by the first rows. With any other the writer would find out for itself
     in twice the time, and the file would keep the useless dictionary."""
     sample = first.slice(0, _SAMPLE_ROWS)
-    flat = [name for name in leaves if name in sample.column_names and not pa.types.is_nested(sample.schema.field(name).type)]
+    flat = {field.name for field in sample.schema if not pa.types.is_nested(field.type)}.intersection(leaves)
     unique = {name for name in flat if pc.count_distinct(sample[name]).as_py() > _DISTINCT_SHARE * sample.num_rows}
     return [name for name in leaves if name not in unique]
 
@@ -360,7 +360,8 @@ class DataReader:
         fields = [
             ROW_KIND_FIELD.remove_metadata() if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns
         ]
-        if missing := [field.name for field in fields if field.name not in table.column_names]:
+        there = set(table.column_names)
+        if missing := [field.name for field in fields if field.name not in there]:
             raise Corrupt(
                 "data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=RESTORE
             )

@@ -178,13 +178,15 @@ class Metadata:
         path = self.paths.snapshot(snapshot.id)
         return self.cache.get(f"{path}#live", lambda: manifest.fold(map(self.entries, self.manifest_metas(snapshot)), schema))
 
-    def states(self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None) -> dict[Bucket, BucketState]:
-        """The buckets named (default: all) that the snapshot has, with full statistics."""
+    def states(
+        self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True
+    ) -> dict[Bucket, BucketState]:
+        """The buckets named (default: all) that the snapshot has."""
         table, wanted = self.live(snapshot, schema), None if buckets is None else set(buckets)
         if wanted is not None:
             numbers = pa.array(sorted({bucket.number for bucket in wanted}), pa.int32())
             table = table.filter(pc.is_in(table["bucket"], value_set=numbers))
-        found = manifest.states(table, self.vector_refs(snapshot), schema)
+        found = manifest.states(table, self.vector_refs(snapshot), schema, statistics=statistics)
         return found if wanted is None else {bucket: state for bucket, state in found.items() if bucket in wanted}
 
     def put_manifest(self, table: pa.Table, schema_id: int, sequence: int) -> ManifestMeta:
