@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import changelog, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tiers, upsert
+from bench.peers import cli as peers
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
@@ -25,6 +26,8 @@ WORKLOADS: dict[str, Callable[..., Report]] = {
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["peers"]:
+        sys.exit(peers.main(arguments[1:]))
     given = _parser().parse_args(arguments)
     if given.workload == "tiers":
         tiers.main(given.scale)
@@ -46,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument(f"--{parameter.name}", type=kind, metavar=kind.__name__, help=f"default {parameter.default}")
         one.add_argument("--markdown", action="store_true", help="print a section for RESULTS.md")
         one.add_argument("--work", type=Path, help="where the tables lie while it runs; default: where temporary files go")
+    names.add_parser("peers", help="lsmlake and what a user would pick instead, on the same work")
     one = names.add_parser("tiers", help=tiers.__doc__.splitlines()[0])
     one.add_argument("--scale", type=float, default=0.1, help="default 0.1")
     return parser

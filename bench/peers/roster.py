@@ -1,0 +1,75 @@
+"""Who takes part: every peer, the environment it runs in, the versions of both. The only place with versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+SPARK = "4.1.4"
+"""The newest line that all Spark peers publish for."""
+NEWEST_SPARK = "4.3.0"
+_COMMON = ("numpy", "pyarrow", "psutil")
+_DUCKDB = "duckdb==1.5.6"
+
+
+class Environment(NamedTuple):
+    """A virtual environment: what pip installs; `ours`: lsmlake from this repository too."""
+
+    name: str
+    requirements: tuple[str, ...]
+    ours: bool = False
+
+
+class Jars(NamedTuple):
+    """From Maven, `group:artifact:version`; what it depends on is copied too if it is of `groups`, the rest Spark has."""
+
+    coordinates: str
+    groups: tuple[str, ...] = ()
+
+
+class Entry(NamedTuple):
+    """`module` holds the class `cls`, made with `options`. Peers of one `engine` are compared with each other."""
+
+    name: str
+    engine: str
+    module: str
+    cls: str
+    environment: str
+    jars: Jars | None = None
+    options: Mapping[str, object] = MappingProxyType({})
+
+
+ENVIRONMENTS = (
+    Environment("spark", (*_COMMON, f"pyspark=={SPARK}", "pandas>=2.2,<3")),
+    Environment("lsmlake", (*_COMMON, f"pyspark[connect]=={SPARK}", _DUCKDB), ours=True),
+    Environment("lsmlake-newest", (*_COMMON, f"pyspark[connect]=={NEWEST_SPARK}"), ours=True),
+    Environment("delta-rs", (*_COMMON, "deltalake==1.6.6", _DUCKDB)),
+    Environment("pypaimon", (*_COMMON, "pypaimon==2.1.0", "pypaimon-rust==0.4.0", _DUCKDB)),
+    Environment("pyiceberg", (*_COMMON, "pyiceberg[sql-sqlite,pyarrow]==0.12.0", _DUCKDB)),
+    Environment("duckdb", (*_COMMON, "duckdb==2.0.0")),
+)
+_PAIMON = Jars("org.apache.paimon:paimon-spark-4.1_2.13:2.0.0")
+_ICEBERG = Jars("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
+_DELTA = Jars("io.delta:delta-spark_4.1_2.13:4.4.0", ("io.delta", "io.unitycatalog"))
+_HUDI = Jars("org.apache.hudi:hudi-spark4.1-bundle_2.13:1.2.1")
+PEERS = {
+    entry.name: entry
+    for entry in (
+        Entry("lsmlake", "spark", "lsmlake_spark", "LsmlakeSpark", "lsmlake"),
+        Entry("lsmlake-newest", "spark", "lsmlake_spark", "LsmlakeSpark", "lsmlake-newest"),
+        Entry("paimon", "spark", "paimon", "Paimon", "spark", _PAIMON),
+        Entry("iceberg", "spark", "iceberg", "Iceberg", "spark", _ICEBERG),
+        Entry("delta", "spark", "delta", "Delta", "spark", _DELTA),
+        Entry("hudi-bucket", "spark", "hudi", "Hudi", "spark", _HUDI, {"index": "BUCKET"}),
+        Entry("hudi-record", "spark", "hudi", "Hudi", "spark", _HUDI, {"index": "GLOBAL_RECORD_LEVEL_INDEX"}),
+        Entry("lsmlake-arrow", "arrow", "lsmlake_arrow", "LsmlakeArrow", "lsmlake"),
+        Entry("delta-rs", "arrow", "delta_rs", "DeltaRs", "delta-rs"),
+        Entry("pypaimon", "arrow", "pypaimon", "PyPaimon", "pypaimon"),
+        Entry("pypaimon-native", "arrow", "pypaimon", "PyPaimon", "pypaimon", options={"native": True}),
+        Entry("pyiceberg", "arrow", "pyiceberg", "PyIceberg", "pyiceberg"),
+        Entry("duckdb", "arrow", "duckdb", "DuckDb", "duckdb"),
+    )
+}
+BASES = {"spark": "lsmlake", "arrow": "lsmlake-arrow"}
+"""By engine, the peer that the others are divided by."""

@@ -1,0 +1,136 @@
+"""Environments of the peers below a home folder: `venv` and pip, Maven for jars. Doing it again does what is missing.
+
+    HOME/env/NAME/           a virtual environment; `ready` in it names what was installed
+    HOME/jars/ARTIFACT-V/    its jars; `pom.xml` is what Maven was given
+    HOME/data/, HOME/work/   input rows, and the tables while a worker runs
+Whatever fails is written beside it as `error`, which the run then reports for every peer that needs it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import venv
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.peers.roster import ENVIRONMENTS, Entry, Environment, Jars
+
+ROOT = Path(__file__).parents[2]
+"""Of the repository."""
+_ERROR_CHARS = 2_000
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>bench</groupId><artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies><dependency>
+    <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+  </dependency></dependencies>
+</project>
+"""
+
+
+class NotReady(Exception):
+    """What a peer needs is not there; says what to do, or why it could not be had."""
+
+
+def setup(home: Path, peers: Iterable[Entry]) -> dict[str, str]:
+    """Make what the peers need. Returns what failed, by environment or jar, and why."""
+    peers, failed = list(peers), {}
+    for environment in ENVIRONMENTS:
+        if any(peer.environment == environment.name for peer in peers):
+            folder = home / "env" / environment.name
+            _once(folder, _told(environment), lambda folder, e=environment: _make_environment(folder, e), failed)
+    for jars in dict.fromkeys(peer.jars for peer in peers if peer.jars):
+        _once(_jar_folder(home, jars), jars.coordinates, lambda folder, j=jars: _copy_jars(folder, j), failed)
+    return failed
+
+
+def python_of(home: Path, peer: Entry) -> Path:
+    folder = home / "env" / peer.environment
+    _need(folder)
+    return folder / "bin" / "python"
+
+
+def jars_of(home: Path, peer: Entry) -> list[Path]:
+    """The peer's own first."""
+    if peer.jars is None:
+        return []
+    folder = _jar_folder(home, peer.jars)
+    _need(folder)
+    return sorted(folder.glob("*.jar"), key=lambda jar: jar.stem != folder.name)
+
+
+def _jar_folder(home: Path, jars: Jars) -> Path:
+    _, artifact, version = jars.coordinates.split(":")
+    return home / "jars" / f"{artifact}-{version}"
+
+
+def _told(environment: Environment) -> str:
+    return "\n".join([*environment.requirements, *(["lsmlake"] if environment.ours else [])])
+
+
+def _need(folder: Path) -> None:
+    if (folder / "ready").exists():
+        return
+    error = folder / "error"
+    raise NotReady(error.read_text() if error.exists() else f"{folder.name} is not set up: python -m bench peers --setup")
+
+
+def _once(folder: Path, what: str, make, failed: dict[str, str]) -> None:
+    """`make` the folder unless it is ready with the same `what`."""
+    ready, error = folder / "ready", folder / "error"
+    if ready.exists() and ready.read_text() == what:
+        print(f"{folder.name}: ready")
+        return
+    print(f"{folder.name}: making", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        make(folder)
+    except NotReady as reason:
+        error.write_text(str(reason))
+        failed[folder.name] = str(reason)
+        print(f"{folder.name}: {reason}")
+    else:
+        ready.write_text(what)
+
+
+def _make_environment(folder: Path, environment: Environment) -> None:
+    venv.create(folder, with_pip=True)
+    with tempfile.TemporaryDirectory() as copy:
+        ours = [_copied(Path(copy))] if environment.ours else []
+        _call([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *environment.requirements, *ours])
+
+
+def _copied(folder: Path) -> Path:
+    """What pip builds lsmlake of, copied, since the build leaves files behind. Installed for what it depends on: workers
+    import this repository's own code, so a change needs no new setup."""
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "lsmlake", folder / "lsmlake", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def _copy_jars(folder: Path, jars: Jars) -> None:
+    group, artifact, version = jars.coordinates.split(":")
+    (folder / "pom.xml").write_text(_POM.format(group=group, artifact=artifact, version=version))
+    groups = ",".join(jars.groups or (group,))
+    goal = ["dependency:copy-dependencies", f"-DincludeGroupIds={groups}", "-DincludeScope=runtime"]
+    _call(["mvn", "-q", "-B", "-U", "-f", folder / "pom.xml", *goal, f"-DoutputDirectory={folder}"])
+    if not (folder / f"{artifact}-{version}.jar").exists():
+        raise NotReady(f"Maven copied no {artifact}-{version}.jar")
+
+
+def _call(command: list[object]) -> None:
+    try:
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise NotReady(f"{command[0]} is not there: {error}") from error
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        first = next((line for line in said if "ERROR" in line), said[-1] if said else "nothing said")
+        reason = _COLOURS.sub("", first).removeprefix("[ERROR] ")[:_ERROR_CHARS]
+        raise NotReady(f"{Path(str(command[0])).name} failed ({done.returncode}): {reason}")

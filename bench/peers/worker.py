@@ -1,0 +1,76 @@
+"""One peer, one workload, one case, in the peer's own environment: prints a line of JSON, whatever comes.
+
+    python -m bench.peers.worker PEER WORKLOAD --data FOLDER --work FOLDER [--params JSON] [--jars PATH ...]
+
+The line: {status, version, settings, measures} or {status, error, ...}. Statuses: ok; wrong: it ran but does not hold what it
+must; unsupported: it has no such thing; error. What the peer itself prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from bench.peers.base import Peer, Unsupported
+from bench.peers.data import Data
+from bench.peers.roster import PEERS
+from bench.peers.workloads import ALL
+from bench.peers.workloads.steps import Wrong
+
+_ERROR_CHARS = 2_000
+
+
+def main(arguments: list[str]) -> None:
+    given = _parser().parse_args(arguments)
+    line = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # the JVM's standard output too
+    print(json.dumps(_result(given)), file=line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers.worker")
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("workload", choices=ALL)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="an empty folder for the table and all that is temporary")
+    parser.add_argument("--params", type=json.loads, default={})
+    parser.add_argument("--jars", type=Path, nargs="*", default=[])
+    return parser
+
+
+def _result(given: argparse.Namespace) -> dict[str, object]:
+    peer, told = None, {}
+    try:
+        entry = PEERS[given.peer]
+        kind = getattr(importlib.import_module(f"bench.peers.{entry.module}"), entry.cls)
+        peer = kind(given.work / "table", given.jars, **entry.options)
+        told = {"version": peer.version, "settings": dict(peer.settings)}
+        measures = ALL[given.workload].run(peer, Data(given.data), given.params)
+        return {"status": "ok", **told, "measures": measures}
+    except Unsupported as reason:
+        return {"status": "unsupported", **told, "error": str(reason)}
+    except Wrong as found:
+        return {"status": "wrong", **told, "error": str(found)}
+    except Exception as error:
+        traceback.print_exc()
+        return {"status": "error", **told, "error": _first(error)}
+    finally:
+        _close(peer)
+
+
+def _first(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_ERROR_CHARS]
+
+
+def _close(peer: Peer | None) -> None:
+    if peer is not None:
+        peer.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
