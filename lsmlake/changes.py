@@ -10,7 +10,7 @@ from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.predicate import parse
-from lsmlake.ops.changes import DIFF, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
+from lsmlake.ops.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.travel import Moment, resolve
 from lsmlake.store.metadata import Metadata
@@ -34,7 +34,8 @@ class Changes:
 
     def _pieces(self) -> tuple[Plan, list[Piece]]:
         schema = self.meta.latest_schema()
-        check_mode(self.mode, schema, self.meta.paths.root)
+        if self.mode not in MODES:
+            check_mode(self.mode, schema, self.meta.paths.root)
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.engine.zone)
         like = frame(self.meta, schema, predicate, self.columns)
         last = resolve(self.meta, Moment(self.end))

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.lsm.predicate import parse
-from lsmlake.ops.changes import CHANGELOG, DIFF, Piece, changes_schema, check_mode, frame, read_piece
+from lsmlake.ops.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
 from lsmlake.ops.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.ops.plan import Plan
-from lsmlake.options import NONE
 from lsmlake.store.metadata import Metadata
 
 
@@ -32,10 +31,11 @@ class Following:
     def follower(self, meta: Metadata, zone: str) -> Follower:
         """Raises InvalidQuery."""
         schema, root = meta.latest_schema(), meta.paths.root
+        if self.snapshot is not None and self.timestamp is not None:
+            raise InvalidQuery("a snapshot and a timestamp are given", where=root, cure="start from one of them")
         implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
-        start = check_start(Start(self.start or implied, self.snapshot, self.timestamp), root)
-        default = DIFF if schema.parsed_options.changelog_producer == NONE else CHANGELOG
-        mode = check_mode(self.mode or default, schema, root)
+        start = check_start(Start(implied if self.start is None else self.start, self.snapshot, self.timestamp), root)
+        mode = check_mode(AUTO if self.mode is None else self.mode, schema, root)
         for name, most in zip(Limit._fields, self.limit, strict=True):
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
                 raise InvalidQuery(
@@ -47,6 +47,8 @@ class Following:
                 )
         if self.consumer is not None:
             meta.paths.consumer(self.consumer)  # refuses a name that is none
+        if self.where is not None and not isinstance(self.where, str):
+            raise InvalidQuery("where is a predicate in SQL text", where=root, found=repr(self.where), cure="write it as text")
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
         return Follower(meta, frame(meta, schema, predicate, self.columns), mode, start, self.consumer)
 
@@ -72,8 +74,13 @@ class ChangeBatch:
 def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
     """Snapshot after snapshot from where the follower begins. At the end: stop, or look again every `wait_s` seconds. Its
     consumer has read a batch once the next one is asked for."""
-    meta, offset = follower.meta, follower.begin()
+    offset = follower.begin()
     follower.note(offset)
+    return _batches(follower, offset, wait_s)
+
+
+def _batches(follower: Follower, offset: Offset, wait_s: float | None) -> Iterator[ChangeBatch]:
+    meta = follower.meta
     while True:
         end = follower.end()
         while offset < end:

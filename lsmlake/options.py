@@ -243,6 +243,12 @@ _ALIASES = {f"{engine}.ignore-delete": "ignore-delete" for engine in (DEDUPLICAT
 DESCRIPTIONS: Mapping[str, str] = {name: option.metadata["description"] for name, option in _BY_NAME.items()}
 """What every option means, by name."""
 
+
+def is_known(name: str) -> bool:
+    """Whether there may be an option of that name."""
+    return name.startswith(PREFIX) or _ALIASES.get(name, name) in _BY_NAME
+
+
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
 }
@@ -345,6 +351,9 @@ def _check_changelog(options: Options, given: Mapping[str, object], refuse: Call
     keeping = [name for name in given if name.startswith("changelog.")]
     if producer == NONE and keeping:
         refuse(f"option {keeping[0]!r} means nothing under changelog-producer = none", "set a producer, or leave it out")
+    least, most = options.changelog_retain_min, options.changelog_retain_max
+    if least is not None and most is not None and most < least:
+        refuse("changelog.num-retained.max is below changelog.num-retained.min", "raise one or lower the other")
     if options.changelog_ignored and not options.changelog_deduplicate:
         refuse(
             "changelog-producer.row-deduplicate-ignore-fields means nothing without changelog-producer.row-deduplicate = true",

@@ -41,7 +41,8 @@ class Scan:
             except Unsupported:
                 if not engine_filters:
                     raise
-        return planning.plan(self.meta, schema, snapshot, predicate, self.columns, self.mode)
+        with self.meta.unless_expired(snapshot):
+            return planning.plan(self.meta, schema, snapshot, predicate, self.columns, self.mode)
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as they are read; nothing is held but the chunk under way. No order is promised."""

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from math import inf
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -194,10 +195,11 @@ class Table:
 
         `start`: 'latest-full' (the rows there are as +I, then changes; default), 'latest' (changes from now on), 'from-snapshot'
         with `snapshot`, whose changes are the first, 'from-snapshot-full', 'from-timestamp' with `timestamp`. `mode`: as in
-        `changes`, commit by commit; default 'changelog' if the table has a changelog producer, else 'diff'. `where`, `columns`:
-        as in `changes`. `consumer`: a name under which what is not read yet is kept by `expire_snapshots`; a stream without a
-        checkpoint goes on where it stopped. `max_rows`, `max_bytes`, `max_files`: how much a micro-batch takes, going by metadata
-        and never less than the changes of one commit in one bucket (not on Spark 4.1). Raises InvalidQuery.
+        `changes`, commit by commit; default: of every snapshot its changelog, or 'diff' if it was made without a changelog
+        producer. `where`, `columns`: as in `changes`. `consumer`: a name under which what is not read yet is kept by
+        `expire_snapshots`; a stream without a checkpoint goes on where it stopped. `max_rows`, `max_bytes`, `max_files`: how much
+        a micro-batch takes, going by metadata and never less than the changes of one commit in one bucket (not on Spark 4.1).
+        Raises InvalidQuery.
         """
         return self.engine.read_stream(self.meta, _following(how, Limit(max_rows, max_bytes, max_files), "read_stream"))
 
@@ -205,7 +207,7 @@ class Table:
         """The changes of the table without Spark: an iterator, a batch a snapshot. `wait`: seconds between looks once all is
         read; None: stop then. Everything else as in `read_stream`. A consumer has read a batch when the next one is asked for.
         Raises InvalidQuery at once; SnapshotNotFound when what is to be read next has expired."""
-        if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait > 0):
+        if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 < wait < inf):
             raise InvalidQuery(
                 "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
             )
@@ -261,6 +263,8 @@ class Table:
             return
         if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int) or next_snapshot < 1:
             raise InvalidQuery("next_snapshot is the number of a snapshot", found=repr(next_snapshot), cure="see snapshots()")
+        if next_snapshot > (self.meta.latest_id() or 0) + 1:
+            raise InvalidQuery("a consumer cannot be ahead of its table", found=next_snapshot, cure="see snapshots()")
         put_consumer(self.meta, name, Progress(next_snapshot))
 
     def verify(self) -> list[Finding]:

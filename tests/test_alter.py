@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import MappingProxyType
 
 import pytest
@@ -46,7 +47,7 @@ ASIDE = (newest, first)
 ENGINES = {name: setup for name, setup in SETUPS.items() if "lists" not in name and "not in parts" not in name}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_whatever_is_switched_rows_come_to_what_their_engines_make_of_them(data):
     """Engines and modes follow one another over one table; the naive twins say what it holds."""
@@ -122,10 +123,12 @@ def test_a_changelog_goes_on_where_the_one_before_it_ended(was, to):
         ({}, {"compaction.tier-runs": "3"}, False),
         ({}, {"write-only": "true"}, False),
         ({}, MERGING, True),
-        ({}, {"changelog-producer": "lookup"}, False),
+        ({}, {"changelog-producer": "lookup"}, True),  # whose readers see rows when a compaction has
+        ({}, {"changelog-producer": "input"}, False),
         ({}, {"changelog-producer": "full-compaction"}, True),  # which ends deletion vectors
         (MERGING, {**MERGING, "changelog-producer": "full-compaction"}, True),
-        ({"changelog-producer": "lookup"}, {}, False),
+        ({"changelog-producer": "lookup"}, {}, True),
+        ({"changelog-producer": "input"}, {}, False),
         ({"changelog-producer": "lookup"}, {"changelog-producer": "input"}, True),
         ({}, {"merge-engine": "first-row"}, True),
         ({}, {"sequence.field": "a"}, True),
@@ -252,3 +255,97 @@ def test_a_schema_that_was_stored_but_never_published_is_in_effect_for_nobody():
     assert left.scan().to_arrow()["a"].to_pylist() == [2]
     assert left.alter(set_option("write-only", True)).schema_id == 2
     assert left.verify() == []
+
+
+def told(table: Table, **how: object) -> list[tuple]:
+    return [tuple(row.values())[:3] for batch in table.follow(**how) for row in batch.to_arrow().to_pylist()]
+
+
+def test_who_follows_a_table_hears_every_row_once_whatever_producers_come_and_go():
+    table = made({"write-only": "true"})
+    heard = []
+
+    def hear() -> None:
+        heard.append(told(table, consumer="c"))
+
+    write(table, [1], 1)
+    hear()
+    write(table, [2], 1)
+    hear()
+    table.alter(set_option("changelog-producer", "lookup"))
+    hear()
+    write(table, [3], 1)
+    hear()
+    table.alter(unset_option("changelog-producer"))
+    hear()
+    write(table, [4], 1)
+    table.alter(set_option("changelog-producer", "full-compaction"))
+    write(table, [5], 1)
+    hear()
+    table.compact(full=True)
+    hear()
+    assert heard == [
+        [("+I", 1, 1)],
+        [("+I", 2, 1)],
+        [],
+        [],  # waits for a compaction
+        [("+I", 3, 1)],  # which came with the switch
+        [("+I", 4, 1)],
+        [("+I", 5, 1)],
+    ]
+
+
+def test_more_levels_do_not_hide_what_was_told_at_the_last_one():
+    table = made({"changelog-producer": "full-compaction"})
+    write(table, [1], 1, compact=True)
+    assert told(table, consumer="c") == [("+I", 1, 1)]
+    table.alter(set_option("num-levels", 9))
+    assert sorted(told(table)) == [("+I", 1, 1)]
+    assert table.scan(mode="raw").count() == 1
+    write(table, [2], 1, compact=True)
+    assert told(table, consumer="c") == [("+I", 2, 1)]
+
+
+def test_rows_that_expire_while_a_table_is_altered_are_told():
+    options = {"record-level.expire-time": "1 s", "record-level.time-field": "a"}
+    table = made(options)
+    now = table.meta.env.clock.now_ms // 1000
+    write(table, [1], now)
+    write(table, [2], now + 1000)
+    table.meta.env.clock.now_ms += 5_000
+    table.alter(*map(unset_option, options), set_option("deletion-vectors.enabled", False))
+    assert told(table, snapshot=3) == [("-D", 1, now)]
+
+
+def test_minor_compactions_tell_nothing_under_producer_full_compaction():
+    options = {"full-compaction.delta-commits": "20", "num-sorted-run.compaction-trigger": "3"}
+    table = made({"changelog-producer": "full-compaction", **options})
+    chance = Random(0)
+    values = {name: [chance.randrange(1 << 31) for _ in range(3_000)] for name in "abcd"}
+    table.upsert({"k": list(range(3_000)), **values})
+    table.compact(full=True)
+    start = table.snapshots().num_rows
+    for number in range(6):
+        write(table, [5], number + 1, compact=True)
+    assert table.changes(start, mode="changelog").count() == 0
+    assert max(file["level"] for file in table.files().to_pylist() if file["record_count"] < 3_000) > 0, "there were some"
+    table.compact(full=True)
+    kinds = table.changes(start, mode="changelog", columns=["k", "a"]).to_arrow().to_pylist()
+    assert [tuple(row.values()) for row in kinds] == [("-U", 5, values["a"][5]), ("+U", 5, 6)]
+
+
+def test_the_changelog_of_a_producer_that_is_gone_can_be_read():
+    table = made({"changelog-producer": "lookup"})
+    write(table, [1], 1, compact=True)
+    write(table, [2], 1)
+    table.alter(unset_option("changelog-producer"))
+    assert table.changes(0, 3, mode="changelog").count() == 2
+    write(table, [3], 1)
+    with pytest.raises(InvalidQuery, match="snapshot 4 writes no changelog"):
+        table.changes(0, mode="changelog").count()
+
+
+@pytest.mark.parametrize("alteration", [unset_option("wirte-only"), set_option(5, 1), unset_option("")])
+def test_an_option_that_is_none_cannot_be_set_or_unset(alteration):
+    with pytest.raises(InvalidOption, match="unknown option"):
+        made().alter(alteration)

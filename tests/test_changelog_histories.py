@@ -63,7 +63,7 @@ def at(table: Table, snapshot: int, mode: str, where: str | None = None) -> dict
 
 
 @pytest.mark.parametrize(("name", "mode"), PAIRS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_a_changelog_leads_from_any_snapshot_to_any_later_one(name, mode, data):
     setup = SETUPS[name]

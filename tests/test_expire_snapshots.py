@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import START_MS, contents, copied, lake_on, multiset, new_lake, rows_of, unreferenced
 
+from lsmlake import unset_option
 from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
 from lsmlake.ops.expire import ExpireReport, Retention, first_kept
 from lsmlake.store.memory import MemoryStorage
@@ -61,7 +62,7 @@ def rows(table: Table, snapshot: int) -> list[tuple]:
     return multiset(rows_of(table.scan(snapshot=snapshot).to_arrow()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_what_is_kept_is_as_before_and_nothing_else_is_left(data):
     producer = data.draw(st.sampled_from([{}, {"changelog_producer": "lookup"}, {"changelog_producer": "input"}]))
@@ -197,3 +198,134 @@ def test_a_consumer_has_a_plain_name(name):
 def test_retention_that_contradicts_is_refused(options):
     with pytest.raises(InvalidOption):
         made(**options)
+
+
+class Meanwhile(MemoryStorage):
+    """Does something just before a path is created or read, once."""
+
+    def __init__(self, verb: str, part: str) -> None:
+        super().__init__()
+        self.verb, self.part, self.then = verb, part, None
+
+    def _meet(self, verb: str, path: str) -> None:
+        if self.then and verb == self.verb and self.part in path:
+            then, self.then = self.then, None
+            then()
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self._meet("put", path)
+        return super().put_if_absent(path, data)
+
+    def read(self, path: str):
+        self._meet("read", path)
+        return super().read(path)
+
+
+def test_a_slow_commit_does_not_take_the_number_of_a_snapshot_that_has_expired():
+    storage = Meanwhile("put", "snapshot-3")
+    table = made(storage)
+    write(table, range(3), 1)
+    write(table, range(3), 2)
+
+    def others() -> None:
+        other = lake_on(storage, "other-").table("d.t")
+        write(other, range(3, 5), 3)
+        write(other, range(5, 7), 4)
+        other.expire_snapshots(retain_max=1)
+
+    storage.then = others
+    assert table.upsert({"k": [9], "v": ["slow"]}).id == 5
+    assert sorted(table.scan().to_arrow()["k"].to_pylist()) == [0, 1, 2, 3, 4, 5, 6, 9]
+    assert table.snapshots()["snapshot_id"].to_pylist() == [4, 5]
+    assert table.expire_snapshots(retain_max=1).snapshots == 1
+    assert table.verify() == []
+
+
+def test_numbers_of_expired_snapshots_are_free_a_day_later():
+    table = made()
+    for number in range(4):
+        write(table, range(3), number)
+    table.expire_snapshots(retain_max=1)
+    marks = [path for path in contents(table.meta.env.storage) if "/snapshot/snapshot-" in path]
+    assert len(marks) == 4
+    (latest,) = (e for e in table.meta.env.storage.list("d.db/t/snapshot") if e.path.endswith("snapshot-4"))
+    table.meta.env.clock.now_ms = latest.modified_ms + 90_000_000
+    table.expire_snapshots(retain_max=1)
+    assert [path for path in contents(table.meta.env.storage) if "/snapshot/snapshot-" in path] == [latest.path]
+
+
+@pytest.mark.parametrize("part", ["data-", "manifest-list", "index-manifest", "snapshot/snapshot-"])
+def test_a_writer_whose_base_expires_under_it_does_not_fail(part):
+    storage = Meanwhile("read", part)
+    table = made(storage, bucket="1")
+    for number in range(3):
+        write(table, range(number, 20 - 8 * number), number)
+
+    def others() -> None:
+        other = lake_on(storage, "other-").table("d.t")
+        write(other, range(4), "other")
+        other.compact(full=True)
+        other.expire_snapshots(retain_max=1)
+
+    storage.then = others
+    write(Table("d.t", type(table.meta)(table.meta.env, table.meta.paths), table.engine), range(2, 5), "mine")
+    assert storage.then is None
+    expected = {k: "other" if k < 2 else "mine" if k < 5 else "1" if k < 12 else "0" for k in range(20)}
+    assert {row["k"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == expected
+    assert table.verify() == []
+
+
+def test_a_compaction_whose_base_expires_under_it_goes_on_with_what_there_is():
+    storage = Meanwhile("read", "data-")
+    table = made(storage, bucket="1", write_only="true")
+    for number in range(3):
+        write(table, range(6), number)
+
+    def others() -> None:
+        other = lake_on(storage, "other-").table("d.t")
+        other.compact(full=True)
+        write(other, range(1), "later")
+        other.expire_snapshots(retain_max=1)
+
+    storage.then = others
+    table.compact(full=True)
+    assert table.scan(mode="raw").to_arrow().sort_by("k")["v"].to_pylist() == ["later", *["2"] * 5]
+
+
+def test_a_reader_whose_snapshot_expires_is_told_so():
+    storage = Meanwhile("read", "data-")
+    table = made(storage, bucket="1")
+    write(table, range(6), 1)
+
+    def others() -> None:
+        write(table, range(6), 2)
+        table.compact(full=True)
+        table.expire_snapshots(retain_max=1)
+
+    storage.then = others
+    with pytest.raises(SnapshotNotFound, match=r"snapshot 1 has expired while it was read.*do it again"):
+        table.scan().to_arrow()
+
+
+def test_a_changelog_that_a_consumer_needs_stays_though_it_is_kept_no_longer():
+    table = made(changelog_producer="lookup", changelog__num_retained__min="100")
+    for number in range(6):
+        write(table, range(2), number)
+    table.expire_snapshots(retain_max=2)
+    table.reset_consumer("c", 3)
+    table.alter(unset_option("changelog.num-retained.min"))
+    table.expire_snapshots(retain_max=2)
+    assert [batch.snapshot for batch in table.follow(consumer="c")] == [3, 4, 5, 6]
+    table.expire_snapshots(retain_max=1)
+    assert table.meta.recorded_ids() == []
+
+
+def test_from_a_time_on_means_changelogs_that_outlived_their_snapshots_too():
+    table = made(changelog_producer="lookup", changelog__num_retained__min="100")
+    for number in range(6):
+        write(table, range(2), number)
+    table.expire_snapshots(retain_max=2)
+    moment = dt.datetime.fromtimestamp(START_MS / 1000 - 1, dt.timezone.utc)
+    assert [batch.snapshot for batch in table.follow(timestamp=moment)] == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(SnapshotNotFound, match="snapshot 2 has expired"):
+        table.changes(1, mode="delta").count()

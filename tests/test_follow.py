@@ -38,7 +38,7 @@ def told(batches) -> list[tuple[int, list[tuple]]]:
 
 @pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_steps_of_any_size_from_any_place_lead_to_the_end(name, mode, data):
     setup = SETUPS[name]
@@ -226,3 +226,37 @@ def test_compactions_tell_nothing_and_cost_nothing():
     follower = Following(snapshot=1).follower(table.meta, "UTC")
     assert [number for number, _ in follower.pieces(Offset(5), Offset(6))] == []
     assert [batch.snapshot for batch in table.follow(snapshot=1)] == [1, 2, 3, 4]
+
+
+def test_from_now_on_means_from_the_call_on():
+    table = made()
+    write(table, [1], 1)
+    batches = table.follow(start="latest", consumer="c")
+    write(table, [2], 2)
+    assert table.consumers()["next_snapshot_id"].to_pylist() == [2]
+    assert told(batches) == [(2, [("+I", 2, 2)])]
+    with pytest.raises(SnapshotNotFound):
+        table.follow(snapshot=99)
+    with pytest.raises(InvalidQuery, match="ahead"):
+        table.reset_consumer("c", 9)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_delete_is_told_as_far_as_a_value_is_asked_for(inline):
+    table = made()
+    table.upsert({"k": [1, 2], "v": [9, 1]})
+    table.delete_keys({"k": [1, 2]}, compact=inline)
+    assert told(table.follow(snapshot=2, mode="delta", where="v > 4")) == [(2, [("-D", 1, 9)])]
+
+
+def test_the_null_partition_is_one_of_them():
+    options = {"bucket": 2}
+    table = new_lake().create_table(
+        "d.p", "p STRING, k INT NOT NULL, v INT", primary_key=["p", "k"], partition_by=["p"], options=options
+    )
+    for number in range(3):
+        table.upsert({"p": [None, "a", "b"][: 3 - number], "k": [1] * (3 - number), "v": [number] * (3 - number)})
+    table.delete_keys({"p": [None], "k": [1]})
+    found = [sorted(rows, key=repr) for _, rows in told(table.follow(snapshot=2))]
+    update = lambda p, v: [("+U", p, 1, v), ("-U", p, 1, v - 1)]  # noqa: E731
+    assert found == [sorted(update(None, 1) + update("a", 1), key=repr), update(None, 2), [("-D", None, 1, 2)]]

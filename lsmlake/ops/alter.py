@@ -19,8 +19,9 @@ from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.ops.commit import Identity, Succession, commit
+from lsmlake.ops.compact import makes_others
 from lsmlake.ops.compaction import Goal, Run
-from lsmlake.options import INPUT, LOOKUP, NONE, Options
+from lsmlake.options import INPUT, NONE, Options, is_known
 from lsmlake.store.metadata import Metadata
 
 _ROUNDS = 5
@@ -55,9 +56,8 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
         engine_of(new, name)
         _check_placing(meta, name, latest, old, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
-        remade = settling and engine_of(new) != engine_of(old) and engine_of(new).settles_late
-        goal = Goal(True, new if remade else None)
-        messages = compactions(old)(list(meta.states(latest, old).values()), goal) if settling else []
+        remade = settling and (makes_others(old, new) or old.parsed_options.record_expire_ms is not None)
+        messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []
         succession = Succession(new, latest.id if latest else 0, remade)
         if published := _publish(meta, old, messages, succession):
             return published
@@ -70,11 +70,14 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
 
 
 def must_settle(old: Options, new: Options) -> bool:
-    """Whether files written for `old` would mean something else under `new`. A changelog that begins or ends leaves no file with
-    another meaning; one in the place of another would tell rows twice, or never."""
-    producers = old.changelog_producer, new.changelog_producer
-    replaced = producers[0] != producers[1] and producers not in ((NONE, LOOKUP), (NONE, INPUT)) and producers[1] != NONE
-    return old.meaning != new.meaning or replaced
+    """Whether files written for `old` would mean something else under `new`; or readers of its changes would see rows that they
+    were not told of, because by another producer a row is told at another time."""
+    return old.meaning != new.meaning or _told_at(old) != _told_at(new)
+
+
+def _told_at(options: Options) -> str:
+    """Without a producer and with input a row is told when it is written."""
+    return INPUT if options.changelog_producer == NONE else options.changelog_producer
 
 
 def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name: str) -> dict[str, object]:
@@ -87,6 +90,12 @@ def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name
                 expected="lsmlake.set_option(name, value) or lsmlake.unset_option(name)",
                 found=repr(alteration),
                 cure="this release changes options only",
+            )
+        if not isinstance(alteration.option, str) or not is_known(alteration.option):
+            raise InvalidOption(
+                f"unknown option {alteration.option!r}",
+                where=name,
+                cure="lsmlake.options.DESCRIPTIONS lists the options there are",
             )
         if alteration.value is None:
             changed.pop(alteration.option, None)

@@ -52,10 +52,10 @@ def write_changelog(work: Work) -> tuple[DataFile, ...]:
     last = last_level_of(work.schema.parsed_options, first)
     visible: View = (lambda file: file.level == last) if producer == FULL_COMPACTION else (lambda file: file.level > 0)
     came = [f for f in first.files if work.remade or (not visible(f) and _in_view(work.files.get(f.name), visible))]
-    if not came:
-        return ()
     before = [file for file in work.base.files if visible(file)]
     after = [file for file in work.files.values() if visible(file)]
+    if not came or (producer == FULL_COMPACTION and before == after):
+        return ()
     vectors = {file.name: work.base_vector(file.name) for file in before}
     tables = _changes(work, came, (before, vectors.__getitem__), (after, work.vector))
     origin = Origin(0, COMPACT)

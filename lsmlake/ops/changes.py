@@ -38,6 +38,9 @@ from lsmlake.store.data_file import DataReader
 from lsmlake.store.metadata import Metadata
 
 DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"
+AUTO = "auto"
+"""Of every snapshot its changelog or, if it was made without a changelog producer, what is different. Where one producer takes
+the place of another, what both tell of is the same."""
 _VIEWS = {NONE: FRESH, INPUT: FRESH, LOOKUP: COMPACTED, FULL_COMPACTION: RAW}
 
 
@@ -90,24 +93,28 @@ def _marked(pair: Pair) -> int:
 
 def check_mode(mode: str, schema: Schema, where: str) -> str:
     """`mode` itself. Raises InvalidQuery."""
-    if mode not in MODES:
+    if mode not in (*MODES, AUTO):
         raise InvalidQuery(
             "unknown mode of changes", where=where, expected=" or ".join(map(repr, MODES)), found=repr(mode), cure="correct it"
         )
     if mode == CHANGELOG and schema.parsed_options.changelog_producer == NONE:
-        raise InvalidQuery(
-            "the table writes no changelog",
-            where=where,
-            expected="changelog-producer = input, lookup or full-compaction",
-            found="none",
-            cure="use mode 'diff', or have it written from now on by alter(set_option('changelog-producer', 'lookup'))",
-        )
+        raise _no_changelog("the table writes no changelog", where)
     return mode
+
+
+def _no_changelog(what: str, where: str) -> InvalidQuery:
+    return InvalidQuery(
+        what,
+        where=where,
+        expected="changelog-producer = input, lookup or full-compaction",
+        found="none",
+        cure="use mode 'diff', or have it written from now on by alter(set_option('changelog-producer', 'lookup'))",
+    )
 
 
 def view_of(schema: Schema, mode: str) -> str:
     """Which rows (mode of `ops.plan`) these changes turn into each other: a changelog tells of what compaction brought up."""
-    return _VIEWS[schema.parsed_options.changelog_producer] if mode == CHANGELOG else FRESH
+    return _VIEWS[schema.parsed_options.changelog_producer] if mode in (CHANGELOG, AUTO) else FRESH
 
 
 def frame(meta: Metadata, schema: Schema, predicate: object, columns: Sequence[str] | None) -> Plan:
@@ -115,9 +122,9 @@ def frame(meta: Metadata, schema: Schema, predicate: object, columns: Sequence[s
     return plan(meta, schema, None, predicate, columns)
 
 
-def net(meta: Metadata, like: Plan, first: Snapshot | None, last: Snapshot | None) -> list[Piece]:
-    """What is different in `last` from `first`, a piece a bucket that differs."""
-    before, after = (_plan(meta, like, snapshot, FRESH) for snapshot in (first, last))
+def net(meta: Metadata, like: Plan, first: Snapshot | None, last: Snapshot | None, near: pa.Table | None = None) -> list[Piece]:
+    """What is different in `last` from `first`, a piece a bucket that differs; `near`: see `ops.plan.plan`."""
+    before, after = (_plan(meta, like, snapshot, FRESH, near) for snapshot in (first, last))
     return [Piece(pair.bucket, (pair,)) for pair in pairs(before, after)]
 
 
@@ -132,13 +139,16 @@ def everything(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str)
 def of_snapshot(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> list[Piece]:
     """What the commit of `snapshot` did, in one order always. Raises SnapshotNotFound if the one before is needed and gone."""
     schema = meta.schema_of(snapshot)
-    if mode == CHANGELOG:
-        check_mode(mode, schema, f"{meta.paths.root}, snapshot {snapshot.id}")
-        return _logged(meta.changelog(snapshot, like.schema), like)
+    if mode in (CHANGELOG, AUTO):
+        if snapshot.changelog_manifest_list or schema.parsed_options.changelog_producer != NONE:
+            return _logged(meta.changelog(snapshot, like.schema), like)
+        if mode == CHANGELOG:
+            raise _no_changelog(f"snapshot {snapshot.id} writes no changelog", meta.paths.root)
+    meta.snapshot(snapshot.id)  # of which more than the changelog must be kept
     if snapshot.kind == COMPACT and schema.parsed_options.record_expire_ms is None:
         return []  # no row is another
-    written = _written(meta, schema, snapshot) if mode == DELTA else None
-    found = net(meta, like, _before(meta, snapshot), snapshot) if written is None else _logged(written, like)
+    written = _written(meta, schema, snapshot) if mode == DELTA and _asks_keys(like) else None
+    found = _next(meta, like, snapshot) if written is None else _logged(written, like)
     return [replace(piece, upserts=mode == DELTA) for piece in found]
 
 
@@ -151,8 +161,19 @@ def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
     return list(found.values())
 
 
-def _plan(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> Plan:
-    return plan(meta, meta.schema_of(snapshot), snapshot, like.predicate, like.columns, mode)
+def _plan(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
+    return plan(meta, meta.schema_of(snapshot), snapshot, like.predicate, like.columns, mode, near)
+
+
+def _next(meta: Metadata, like: Plan, snapshot: Snapshot) -> list[Piece]:
+    """What is different from the snapshot before, looked for where the commit has been."""
+    before, schema = _before(meta, snapshot), meta.schema_of(snapshot)
+    known = meta.vector_refs(before) if before else {}
+    marked = [name for name, ref in meta.vector_refs(snapshot).items() if known.get(name) != ref]
+    live = meta.live(snapshot, schema)
+    of_marked = live.filter(pc.is_in(live["name"], value_set=pa.array(marked, pa.string())))
+    near = manifest.concat([meta.delta(snapshot, schema), of_marked], schema)
+    return net(meta, like, before, snapshot, near)
 
 
 def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
@@ -166,6 +187,11 @@ def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
             where=meta.paths.root,
             cure="start later, keep snapshots longer or name a consumer, which protects what it has not read",
         ) from gone
+
+
+def _asks_keys(like: Plan) -> bool:
+    """Whether rows are chosen by their key, if at all: of a delete nothing else is known."""
+    return like.predicate is None or like.predicate.columns <= set(like.schema.primary_key)
 
 
 def _written(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Table | None:

@@ -175,7 +175,14 @@ class _Attempt:
         latest = meta.latest()
         if done := replayed(meta, self.identity, latest):
             return Committed(done)
-        schema_id = self._schema_id(latest)
+        try:
+            with meta.unless_expired(latest):
+                return self._onto(latest)
+        except SnapshotNotFound:
+            return Conflict()  # with one that came after `latest`
+
+    def _onto(self, latest: Snapshot | None) -> Committed | Conflict | Unknown:
+        meta, schema_id = self.meta, self._schema_id(latest)
         states = self._states(latest)
         rebased = rebase(self.messages, states)
         if not rebased.changes and self.succession is None:
@@ -186,7 +193,7 @@ class _Attempt:
         self.tried = (snapshot, rebased)
         try:
             if not meta.put_snapshot(snapshot):
-                return self._told(meta.snapshot(number))
+                return self._told(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
         except StorageFailed as failed:
             return Unknown(failed)
         self._hint(number)

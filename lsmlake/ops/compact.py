@@ -32,6 +32,7 @@ from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.ops.changelog import write_changelog
+from lsmlake.ops.choose import last_level_of
 from lsmlake.ops.supersede import Joining, supersede
 from lsmlake.ops.work import Work, kinds
 from lsmlake.store.data_file import Chunk, Origin, float_columns, living, nan_columns_of, write_run
@@ -66,7 +67,10 @@ def compact_bucket(
                     break
                 _carry_out(work, chosen)
             if becoming is not None:
-                _remake(work, engine_of(becoming))
+                if makes_others(schema, becoming):
+                    _remake(work, engine_of(becoming))
+                level = last_level_of(becoming.parsed_options, work.levels())
+                work.files.update({name: file.at_level(level) for name, file in work.files.items()})
             return _message(work)
         except BaseException:
             meta.delete_quietly(meta.paths.data(state.bucket, file.name) for file in work.written)
@@ -95,6 +99,12 @@ def _carry_out(work: Work, chosen: Compaction) -> None:
             work.remove(file.name)
         work.files.update({file.name: file for file in outputs})
         work.written.extend(outputs)
+
+
+def makes_others(schema: Schema, becoming: Schema) -> bool:
+    """Whether the merge engine of `becoming` may make other rows of those it finds."""
+    engine = engine_of(becoming)
+    return engine != engine_of(schema) and engine.settles_late
 
 
 def _remake(work: Work, engine: Engine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from lsmlake.errors import CommitConflict
+from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.schema import Schema
 from lsmlake.ops.choose import as_needed, in_full
@@ -35,8 +35,8 @@ class CompactionReport:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a compaction is for: what the strategy asks for, or one run a bucket (`full`); with `becoming`, another schema of the
-    table, every row is then made what that schema's merge engine makes of it."""
+    """What a compaction is for: what the strategy asks for, or one run a bucket (`full`); with `becoming`, the next schema of the
+    table, files are then as that schema wants them: at its last level, every row what its merge engine makes of it."""
 
     full: bool = False
     becoming: Schema | None = None
@@ -75,9 +75,13 @@ def compact_table(
     report, left = CompactionReport(), None
     for _ in range(_ROUNDS):
         latest = meta.latest()
-        states = meta.states(latest, schema, left) if latest else {}
-        chosen = [state for bucket, state in states.items() if wanted(bucket)]
-        messages = run(sorted(chosen, key=_bytes, reverse=True), Goal(full))
+        try:
+            with meta.unless_expired(latest):
+                states = meta.states(latest, schema, left) if latest else {}
+                chosen = [state for bucket, state in states.items() if wanted(bucket)]
+                messages = run(sorted(chosen, key=_bytes, reverse=True), Goal(full))
+        except SnapshotNotFound:  # others have compacted it, and let it go
+            continue
         if not messages:
             return report
         committed = commit(meta, schema, messages, Identity(meta.env.ids()))

@@ -2,9 +2,10 @@
 
 1. `first_kept` chooses from numbers and times alone. A snapshot goes once the one after it is old, so a moment that is retained
    can be travelled to. What a consumer has not read stays, and the snapshot before it, from which its changes start.
-2. Snapshot after snapshot, the oldest first: its own file is deleted, then the files that it has and the next one has not -
-   a file that has once left the table never comes back. A crash in between leaves files that nothing names, never a snapshot
-   without its files.
+2. Snapshot after snapshot, the oldest first: a mark takes the place of its own file, then the files that it has and the next
+   one has not are deleted - a file that has once left the table never comes back. A crash in between leaves files that nothing
+   names, never a snapshot without its files. The mark keeps the number taken: a commit that was computed long ago and tries to
+   be that snapshot must fail. It goes a day later.
 3. Where a changelog is kept longer than snapshots, a copy of the snapshot stays for it, and goes by a retention of its own.
 
 Source of the rules: Apache Paimon, `ExpireSnapshotsImpl` and `ExpireChangelogImpl`.
@@ -13,6 +14,7 @@ Source of the rules: Apache Paimon, `ExpireSnapshotsImpl` and `ExpireChangelogIm
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.manifest import ADD
 from lsmlake.format.schema import Schema
@@ -28,6 +30,8 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.options import NONE, Options
 from lsmlake.store.consumers import consumers, remove_consumer
 from lsmlake.store.metadata import Metadata
+
+_MARKS_MS = 86_400_000  # no commit takes a day
 
 
 class Retention(NamedTuple):
@@ -97,20 +101,34 @@ def first_kept(times: Mapping[int, int], retention: Retention, protected: int | 
 def expire(meta: Metadata, retention: Retention) -> ExpireReport:
     """Remove what is to go of snapshots, then of changelogs, and consumers that have given up. All that is needed is read before
     the first file goes. Raises Corrupt if some of it cannot be."""
-    numbers = meta.snapshot_ids()
-    if not numbers:
+    snapshots = _snapshots(meta)
+    if not snapshots:
         return ExpireReport()
     now_ms = meta.env.clock()
-    options = meta.schema_of(meta.snapshot(numbers[-1])).parsed_options
+    options = meta.schema_of(snapshots[-1]).parsed_options
     kept_longer = changelog_retention(options, now_ms)
     protected = _protected(meta, options, now_ms)
-    times = {number: meta.snapshot(number).time_ms for number in numbers}
+    times = {snapshot.id: snapshot.time_ms for snapshot in snapshots}
     first = first_kept(times, retention, protected)
     files = 0
-    for number in range(numbers[0], first):
-        files += _expire_one(meta, meta.snapshot(number), meta.snapshot(number + 1), record=kept_longer is not None)
+    gone = [snapshot for snapshot in snapshots if snapshot.id < first]
+    for snapshot, following in zip(gone, snapshots[1:], strict=False):
+        try:
+            with meta.unless_expired(snapshot), meta.unless_expired(following):
+                files += _expire_one(meta, snapshot, following, record=kept_longer is not None)
+        except SnapshotNotFound:  # somebody else is expiring, too
+            continue
+    files += _delete(meta, meta.retired(now_ms - _MARKS_MS))
     changelogs, more = _expire_changelogs(meta, kept_longer, first, times, protected)
-    return ExpireReport(first - numbers[0], changelogs, files + more)
+    return ExpireReport(len(gone), changelogs, files + more)
+
+
+def _snapshots(meta: Metadata) -> list[Snapshot]:
+    found = []
+    for number in meta.snapshot_ids():
+        with suppress(SnapshotNotFound):  # gone since it was listed
+            found.append(meta.snapshot(number))
+    return found
 
 
 def _protected(meta: Metadata, options: Options, now_ms: int) -> int | None:
@@ -131,7 +149,8 @@ def _expire_one(meta: Metadata, snapshot: Snapshot, following: Snapshot, *, reco
         meta.record(snapshot)
     else:
         gone += _changelog(meta, snapshot)
-    return _delete(meta, [meta.paths.snapshot(snapshot.id), *gone])
+    meta.retire(snapshot.id)
+    return 1 + _delete(meta, gone)
 
 
 def _left(meta: Metadata, following: Snapshot, schema: Schema) -> Iterable[str]:
@@ -173,7 +192,10 @@ def _expire_changelogs(
     if not recorded:
         return 0, 0
     all_times = {number: s.time_ms for number, s in recorded.items()} | {n: t for n, t in times.items() if n >= first_snapshot}
-    first = first_snapshot if retention is None else first_kept(all_times, retention, protected)
+    if retention is None:
+        first = first_snapshot if protected is None else min(first_snapshot, protected)
+    else:
+        first = first_kept(all_times, retention, protected)
     gone = [snapshot for number, snapshot in recorded.items() if number < min(first, first_snapshot)]
     return len(gone), sum(_delete(meta, [meta.paths.changelog(s.id), *_changelog(meta, s)]) for s in gone)
 

@@ -8,7 +8,7 @@ is what it has read before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
@@ -16,7 +16,7 @@ from lsmlake.ops.changes import Piece, everything, of_snapshot
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.travel import milliseconds
 from lsmlake.store.consumers import Progress, progress_of, put_consumer
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.metadata import Cache, Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
     "latest-full",
@@ -70,6 +70,7 @@ class Follower:
     mode: str
     start: Start = FULL_THEN_CHANGES
     consumer: str | None = None
+    known: Cache = field(default_factory=Cache, compare=False)
 
     def begin(self) -> Offset:
         """Raises SnapshotNotFound."""
@@ -123,6 +124,9 @@ class Follower:
             put_consumer(self.meta, self.consumer, Progress(offset.snapshot, offset.full))
 
     def _of(self, offset: Offset) -> list[Piece]:
+        return self.known.get(f"{offset.snapshot} {offset.full}", lambda: self._made(offset))
+
+    def _made(self, offset: Offset) -> list[Piece]:
         if offset.full:
             return everything(self.meta, self.like, self.meta.snapshot(offset.snapshot), self.mode)
         return of_snapshot(self.meta, self.like, self.meta.recorded(offset.snapshot), self.mode)
@@ -142,8 +146,8 @@ class Follower:
 
     def _first_after(self, time_ms: int) -> int:
         """The first snapshot of that time or later."""
-        numbers = self.meta.snapshot_ids()
-        later = (number for number in numbers if self.meta.snapshot(number).time_ms >= time_ms)
+        numbers = sorted({*self.meta.recorded_ids(), *self.meta.snapshot_ids()})
+        later = (number for number in numbers if self.meta.recorded(number).time_ms >= time_ms)
         return next(later, (numbers[-1] if numbers else 0) + 1)
 
 

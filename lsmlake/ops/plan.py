@@ -88,11 +88,12 @@ def plan(
     predicate: Predicate | None = None,
     columns: Sequence[str] | None = None,
     mode: str = FRESH,
+    near: pa.Table | None = None,
 ) -> Plan:
     """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery.
 
     `mode`: FRESH, everything; COMPACTED, what stands above level 0; RAW, what of this needs no merging: without deletion vectors
-    only the last level.
+    only the last level. `near`: entries; only files that share partition values and bucket number with one of them matter.
     """
     names = _check_columns(columns, schema)
     if mode not in (FRESH, RAW, COMPACTED):
@@ -103,6 +104,9 @@ def plan(
         return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
     table = meta.live(snapshot, schema)
     steps = [("snapshot", table.num_rows)]
+    if near is not None:
+        for name in (*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket"):
+            table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))
     vectors = schema.parsed_options.deletion_vectors
     if mode == COMPACTED or (mode == RAW and vectors):
         table = table.filter(pc.greater(table["level"], 0))

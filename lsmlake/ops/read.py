@@ -36,8 +36,9 @@ from lsmlake.store.metadata import Metadata
 def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
     """All rows of the plan, columns in the plan's order, types and nullability of the schema. Memory: one chunk of one file, and
     the level-0 rows of one bucket."""
-    for split in plan.splits:
-        yield from read_split(meta, plan, split)
+    with meta.unless_expired(plan.snapshot):
+        for split in plan.splits:
+            yield from read_split(meta, plan, split)
 
 
 def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:

@@ -10,7 +10,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.compact import Choose
-from lsmlake.ops.write import as_given, split, split_unfolded, write_bucket
+from lsmlake.ops.write import as_given, base_states, split, split_unfolded, write_onto
 from lsmlake.options import INPUT
 from lsmlake.store.metadata import Metadata
 
@@ -34,13 +34,13 @@ def upsert_rows(meta: Metadata, schema: Schema, rows: pa.Table, identity: Identi
     options = schema.parsed_options
     parts = list(split(rows, schema, options.bucket))
     given = dict(split_unfolded(rows, schema, options.bucket)) if options.changelog_producer == INPUT else {}
-    states = meta.states(latest, schema, [bucket for bucket, _ in parts]) if latest and choose else {}
+    states = base_states(meta, schema, latest, [bucket for bucket, _ in parts]) if choose else {}
     messages: list[CommitMessage] = []
     try:
         while parts:
             bucket, part = parts.pop(0)
             told = [as_given(given.pop(bucket))] if given else []
-            messages.append(write_bucket(meta, schema, bucket, [part], states.get(bucket), choose, told))
+            messages.append(write_onto(meta, schema, bucket, [part], latest, states.get(bucket), choose, told))
     except BaseException:
         meta.delete_quietly(path for message in messages for path in message.written)
         raise

@@ -19,11 +19,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.format import nested, rowkind
 from lsmlake.format.conform import conform
 from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile
 from lsmlake.format.schema import RESERVED, ROW_KIND, Schema
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
@@ -213,6 +214,37 @@ def write_bucket(
     except BaseException:
         meta.delete_quietly(written)
         raise
+
+
+def base_states(meta: Metadata, schema: Schema, base: Snapshot | None, buckets: Sequence[Bucket]) -> dict[Bucket, BucketState]:
+    """The buckets at the snapshot a writer begins from; none of them if that has expired, and so another has followed: what is
+    compacted inline then counts for nothing."""
+    try:
+        with meta.unless_expired(base):
+            return meta.states(base, schema, buckets) if base else {}
+    except SnapshotNotFound:
+        return {}
+
+
+def write_onto(
+    meta: Metadata,
+    schema: Schema,
+    bucket: Bucket,
+    tables: Iterable[pa.Table],
+    base: Snapshot | None,
+    state: BucketState | None,
+    choose: Choose | None,
+    given: Iterable[pa.Table],
+) -> CommitMessage | None:
+    """`write_bucket` onto the `state` of a bucket at snapshot `base`: as plain level 0 if that has expired meanwhile. Raises
+    SnapshotNotFound if it has, and the rows cannot be had twice."""
+    try:
+        with meta.unless_expired(base):
+            return write_bucket(meta, schema, bucket, tables, state, choose, given)
+    except SnapshotNotFound:
+        if not isinstance(tables, list):
+            raise
+        return write_bucket(meta, schema, bucket, tables, None, None, given)
 
 
 def _remember(table: pa.Table, columns: Sequence[str], kept: list[pa.Table]) -> pa.Table:

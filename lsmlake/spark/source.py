@@ -11,6 +11,7 @@ consumer is one behind.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -23,10 +24,11 @@ from lsmlake.errors import InvalidOption
 from lsmlake.following import Following
 from lsmlake.lake import table_at
 from lsmlake.lsm.changelog import KIND_FIELD
-from lsmlake.ops.changes import Piece, by_bucket, read_piece
+from lsmlake.ops.changes import Piece, by_bucket, frame, read_piece
 from lsmlake.ops.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.read import read_split
+from lsmlake.option_types import boolean, parsed
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
@@ -45,7 +47,7 @@ MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in
 OPTIONS = {
     "path": "the table's folder",
     WHERE: "a predicate in SQL text",
-    COLUMNS: "names, separated by commas",
+    COLUMNS: "names, separated by commas, or a JSON array of them",
     ZONE: "the time zone of timestamps in `where`",
     SNAPSHOT: "the snapshot to read, or to start from",
     TIMESTAMP: "the time to read at, or to start from",
@@ -57,6 +59,9 @@ OPTIONS = {
     MAX_BYTES: "stream: bytes of files a micro-batch",
     MAX_FILES: "stream: files a micro-batch",
 }
+
+
+_STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
 
 
 class LakeSource(DataSource):
@@ -89,21 +94,28 @@ class LakeSource(DataSource):
 
     @property
     def changelog(self) -> bool:
-        return self.given.get(CHANGELOG, "false").lower() == "true"
+        return parsed(CHANGELOG, boolean, self.given.get(CHANGELOG, "false"), 'format("lsmlake")')
 
     @property
     def columns(self) -> list[str] | None:
-        return [name.strip() for name in self.given[COLUMNS].split(",")] if COLUMNS in self.given else None
+        text = self.given.get(COLUMNS)
+        if text is None or text.startswith("["):
+            return None if text is None else json.loads(text)
+        return [name.strip() for name in text.split(",")]
 
     def schema(self) -> StructType:
-        table = self._table().schema
-        names = table.names if self.columns is None else self.columns
+        found = self._table()
+        table, names = found.schema, frame(found.meta, found.current, None, self.columns).columns
         kind = [KIND_FIELD] if self.changelog else []
         return to_spark(pa.schema([*kind, *(table.field(name).with_nullable(True) for name in names)]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        table, number = self._table(), self.given.get(SNAPSHOT)
-        moment = {"snapshot": int(number) if number else None, "timestamp": self.given.get(TIMESTAMP)}
+        if streaming := sorted(self.given.keys() & _STREAMING):
+            raise InvalidOption(
+                f"option {streaming[0]!r} means nothing for a batch", where='format("lsmlake")', cure="leave it out"
+            )
+        table = self._table()
+        moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
         return _Reader(table.meta, scan.plan(), to_arrow(schema))
 

@@ -79,7 +79,8 @@ def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object
 
 def read_stream(spark, meta: Metadata, following: Following, zone: str):
     """The changes of a table as a streaming DataFrame, by way of the data source. What can be refused is refused here."""
-    following.follower(meta, zone)
+    follower = following.follower(meta, zone)
+    follower.begin()
     source.register(spark)
     given = {
         source.START: following.start,
@@ -87,7 +88,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         source.TIMESTAMP: following.timestamp,
         source.MODE: following.mode,
         source.WHERE: following.where,
-        source.COLUMNS: None if following.columns is None else ",".join(following.columns),
+        source.COLUMNS: json.dumps(follower.like.columns),
         source.CONSUMER: following.consumer,
         source.MAX_ROWS: following.limit.rows,
         source.MAX_BYTES: following.limit.bytes,

@@ -25,7 +25,7 @@ from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.intake import Intake
 from lsmlake.ops.upsert import inline_choice
-from lsmlake.ops.write import write_bucket
+from lsmlake.ops.write import base_states, write_onto
 from lsmlake.spark import tasks
 from lsmlake.spark.types import quoted, to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
@@ -121,6 +121,6 @@ def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Comm
             rows = table.drop_columns([_BUCKET, _ORDER]).rename_columns(write.columns)
             intake.add(rows, table[_BUCKET], table[_ORDER])
         for bucket, rows, given in intake.sorted():
-            state = meta.states(write.base, schema, [bucket]).get(bucket) if write.base and choose else None
-            if message := write_bucket(meta, schema, bucket, rows, state, choose, given):
+            state = base_states(meta, schema, write.base, [bucket]).get(bucket) if choose else None
+            if message := write_onto(meta, schema, bucket, rows, write.base, state, choose, given):
                 yield message

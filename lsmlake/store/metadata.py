@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from lsmlake.store.env import Env
 from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
 _CACHED = 256
+_EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, or a slow commit could take it again
+_LOOKS = 10
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
 
 
@@ -93,10 +96,42 @@ class Metadata:
             raise SnapshotNotFound(
                 f"there is no snapshot {number}", where=self.paths.root, cure="snapshots() lists those that are kept"
             ) from None
+        if data == _EXPIRED:
+            raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure="snapshots() lists those kept")
         snapshot = Snapshot.decode(data, path)
         if snapshot.id != number:
             raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
         return snapshot
+
+    @contextmanager
+    def unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
+        """What cannot be read of a snapshot because it has expired meanwhile is not damaged: Corrupt becomes SnapshotNotFound."""
+        try:
+            yield
+        except Corrupt as broken:
+            if snapshot is None or self.is_kept(snapshot.id):
+                raise
+            raise SnapshotNotFound(
+                f"snapshot {snapshot.id} has expired while it was read",
+                where=self.paths.root,
+                cure="do it again; expire_snapshots keeps longer what was the latest not long ago",
+            ) from broken
+
+    def is_kept(self, number: int) -> bool:
+        """Whether a snapshot has not expired."""
+        try:
+            return self.snapshot(number).id == number
+        except SnapshotNotFound:
+            return False
+
+    def retire(self, number: int) -> None:
+        """Put a mark in the place of a snapshot."""
+        self._write(self.paths.snapshot(number), _EXPIRED)
+
+    def retired(self, before_ms: int) -> list[str]:
+        """The paths of the marks that are as old as that, by the storage's clock."""
+        entries = self.env.storage.list(self.paths.snapshots)
+        return [entry.path for entry in entries if entry.size == len(_EXPIRED) and entry.modified_ms < before_ms]
 
     def recorded(self, number: int) -> Snapshot:
         """A snapshot that is kept, or of which the changelog still is. Raises SnapshotNotFound."""
@@ -118,7 +153,8 @@ class Metadata:
 
     def snapshot_ids(self) -> list[int]:
         """The snapshots there are, ascending. One listing."""
-        return numbered([entry.path for entry in self.env.storage.list(self.paths.snapshots)], "snapshot")
+        entries = self.env.storage.list(self.paths.snapshots)
+        return numbered([entry.path for entry in entries if entry.size != len(_EXPIRED)], "snapshot")
 
     def latest_id(self) -> int | None:
         """The newest snapshot. The LATEST hint is where the search begins, never the answer."""
@@ -130,8 +166,17 @@ class Metadata:
         return number
 
     def latest(self) -> Snapshot | None:
-        number = self.latest_id()
-        return None if number is None else self.snapshot(number)
+        for _ in range(_LOOKS):
+            number = self.latest_id()
+            try:
+                return None if number is None else self.snapshot(number)
+            except SnapshotNotFound:  # overtaken, and expired at once
+                continue
+        raise StorageFailed(
+            "the latest snapshot expires faster than it can be read",
+            where=self.paths.snapshots,
+            cure="expire snapshots less often",
+        )
 
     def put_snapshot(self, snapshot: Snapshot) -> bool:
         """Publish. False if that id is taken."""
