@@ -18,7 +18,7 @@ from bench.peers.workloads import ALL
 from bench.peers.workloads.case import Sizes
 
 ROOT = Path(__file__).parent.parent
-SIZES = Sizes((300,), 60, 2, 3, 2)
+SIZES = Sizes((300,), 60, 2, 3, 3)
 
 
 def worked(workload: str, data: Data, work: Path, params: object) -> dict:
