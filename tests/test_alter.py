@@ -306,6 +306,15 @@ def test_more_levels_do_not_hide_what_was_told_at_the_last_one():
     assert told(table, consumer="c") == [("+I", 2, 1)]
 
 
+def test_more_levels_tell_what_was_waiting_as_what_it_is():
+    table = made({"changelog-producer": "full-compaction"})
+    write(table, [1, 2], 1, compact=True)
+    write(table, [2, 3], 2)
+    table.alter(set_option("num-levels", 9))
+    assert sorted(told(table, snapshot=3)) == [("+I", 3, 2), ("+U", 2, 2), ("-U", 2, 1)]
+    assert table.verify() == []
+
+
 def test_rows_that_expire_while_a_table_is_altered_are_told():
     options = {"record-level.expire-time": "1 s", "record-level.time-field": "a"}
     table = made(options)

@@ -66,12 +66,14 @@ def compact_bucket(
                 if chosen is None:
                     break
                 _carry_out(work, chosen)
+            if becoming is not None and makes_others(schema, becoming):
+                _remake(work, engine_of(becoming))
+            changelog = write_changelog(work)  # by the levels of `schema`
+            work.written.extend(changelog)
             if becoming is not None:
-                if makes_others(schema, becoming):
-                    _remake(work, engine_of(becoming))
                 level = last_level_of(becoming.parsed_options, work.levels())
                 work.files.update({name: file.at_level(level) for name, file in work.files.items()})
-            return _message(work)
+            return _message(work, changelog)
         except BaseException:
             meta.delete_quietly(meta.paths.data(state.bucket, file.name) for file in work.written)
             raise
@@ -195,15 +197,13 @@ def _live_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
         yield living(chunk, work.vector(file.name))
 
 
-def _message(work: Work) -> CommitMessage | None:
+def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | None:
     base = {file.name: file for file in work.base.files}
     removed = tuple(file for name, file in base.items() if work.files.get(name) != file)
     added = tuple(file for name, file in work.files.items() if base.get(name) != file)
     if not removed and not added and not work.changed:
         return None
     paths = work.meta.paths
-    changelog = write_changelog(work)
-    work.written.extend(changelog)
     refs = work.meta.put_vectors({name: work.vectors[name] for name in sorted(work.changed)})
     puffins = {paths.puffin(ref.puffin) for ref in refs.values()}
     written = (*(paths.data(work.bucket, file.name) for file in work.written), *puffins)

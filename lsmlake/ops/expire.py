@@ -99,8 +99,8 @@ def first_kept(times: Mapping[int, int], retention: Retention, protected: int | 
 
 
 def expire(meta: Metadata, retention: Retention) -> ExpireReport:
-    """Remove what is to go of snapshots, then of changelogs, and consumers that have given up. All that is needed is read before
-    the first file goes. Raises Corrupt if some of it cannot be."""
+    """Remove what is to go of snapshots, then of changelogs, and consumers that have given up. All that a snapshot names is read
+    before the first of it goes. Raises Corrupt if some of it cannot be."""
     snapshots = _snapshots(meta)
     if not snapshots:
         return ExpireReport()
