@@ -13,22 +13,18 @@ So it does not matter how a compaction came to its result, nor in how many steps
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, DataFile
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.changelog import difference
-from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.engine import Old
-from lsmlake.lsm.merge.groups import group
 from lsmlake.lsm.merge.rows import without_deletes
-from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.ops.choose import last_level_of
 from lsmlake.ops.lookup import fetch, find
@@ -95,7 +91,7 @@ def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
         Run(whole_keys(chain.from_iterable(_key_chunks(work, file) for file in run.files), key), run.rows)
         for run in Levels.of(files).runs
     ]
-    yield from merge_windows(runs, key, partial(_distinct, key=key), _WINDOW_BYTES)
+    yield from merge_windows(runs, key, distinct, _WINDOW_BYTES)
 
 
 def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
@@ -107,11 +103,6 @@ def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
     with work.reader(file) as reader:
         for chunk in reader.stream(key):
             yield chunk.table
-
-
-def _distinct(keys: list[pa.Table], key: tuple[str, ...]) -> pa.Table:
-    joined = pa.concat_tables(keys)
-    return joined.take(pa.array(group(np.concatenate(comparable(keys))).first))
 
 
 def _standing(work: Work, keys: pa.Table, files: Collection[DataFile], vector: Callable[[str], DeletionVector]) -> pa.Table:

@@ -12,19 +12,16 @@ from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.format.schema import ROW_KIND
-from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.lsm.merge.groups import group
 from lsmlake.lsm.merge.rows import with_kinds, without_deletes
-from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.ops.lookup import fetch, find
@@ -112,7 +109,7 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     wanted = engine.needs({*columns, *plan.schema.key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     runs = _level0_runs(meta, plan, split, names)
-    keys = _distinct([run.select(plan.schema.key) for run in runs])
+    keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
     older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
     for name, hits in find(meta, plan.schema, split.bucket, keys, tuple(older.values())).items():
@@ -135,10 +132,6 @@ def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> 
         parts = with_kinds([_whole(meta, plan, split, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
         runs.append(pa.concat_tables(parts))
     return runs
-
-
-def _distinct(keys: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables(keys).take(group(np.concatenate(comparable(keys))).first)
 
 
 def _whole(meta: Metadata, plan: Plan, split: Split, file: DataFile, names: list[str]) -> pa.Table:

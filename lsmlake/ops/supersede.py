@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.interval import Section, sections
-from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Old
-from lsmlake.lsm.merge.groups import group
+from lsmlake.lsm.merge.runs import distinct
 from lsmlake.lsm.merge.windows import Run
 from lsmlake.lsm.pick import Compaction
 from lsmlake.ops.lookup import Hits, fetch, find
@@ -126,4 +125,4 @@ def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
 def _distinct(work: Work, batch: list[pa.Table]) -> pa.Table:
     if len(batch) == 1 and not work.engine.settles_late:
         return batch[0]
-    return pa.concat_tables(batch).take(group(np.concatenate(comparable(batch))).first)
+    return distinct(batch)

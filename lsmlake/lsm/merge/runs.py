@@ -31,6 +31,11 @@ def merge_runs(
     return engine.merge(rows, grouped(rows, np.concatenate(keys), engine), pool, settle=settle)
 
 
+def distinct(keys: Sequence[pa.Table]) -> pa.Table:
+    """The keys (tables of key columns, in any order) ascending, each once."""
+    return pa.concat_tables(keys).take(pa.array(group(np.concatenate(comparable(keys))).first))
+
+
 def grouped(
     rows: pa.Table, keys: np.ndarray, engine: Engine, arrival: np.ndarray | None = None, codes: np.ndarray | None = None
 ) -> Groups:
