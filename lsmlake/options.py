@@ -229,9 +229,7 @@ class Options:
         for name, value in given.items():
             if name.startswith(PREFIX):
                 continue
-            option = _BY_NAME.get(_ALIASES.get(name, name))
-            if option is None:
-                raise InvalidOption(f"unknown option {name!r}", where=where, cure=_suggest(name))
+            option = _named(name, where)
             values[option.name] = parsed(name, option.metadata["parse"], value, where, _CURES.get(name, CURE))
         options = Options(**values)
         _check(options, given, where)
@@ -244,9 +242,17 @@ DESCRIPTIONS: Mapping[str, str] = {name: option.metadata["description"] for name
 """What every option means, by name."""
 
 
-def is_known(name: str) -> bool:
-    """Whether there may be an option of that name."""
-    return name.startswith(PREFIX) or _ALIASES.get(name, name) in _BY_NAME
+def check_name(name: object, where: str) -> None:
+    """Raises InvalidOption if there can be no option of that name."""
+    if not (isinstance(name, str) and name.startswith(PREFIX)):
+        _named(str(name), where)
+
+
+def _named(name: str, where: str):
+    option = _BY_NAME.get(_ALIASES.get(name, name))
+    if option is None:
+        raise InvalidOption(f"unknown option {name!r}", where=where, cure=_suggest(name))
+    return option
 
 
 _CURES = {

@@ -358,3 +358,9 @@ def test_the_changelog_of_a_producer_that_is_gone_can_be_read():
 def test_an_option_that_is_none_cannot_be_set_or_unset(alteration):
     with pytest.raises(InvalidOption, match="unknown option"):
         made().alter(alteration)
+
+
+def test_a_wrong_name_is_told_with_the_right_one():
+    for alteration in (set_option("changelog-producr", "lookup"), unset_option("changelog-producr")):
+        with pytest.raises(InvalidOption, match="did you mean 'changelog-producer'"):
+            made().alter(alteration)

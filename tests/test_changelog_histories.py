@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
-from test_engine_histories import SETUPS, Row, histories, written
+from test_engine_histories import SETUPS, Row, histories, played, written
 
 from lsmlake.ops.changes import view_of
 from lsmlake.table import Table
@@ -71,11 +71,7 @@ def test_a_changelog_leads_from_any_snapshot_to_any_later_one(name, mode, data):
     options = MODES[mode] | setup.options | deduplicate
     table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
     with tiny_units(rows=2):
-        for rows, action in data.draw(histories(setup)):
-            written(table, rows, inline=action == "inline")
-            if action in ("compact", "full"):
-                table.compact(full=action == "full")
-        last = table.snapshots().num_rows
+        last = played(table, data.draw(histories(setup)))
         if not last:
             return
         start, end = sorted([data.draw(st.integers(0, last)), data.draw(st.integers(1, last))])

@@ -147,6 +147,15 @@ def written(table: Table, rows: list[tuple[str, Row]], inline: bool) -> bool:
     return table.upsert(data, row_kind="op", compact=inline) is not None
 
 
+def played(table: Table, steps: list[tuple[list[tuple[str, Row]], str]]) -> int:
+    """Do what a history says; returns the number of the last snapshot."""
+    for rows, action in steps:
+        written(table, rows, inline=action == "inline")
+        if action in ("compact", "full"):
+            table.compact(full=action == "full")
+    return table.snapshots().num_rows
+
+
 def found(table: Table, mode: str = "fresh") -> dict[int, Row]:
     rows = table.scan(mode=mode).to_arrow().to_pylist()
     assert len({row["k"] for row in rows}) == len(rows), "a key twice"

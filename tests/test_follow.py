@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import START_MS, new_lake, tiny_units
 from test_changelog_histories import MODES, at, fold, folded_as_upserts
 from test_engine_histories import MODES as PLAIN_MODES
-from test_engine_histories import SETUPS, histories, written
+from test_engine_histories import SETUPS, histories, played
 
 from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
 from lsmlake.following import ChangeBatch, Following
@@ -45,11 +45,7 @@ def test_steps_of_any_size_from_any_place_lead_to_the_end(name, mode, data):
     options = EVERY_MODE[mode] | setup.options
     table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
     with tiny_units(rows=2):
-        for rows, action in data.draw(histories(setup)):
-            written(table, rows, inline=action == "inline")
-            if action in ("compact", "full"):
-                table.compact(full=action == "full")
-        last = table.snapshots().num_rows
+        last = played(table, data.draw(histories(setup)))
         if not last:
             return
         start = data.draw(st.integers(1, last))

@@ -21,7 +21,7 @@ from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.ops.commit import Identity, Succession, commit
 from lsmlake.ops.compact import makes_others
 from lsmlake.ops.compaction import Goal, Run
-from lsmlake.options import INPUT, NONE, Options, is_known
+from lsmlake.options import INPUT, NONE, Options, check_name
 from lsmlake.store.metadata import Metadata
 
 _ROUNDS = 5
@@ -91,12 +91,7 @@ def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name
                 found=repr(alteration),
                 cure="this release changes options only",
             )
-        if not isinstance(alteration.option, str) or not is_known(alteration.option):
-            raise InvalidOption(
-                f"unknown option {alteration.option!r}",
-                where=name,
-                cure="lsmlake.options.DESCRIPTIONS lists the options there are",
-            )
+        check_name(alteration.option, name)
         if alteration.value is None:
             changed.pop(alteration.option, None)
         else:
