@@ -11,6 +11,8 @@ from lsmlake.lake import Lake
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 
+_WORKERS_MAX = 4  # a compaction takes some 0.6 GB
+
 
 def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake:
     """Open the warehouse in directory `location` (a path or file:// address), made by the first write.
@@ -28,7 +30,8 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
             expected="a directory",
             cure="mount the store, or use a local directory",
         )
-    return Lake(Env(LocalStorage(Path(text).expanduser())), _engine(spark))
+    storage = LocalStorage(Path(text).expanduser())
+    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _engine(spark))
 
 
 def register(spark: object) -> None:

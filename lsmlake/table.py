@@ -28,7 +28,7 @@ from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
 from lsmlake.ops.follow import UNLIMITED, Limit
 from lsmlake.ops.plan import partition_matches
 from lsmlake.ops.travel import Moment, milliseconds, resolve
-from lsmlake.ops.upsert import upsert_rows
+from lsmlake.ops.upsert import inline_choice, upsert_rows
 from lsmlake.ops.verify import Finding, verify
 from lsmlake.ops.write import prepare, prepare_deletes
 from lsmlake.scan import Scan
@@ -102,7 +102,8 @@ class Table:
         identity, schema = self._identity(writer_id, commit_id), self.current
         if self.engine.owns(data):
             return self.engine.upsert(self.meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=False)
-        return upsert_rows(self.meta, schema, prepare(as_table(data), schema, row_kind)[0], identity, compact)
+        rows = prepare(as_table(data), schema, row_kind)[0]
+        return upsert_rows(self.meta, schema, rows, identity, inline_choice(self.meta, schema, compact))
 
     def delete_keys(
         self, data: object, *, commit_id: int | None = None, writer_id: str | None = None, compact: bool | None = None
@@ -112,7 +113,8 @@ class Table:
         identity, schema = self._identity(writer_id, commit_id), self.current
         if self.engine.owns(data):
             return self.engine.upsert(self.meta, schema, data, identity, row_kind=None, compact=compact, deletes=True)
-        return upsert_rows(self.meta, schema, prepare_deletes(as_table(data), schema), identity, compact)
+        rows = prepare_deletes(as_table(data), schema)
+        return upsert_rows(self.meta, schema, rows, identity, inline_choice(self.meta, schema, compact))
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:

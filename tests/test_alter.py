@@ -204,17 +204,17 @@ def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
     put = late.meta.paths.snapshot(3)
     meta, schema = late.meta, late.current
     from lsmlake.ops.commit import Identity
-    from lsmlake.ops.upsert import upsert_rows
+    from lsmlake.ops.upsert import inline_choice, upsert_rows
     from lsmlake.ops.write import prepare
 
-    rows = prepare(at_rows(table), schema)[0]
+    rows, choose = prepare(at_rows(table), schema)[0], inline_choice(meta, schema, None)
     table.alter(set_option("deletion-vectors.enabled", False))
     with pytest.raises(CommitConflict, match=r"altered meanwhile.*schema 0.*schema 1.*run it again"):
-        upsert_rows(meta, schema, rows, Identity("late"), None)
+        upsert_rows(meta, schema, rows, Identity("late"), choose)
     assert storage.size(put) is None
-    assert upsert_rows(meta, late.current, rows, Identity("late"), None).id == 3
+    assert upsert_rows(meta, late.current, rows, Identity("late"), choose).id == 3
     table.alter(set_option("target-file-size", "64 mb"))
-    assert upsert_rows(meta, meta.schema(1), rows, Identity("late"), None).schema_id == 2, "which rows do not depend on"
+    assert upsert_rows(meta, meta.schema(1), rows, Identity("late"), choose).schema_id == 2, "which rows do not depend on"
     assert table.verify() == []
 
 

@@ -105,8 +105,13 @@ class DeletionVector:
     def decode(cls, data: bytes | memoryview, where: str) -> DeletionVector:
         """The vector whose blob is `data`, no byte more or less. Raises Corrupt, naming `where`, on any damage."""
         blob = memoryview(data)
-        check(len(blob) >= _FRAME_BYTES + _COUNT_BYTES, "deletion vector is cut off", where,
-               f"at least {_FRAME_BYTES + _COUNT_BYTES} bytes", len(blob))
+        check(
+            len(blob) >= _FRAME_BYTES + _COUNT_BYTES,
+            "deletion vector is cut off",
+            where,
+            f"at least {_FRAME_BYTES + _COUNT_BYTES} bytes",
+            len(blob),
+        )
         body = blob[4:-4]
         length = int.from_bytes(blob[:4], "big")
         check(length == len(body), "deletion vector has a wrong length", where, f"{len(body)} bytes", length)

@@ -68,16 +68,26 @@ def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
     check(data[:4] == _MAGIC, "not a Puffin file (bad magic at its start)", where, _MAGIC, data[:4])
     check(tail[8:] == _MAGIC, "not a Puffin file (bad magic at its end)", where, _MAGIC, tail[8:])
     check(tail[4:8] == bytes(4), "Puffin footer has unknown flags", where, bytes(4).hex(), tail[4:8].hex())
-    check(0 <= payload_size <= len(data) - size_min, "Puffin footer has an impossible size", where,
-           f"0 to {len(data) - size_min} bytes", payload_size)
+    check(
+        0 <= payload_size <= len(data) - size_min,
+        "Puffin footer has an impossible size",
+        where,
+        f"0 to {len(data) - size_min} bytes",
+        payload_size,
+    )
     found = data[blobs_end:payload_start]
     check(found == _MAGIC, "Puffin footer does not start where it should (bad magic)", where, _MAGIC, found)
 
     placed = _decode_payload(data[payload_start:-_TAIL_BYTES], where)
     for name, blob in placed.items():
         inside = len(_MAGIC) <= blob.offset and 0 <= blob.length <= blobs_end - blob.offset
-        check(inside, f"the vector of {name} lies outside the blobs", where,
-              f"bytes {len(_MAGIC)} to {blobs_end}", f"{blob.length} bytes at {blob.offset}")
+        check(
+            inside,
+            f"the vector of {name} lies outside the blobs",
+            where,
+            f"bytes {len(_MAGIC)} to {blobs_end}",
+            f"{blob.length} bytes at {blob.offset}",
+        )
     return placed
 
 

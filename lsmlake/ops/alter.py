@@ -118,7 +118,7 @@ def _publish(meta: Metadata, old: Schema, messages: Sequence[CommitMessage], suc
         stored = meta.put_schema(succession.schema)
     finally:
         if not stored:
-            meta.delete_quietly(path for message in messages for path in message.written)
+            meta.discard(messages)
     if not stored:
         return None
     try:

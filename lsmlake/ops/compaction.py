@@ -11,6 +11,7 @@ from lsmlake.format.schema import Schema
 from lsmlake.ops.choose import as_needed, in_full
 from lsmlake.ops.commit import Committed, Identity, commit
 from lsmlake.ops.compact import Choose, compact_bucket
+from lsmlake.ops.together import together
 from lsmlake.store.metadata import Metadata
 
 _ROUNDS = 10
@@ -46,19 +47,15 @@ Run = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
 
 
 def run_here(meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter) -> Run:
-    """Compact bucket after bucket in this process. `watch` passes the buckets on and may tell somebody how far it is."""
+    """Compact buckets in this process. `watch` passes the buckets on and may tell somebody how far it is."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
         choose = choice(meta, schema, goal.full)
-        messages: list[CommitMessage] = []
-        try:
-            for state in watch(states):
-                if message := compact_bucket(meta, schema, state, choose, becoming=goal.becoming):
-                    messages.append(message)
-        except BaseException:  # an interruption, too: nothing of it will be committed
-            meta.delete_quietly(path for message in messages for path in message.written)
-            raise
-        return messages
+
+        def compacted(state: BucketState) -> CommitMessage | None:
+            return compact_bucket(meta, schema, state, choose, becoming=goal.becoming)
+
+        return together(compacted, watch(states), meta.env.workers, meta.discard)
 
     return run
 

@@ -36,7 +36,7 @@ def run_on(spark, meta: Metadata, schema: Schema) -> Run:
         results, errors = tasks.spread(spark, _Compaction(meta, schema, goal), busy)
         messages = [message for message in results if message]
         if errors:
-            meta.delete_quietly(path for message in messages for path in message.written)
+            meta.discard(messages)
             raise errors[0]
         return messages
 

@@ -59,7 +59,7 @@ def upsert(
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
-        meta.delete_quietly(path for message in messages for path in message.written)
+        meta.discard(messages)
         raise errors[0]
     return commit(meta, schema, messages, identity).snapshot if messages else None
 
@@ -108,7 +108,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         messages.extend(_messages(write, batches))
         yield tasks.result(messages)
     except LakeError as error:
-        write.meta.delete_quietly(path for message in messages for path in message.written)
+        write.meta.discard(messages)
         yield tasks.result(error)
 
 

@@ -39,6 +39,7 @@ _ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
 _SAMPLE_ROWS = 1 << 12
 _DISTINCT_SHARE = 0.985  # of such a sample: some 140,000 values in all, a dictionary of which outgrows its limit in Parquet
+_SINK_BYTES = 1 << 20  # Parquet writes piece by piece, a call into Python and a wait for the interpreter each
 _STREAM_STEPS = 8  # in a row group
 _STREAM_BUFFER_BYTES = 1 << 20  # of a column
 
@@ -120,8 +121,9 @@ class _FileWriter:
         delta = [name for name in schema.key if _integer_kind(schema.columns.field(name).type)]
         plain = [f.name for f in schema.columns if has_order(f.type) and f.name not in self.nan_columns]
         self.sums = SummingSink(sink)
+        self.buffered = pa.BufferedOutputStream(pa.PythonFile(self.sums, mode="w"), _SINK_BYTES)
         self.writer = pq.ParquetWriter(
-            pa.PythonFile(self.sums, mode="w"),
+            self.buffered,
             self.arrow,
             compression=options.compression,
             compression_level=options.zstd_level if options.compression == "zstd" else None,
@@ -142,7 +144,7 @@ class _FileWriter:
 
     @property
     def bytes(self) -> int:
-        return self.sink.tell()
+        return self.buffered.tell()
 
     def add(self, table: pa.Table) -> pa.Table:
         """Take in rows until a row group is full, and write it; returns the rows left over."""
@@ -175,8 +177,10 @@ class _FileWriter:
 
     def finish(self, origin: Origin, now_ms: int) -> DataFile:
         self._flush()
+        self.buffered.flush()
         self.sums.keep_ending()
         self.writer.close()
+        self.buffered.flush()
         stats = _file_stats(self.footer[0], self.schema, self.nan_nulls)
         return DataFile(
             self.name,

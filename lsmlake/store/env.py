@@ -25,11 +25,12 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True)
 class Env:
-    """`clock()` is milliseconds since the epoch; `ids()` a fresh unique name part; `random()` in [0, 1); `sleep(seconds)`.
-    Pickles, so Spark tasks get the driver's environment."""
+    """`clock()` is milliseconds since the epoch; `ids()` a fresh unique name part; `random()` in [0, 1); `sleep(seconds)`;
+    `workers`: how many buckets one process works on at once. Pickles, so Spark tasks get the driver's environment."""
 
     storage: Storage
     clock: Callable[[], int] = _now_ms
     ids: Callable[[], str] = _new_id
     random: Callable[[], float] = _random.random
     sleep: Callable[[float], None] = time.sleep
+    workers: int = 1

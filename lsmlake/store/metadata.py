@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import Bucket, BucketState, VectorRef
+from lsmlake.format.files import Bucket, BucketState, CommitMessage, VectorRef
 from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import TablePaths, numbered
 from lsmlake.format.schema import Schema
@@ -28,18 +29,22 @@ _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use
 
 
 class Cache:
-    """The newest `_CACHED` decoded files that can never change, by path. Not shared between processes; pickles empty."""
+    """The newest `_CACHED` decoded files that can never change, by path. Threads share it, processes do not; pickles empty."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, object] = OrderedDict()
+        self._lock = Lock()
 
     def get(self, key: str, make: Callable[[], object]) -> object:
-        if key in self._values:
-            self._values.move_to_end(key)
-            return self._values[key]
-        value = self._values[key] = make()
-        while len(self._values) > _CACHED:
-            self._values.popitem(last=False)
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > _CACHED:
+                self._values.popitem(last=False)
         return value
 
     def __reduce__(self):
@@ -294,6 +299,10 @@ class Metadata:
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Remove files that nothing names, as far as the store lets us: what stays does no harm and is an orphan."""
         delete_quietly(self.env.storage, paths)
+
+    def discard(self, messages: Iterable[CommitMessage]) -> None:
+        """Remove, quietly, what was written for messages that will not be committed."""
+        self.delete_quietly(path for message in messages for path in message.written)
 
     def _put_named(self, prefix: str, data: bytes) -> Named:
         named = Named(f"{prefix}-{self.env.ids()}", len(data))
