@@ -185,6 +185,13 @@ class Options:
     vector_broadcast_bytes: int = _option(
         "read.vector-broadcast-limit", size, 64 << 20, "Spark: larger deletion vectors are applied in Arrow tasks instead (own)"
     )
+    collect_rows: int = _option(
+        "write.collect-rows",
+        integer(0),
+        250_000,
+        "Spark, classic: after a batch of at most so many rows the driver fetches the next one and writes it itself, which spares"
+        " small batches most of their time; 0 = executors write every batch (own)",
+    )
     fields: tuple[FieldOption, ...] = ()
     """The options of single columns, `fields.*`, in the order given."""
 

@@ -18,7 +18,7 @@ from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run
 from lsmlake.ops.plan import Plan
 from lsmlake.spark import compact, read, stream, write
-from lsmlake.spark.types import to_arrow
+from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.metadata import Metadata
 
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -37,15 +37,12 @@ class SparkEngine(Engine):
                 "not a Spark session", where="connect(spark=...)", expected="a SparkSession", found=type(spark).__name__
             )
         self.spark = spark
+        self._uneven: set[str] = set()
         spark.conf.set(_LISTING, str(_LISTING_FILES))
 
     @property
     def zone(self) -> str:
         return self.spark.conf.get("spark.sql.session.timeZone")
-
-    @property
-    def is_connect(self) -> bool:
-        return ".connect." in type(self.spark).__module__
 
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)
@@ -64,7 +61,9 @@ class SparkEngine(Engine):
         compact: bool | None,
         deletes: bool,
     ) -> Snapshot | None:
-        return write.upsert(meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=deletes)
+        return write.upsert(
+            meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=deletes, uneven=self._uneven
+        )
 
     def compactions(self, meta: Metadata, schema: Schema) -> Run:
         return compact.run_on(self.spark, meta, schema)
@@ -84,7 +83,7 @@ class SparkEngine(Engine):
         return "spark arrow: tasks read and mask, the bitmaps are too large to broadcast"
 
     def sink(self, table: object, writer_id: str | None, row_kind: str | None):
-        return stream.sink(table, writer_id, row_kind, self.is_connect)
+        return stream.sink(table, writer_id, row_kind, is_connect(self.spark))
 
     def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
         return stream.write_stream(table, data, checkpoint, trigger, row_kind)
@@ -97,6 +96,9 @@ class _Detached(Engine):
     """The engine in another process, as inside foreachBatch on Connect: no session of its own, the DataFrame brings it."""
 
     name = "spark"
+
+    def __init__(self) -> None:
+        self._uneven: set[str] = set()
 
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)

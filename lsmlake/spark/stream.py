@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.following import Following
 from lsmlake.spark import source
+from lsmlake.spark.types import is_connect
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
@@ -38,7 +39,7 @@ class Sink:
 
 def _query_id(spark, checkpoint: str | None) -> str:
     """Classic Spark tells the thread that runs the batch; on Connect the id is read from the checkpoint, a small job."""
-    if ".connect." in type(spark).__module__:
+    if is_connect(spark):
         folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # what Spark reads is a pattern, a checkpoint is not
         text = spark.read.text(f"{folder}/metadata").first()[0]
         return json.loads(text)["id"]

@@ -7,8 +7,10 @@ as it was raised, not inside a stack trace of the JVM.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -16,12 +18,23 @@ from pyspark.sql import functions as F
 from lsmlake.errors import LakeError
 
 RESULT = "result binary"
+_ARCHIVES = "pyspark", "py4j", "spark-core"
 _RESULT = pa.schema([("result", pa.binary())])
 
 
 def result(value: object) -> pa.RecordBatch:
-    """A value, or an error, on its way to the driver."""
+    """A value, or an error, on its way to the driver: the last a task does."""
+    _spare_archives()
     return pa.record_batch([[pickle.dumps(value)]], schema=_RESULT)
+
+
+def _spare_archives() -> None:
+    """PySpark before 4.3 begins every task with `importlib.invalidate_caches()`, and Python before 3.13 then reads the directory
+    of every archive it has an importer of: 70 ms for Spark's own, which do not change. An importer that is not in the cache is
+    made again when it is needed, of a directory that is kept."""
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimporter) and path.rpartition("/")[2].startswith(_ARCHIVES):
+            del sys.path_importer_cache[path]
 
 
 def collect(df) -> tuple[list, list[LakeError]]:

@@ -36,6 +36,11 @@ def to_spark(schema: pa.Schema) -> st.StructType:
     return st.StructType([st.StructField(field.name, _spark(field.type), field.nullable) for field in schema])
 
 
+def is_connect(owner: object) -> bool:
+    """Whether a session or a DataFrame is of Spark Connect."""
+    return ".connect." in type(owner).__module__
+
+
 def quoted(name: str) -> str:
     """A column in SQL text: one call into the JVM for a whole list of them, where a Column object each costs a millisecond."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,10 +1,11 @@
-"""Upsert of a Spark DataFrame: Spark hashes and shuffles, a task a bucket sorts and writes in Arrow, the driver commits once.
+"""Upsert of a Spark DataFrame: Spark hashes and shuffles, tasks sort and write in Arrow, the driver commits once.
 
+0. A small batch comes to the driver instead: see `collected`.
 1. Check names and types on the driver; nothing has run yet.
 2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key. From here on
    the columns go by number: `mapInArrow` takes a dot or a backtick in a name for syntax.
-3. Shuffle by partition and bucket. Without partitions bucket b goes to task b; with partitions Spark decides on the number of
-   tasks.
+3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
+   at once; with partitions Spark decides on the number of tasks.
 4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
 """
 
@@ -24,10 +25,10 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.intake import Intake
-from lsmlake.ops.upsert import inline_choice
-from lsmlake.ops.write import base_states, write_onto
-from lsmlake.spark import tasks
-from lsmlake.spark.types import quoted, to_arrow, to_spark
+from lsmlake.ops.upsert import inline_choice, upsert_rows
+from lsmlake.ops.write import base_states, prepare, prepare_deletes, write_onto
+from lsmlake.spark import collected, tasks
+from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 
 _BUCKET, _ORDER = "bucket_number", "row_order"
@@ -47,21 +48,45 @@ class _Write:
 
 
 def upsert(
-    meta: Metadata, schema: Schema, df, identity: Identity, *, row_kind: str | None, compact: bool | None, deletes: bool
+    meta: Metadata,
+    schema: Schema,
+    df,
+    identity: Identity,
+    *,
+    row_kind: str | None,
+    compact: bool | None,
+    deletes: bool,
+    uneven: set[str],
 ) -> Snapshot | None:
-    """As `Table.upsert` and `Table.delete_keys`, for a DataFrame."""
+    """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
+    the driver; kept up to date."""
     columns = _check(schema, df, row_kind, deletes)
     latest = meta.latest()
     if done := replayed(meta, identity, latest):
         return done
-    write = _Write(meta, schema, columns, latest, row_kind, deletes, inline_choice(meta, schema, compact) is not None)
-    placed = _placed(df, columns, schema)
+    choose, root = inline_choice(meta, schema, compact), meta.paths.root
+    context = None if is_connect(df) else df.sparkSession.sparkContext
+    limit = collected.row_limit(meta, schema, latest, choose) if context and root not in uneven else 0
+    rows = collected.rows(df, _values(columns), limit) if limit else None
+    if rows is not None:
+        rows = rows.rename_columns(columns)
+        prepared = prepare_deletes(rows, schema) if deletes else prepare(rows, schema, row_kind)[0]
+        return upsert_rows(meta, schema, prepared, identity, collected.modest(choose))
+    write = _Write(meta, schema, columns, latest, row_kind, deletes, choose is not None)
+    snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.bucket)
+    if limit and snapshot and snapshot.delta_rows <= limit:
+        uneven.add(root)
+    return snapshot
+
+
+def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
+    placed = _placed(df, write.columns, write.schema, parallelism)
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
-        meta.discard(messages)
+        write.meta.discard(messages)
         raise errors[0]
-    return commit(meta, schema, messages, identity).snapshot if messages else None
+    return commit(write.meta, write.schema, messages, identity).snapshot if messages else None
 
 
 def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]:
@@ -86,15 +111,18 @@ def _columns_of(df) -> pa.Schema:
         raise InvalidData(unknown.what, where=unknown.where, found=unknown.found, cure=unknown.cure) from unknown
 
 
-def _placed(df, columns: Sequence[str], schema: Schema):
+def _values(columns: Sequence[str]) -> list[str]:
+    return [f"{quoted(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
+
+
+def _placed(df, columns: Sequence[str], schema: Schema, parallelism: int):
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({quoted(name)} as {types[name]})" for name in schema.bucket_key)  # the hash depends on the type
     buckets = schema.parsed_options.bucket
-    values = [f"{quoted(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
     bucket = f"cast(pmod(hash({key}), {buckets}) as int) as {_BUCKET}"
-    placed = df.selectExpr(*values, bucket, f"monotonically_increasing_id() as {_ORDER}")
+    placed = df.selectExpr(*_values(columns), bucket, f"monotonically_increasing_id() as {_ORDER}")
     if not schema.partition_by:
-        return placed.repartitionById(buckets, _BUCKET)
+        return placed.repartitionById(min(buckets, parallelism), _BUCKET)
     return placed.repartition(*(_numbered(columns.index(name)) for name in schema.partition_by), _BUCKET)
 
 
