@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
 
-from bench.peers import cli, report
+from bench.peers import cli, plots, report, worker
 from bench.peers.data import KEY, Data, Stream, prepare
 from bench.peers.roster import BASES, PEERS
 from bench.peers.run import Result
 from bench.peers.workloads import ALL
 from bench.peers.workloads.case import Sizes
+from bench.peers.workloads.degradation import BY_ROUND
+from bench.peers.workloads.delete_heavy import DEAD, DELETES, OVER_DEAD
+from bench.peers.workloads.stream_upsert import BY_BATCH
 
 ROOT = Path(__file__).parent.parent
-SIZES = Sizes((300,), 60, 2, 3, 3)
+SIZES = Sizes((300,), 60, 2, 3, 3, "generated")
+SERIES = {
+    "stream_upsert": {BY_BATCH: 2},
+    "delete_heavy": {DEAD: DELETES + 1, OVER_DEAD: DELETES + 1},
+    "degradation": {BY_ROUND.format("grouped"): 3},
+}
 
 
 def worked(workload: str, data: Data, work: Path, params: object) -> dict:
@@ -48,6 +58,9 @@ def test_every_workload_runs_and_its_answers_are_checked(tmp_path, workload):
         answer = worked(workload, prepare(tmp_path, case.stream), work, dict(case.params))
         assert answer["status"] == "ok", answer
         assert answer["measures"] and all(isinstance(value, (int, float)) for value in answer["measures"].values())
+        assert all(isinstance(value, float) for values in answer["series"].values() for value in values)
+        for name, length in SERIES.get(workload, {}).items():
+            assert len(answer["series"][name]) == length
 
 
 def test_a_wrong_answer_is_told(tmp_path):
@@ -82,3 +95,104 @@ def test_ratios_are_to_lsmlake_of_the_same_engine(capsys):
     assert set(BASES.values()) <= PEERS.keys()
     report.show(results)
     assert "0.33" in capsys.readouterr().out
+
+
+FAILED = "pyiceberg"
+
+
+def made_up(rows: int, rate: float = 100.0, peers: list[str] | None = None) -> list[Result]:
+    """Of every workload that has pictures, as if every peer had run but one that failed."""
+    results = []
+    for workload, case, series in (
+        ("stream_upsert", f"{rows:,} rows, uniform keys", {BY_BATCH: [rate, rate * 2]}),
+        ("delete_heavy", f"{rows:,} rows", {DEAD: [0.0, 0.3], OVER_DEAD: [1.2, 1.4]}),
+        ("degradation", "3 rounds", {BY_ROUND.format("grouped"): [0.1, 0.2, 0.3]}),
+    ):
+        for peer in peers or PEERS:
+            found = {"status": "ok", "measures": {"rows/s": rate}, "series": series}
+            if peer == FAILED:
+                found = {"status": "error", "error": "it broke\n  somewhere"}
+            stream = {"keys": "uniform", "rows": rows}
+            results.append(Result(peer, PEERS[peer].engine, workload, case, stream=stream, **found))
+    return results
+
+
+def test_numbers_and_series_are_told_apart():
+    assert worker.split({"s": 1.0, "s of a batch": [1.0, 2.0]}) == {
+        "measures": {"s": 1.0},
+        "series": {"s of a batch": [1.0, 2.0]},
+    }
+
+
+def test_plots_show_every_peer_that_came_to_its_end(tmp_path):
+    pytest.importorskip("matplotlib")
+    written = plots.draw(tmp_path, made_up(100) + made_up(1000)[: len(PEERS)])
+    assert len(written) == 2 * 5  # two sizes of batches, the cost over both, deletes, rounds; of two engines
+    assert sorted(tmp_path.iterdir()) == sorted(written)
+    for path in written:
+        engine = path.stem.rsplit("-", 1)[1]
+        said = {"".join(text.itertext()) for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")}
+        assert said & PEERS.keys() == {name for name, entry in PEERS.items() if entry.engine == engine and name != FAILED}
+
+
+def test_there_is_no_plot_of_the_cost_over_one_size():
+    assert not [picture for picture in plots.pictures(made_up(100)) if "cost" in picture.name]
+
+
+def test_no_two_peers_of_an_engine_look_alike():
+    for engine in BASES:
+        looks = [plots.look(name)[:3] for name, entry in PEERS.items() if entry.engine == engine]
+        assert len(set(looks)) == len(looks)
+
+
+def test_earlier_results_are_merged_later_ones_count(tmp_path, capsys):
+    base, other = BASES["arrow"], "duckdb"
+    report.write(tmp_path / "a", made_up(100, peers=[other, base]), "here")
+    report.write(tmp_path / "b", made_up(100, 50.0, [other]) + made_up(1000, peers=[base]), "there")
+    both = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    assert cli.main(["--from", both, "--workload", "stream_upsert", "--out", str(tmp_path / "c"), "--markdown"]) == 0
+    results, machine = report.read(tmp_path / "c")
+    assert machine == "here and there"
+    assert [(one.peer, one.stream["rows"], one.measures["rows/s"]) for one in results] == [
+        (base, 100, 100.0),
+        (other, 100, 50.0),
+        (base, 1000, 100.0),
+    ]
+    assert "| rows/s | 100 | 50 (x0.50) |" in capsys.readouterr().out
+
+
+def test_results_of_other_data_are_not_merged(tmp_path, capsys):
+    report.write(tmp_path / "a", made_up(100, peers=["duckdb"]), "here")
+    report.write(tmp_path / "b", made_up(1000, peers=["delta-rs"]), "here")  # the same number of rounds, on another table
+    assert cli.main(["--from", f"{tmp_path / 'a'},{tmp_path / 'b'}"]) == 2
+    assert "degradation: 3 rounds" in capsys.readouterr().err
+
+
+def test_earlier_results_that_are_not_there_are_told(tmp_path, capsys):
+    assert cli.main(["--from", str(tmp_path)]) == 2
+    assert "results.json" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line_of_markdown():
+    told = report.markdown(made_up(100), "here").splitlines()
+    assert f"- {FAILED}: error: it broke somewhere" in told
+
+
+def test_an_interrupted_run_leaves_what_there_is(tmp_path, capsys, monkeypatch):
+    def interrupted(*_: object) -> Iterator[Result]:
+        yield made_up(100)[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run", interrupted)
+    assert cli.main(["--out", str(tmp_path)]) == 130
+    assert len(report.read(tmp_path)[0]) == 1
+    assert "uniform keys" in capsys.readouterr().out
+
+
+def test_without_matplotlib_one_line_says_how_to_get_plots(tmp_path):
+    report.write(tmp_path / "a", made_up(100), "here")
+    program = "import sys; sys.modules['matplotlib'] = None; from bench.peers.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "--from", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True)
+    assert len(done.stderr.splitlines()) == 1 and "pip install matplotlib" in done.stderr
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["results.json"]

@@ -1,19 +1,22 @@
 """lsmlake and its peers on the same work, one run, one machine.
 
-    python -m bench peers --setup                                        # environments and jars, once
+    python -m bench peers --setup                                        # environments, jars and pools of real rows, once
     python -m bench peers [--only NAME,...] [--workload NAME,...] [--rows N,...] [--out FOLDER]
+    python -m bench peers --from FOLDER,... [--out FOLDER] [--markdown]  # show, merge and draw what was measured before
 
 Defaults are small, so that everything runs within 40 minutes on two cores. In full, a night:
 
     python -m bench peers --rows 1_000_000,4_000_000,16_000_000 --batch 100_000 --batches 20 --commits 1000 --rounds 50 \\
         --limit 7200 --minutes 2000 --out FOLDER
 
-1. `data` makes every row once, with NumPy, as Parquet files that all peers read, and what a table must hold in the end.
+1. `data` makes every row once, out of a source of rows (`sources`: TPC-H, flights, made ones), as Parquet files that all peers
+   read, and what a table must hold in the end.
 2. `run` starts `worker` once per (peer, workload, case), in the peer's own environment (`roster`, `setup`), with a time limit.
 3. The worker drives the peer through `base.Peer`, the one interface, by a module of `workloads`, and checks what the table
    holds against NumPy's sums: who is fast but wrong is reported as wrong.
    Of batches that are timed the first is left out: it pays for what is loaded and compiled once.
 4. `report` prints the measurements and their ratios to lsmlake in the same engine; who cannot run is listed with its error.
+   `plots` draws them.
 
 A new peer is a module with a class that implements `base.Peer` and a line in `roster`; a new workload a module in `workloads`
 with `cases` (which data it wants) and `run` (what it measures), and a line in `workloads.ALL`.

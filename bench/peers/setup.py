@@ -2,12 +2,14 @@
 
     HOME/env/NAME/           a virtual environment; `ready` in it names what was installed
     HOME/jars/ARTIFACT-V/    its jars; `pom.xml` is what Maven was given
+    HOME/pools/NAME.parquet  real rows that `sources` takes from
     HOME/data/, HOME/work/   input rows, and the tables while a worker runs
-Whatever fails is written beside it as `error`, which the run then reports for every peer that needs it.
+Whatever fails is written beside it as `error`, which the run then reports for everything that needs it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ import venv
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.peers.roster import ENVIRONMENTS, Entry, Environment, Jars
+from bench.peers.roster import ENVIRONMENTS, POOLS, POOLS_SCALE, Entry, Environment, Jars
 
 ROOT = Path(__file__).parents[2]
 """Of the repository."""
@@ -37,12 +39,13 @@ class NotReady(Exception):
 
 
 def setup(home: Path, peers: Iterable[Entry]) -> dict[str, str]:
-    """Make what the peers need. Returns what failed, by environment or jar, and why."""
+    """Make what the peers need, and the pools. Returns what failed, by environment, jar or pools, and why."""
     peers, failed = list(peers), {}
-    for environment in ENVIRONMENTS:
-        if any(peer.environment == environment.name for peer in peers):
-            folder = home / "env" / environment.name
-            _once(folder, _told(environment), lambda folder, e=environment: _make_environment(folder, e), failed)
+    used = {peer.environment for peer in peers}
+    for environment in (POOLS, *(one for one in ENVIRONMENTS if one.name in used)):
+        folder = home / "env" / environment.name
+        _once(folder, _told(environment), lambda folder, e=environment: _make_environment(folder, e), failed)
+    _once(home / "pools", f"{_told(POOLS)}\nscale {POOLS_SCALE}", lambda folder: _make_pools(home, folder), failed)
     for jars in dict.fromkeys(peer.jars for peer in peers if peer.jars):
         _once(_jar_folder(home, jars), jars.coordinates, lambda folder, j=jars: _copy_jars(folder, j), failed)
     return failed
@@ -52,6 +55,12 @@ def python_of(home: Path, peer: Entry) -> Path:
     folder = home / "env" / peer.environment
     _need(folder)
     return folder / "bin" / "python"
+
+
+def pool_of(home: Path, name: str) -> Path:
+    folder = home / "pools"
+    _need(folder)
+    return folder / f"{name}.parquet"
 
 
 def jars_of(home: Path, peer: Entry) -> list[Path]:
@@ -105,6 +114,12 @@ def _make_environment(folder: Path, environment: Environment) -> None:
         _call([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *environment.requirements, *ours])
 
 
+def _make_pools(home: Path, folder: Path) -> None:
+    environment = home / "env" / POOLS.name
+    _need(environment)
+    _call([environment / "bin" / "python", "-m", "bench.peers.pools", folder, POOLS_SCALE], PYTHONPATH=str(ROOT))
+
+
 def _copied(folder: Path) -> Path:
     """What pip builds lsmlake of, copied, since the build leaves files behind. Installed for what it depends on: workers
     import this repository's own code, so a change needs no new setup."""
@@ -124,9 +139,11 @@ def _copy_jars(folder: Path, jars: Jars) -> None:
         raise NotReady(f"Maven copied no {artifact}-{version}.jar")
 
 
-def _call(command: list[object]) -> None:
+def _call(command: list[object], **variables: str) -> None:
+    """`variables`: of the environment, beside those there are."""
+    environment = {**os.environ, **variables}
     try:
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment)
     except FileNotFoundError as error:
         raise NotReady(f"{command[0]} is not there: {error}") from error
     if done.returncode:

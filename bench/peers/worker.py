@@ -2,8 +2,8 @@
 
     python -m bench.peers.worker PEER WORKLOAD --data FOLDER --work FOLDER [--params JSON] [--jars PATH ...]
 
-The line: {status, version, settings, measures} or {status, error, ...}. Statuses: ok; wrong: it ran but does not hold what it
-must; unsupported: it has no such thing; error. What the peer itself prints goes to standard error.
+The line: {status, version, settings, measures, series} or {status, error, ...}. Statuses: ok; wrong: it ran but does not hold
+what it must; unsupported: it has no such thing; error. What the peer itself prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.peers.base import Peer, Unsupported
 from bench.peers.data import Data
 from bench.peers.roster import PEERS
 from bench.peers.workloads import ALL
-from bench.peers.workloads.steps import Wrong
+from bench.peers.workloads.steps import Measures, Wrong
 
 _ERROR_CHARS = 2_000
 
@@ -50,8 +50,8 @@ def _result(given: argparse.Namespace) -> dict[str, object]:
         kind = getattr(importlib.import_module(f"bench.peers.{entry.module}"), entry.cls)
         peer = kind(given.work / "table", given.jars, **entry.options)
         told = {"version": peer.version, "settings": dict(peer.settings)}
-        measures = ALL[given.workload].run(peer, Data(given.data), given.params)
-        return {"status": "ok", **told, "measures": measures}
+        found = ALL[given.workload].run(peer, Data(given.data), given.params)
+        return {"status": "ok", **told, **split(found)}
     except Unsupported as reason:
         return {"status": "unsupported", **told, "error": str(reason)}
     except Wrong as found:
@@ -61,6 +61,12 @@ def _result(given: argparse.Namespace) -> dict[str, object]:
         return {"status": "error", **told, "error": _first(error)}
     finally:
         _close(peer)
+
+
+def split(found: Measures) -> dict[str, dict[str, object]]:
+    """Single numbers, and numbers that came one after the other."""
+    series = {name: value for name, value in found.items() if isinstance(value, list)}
+    return {"measures": {name: value for name, value in found.items() if name not in series}, "series": series}
 
 
 def _first(error: Exception) -> str:

@@ -15,7 +15,7 @@ ROWS_A_COMMIT = 100
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    return [Case(f"{sizes.commits:,} commits", Stream(sizes.rows[0], ROWS_A_COMMIT, sizes.commits))]
+    return [Case(f"{sizes.commits:,} commits", Stream(sizes.rows[0], ROWS_A_COMMIT, sizes.commits, source=sizes.of("flights")))]
 
 
 def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float]:

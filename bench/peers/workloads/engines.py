@@ -11,7 +11,7 @@ from bench.peers.workloads.steps import Wrong, checked, clock, filled, growth, n
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    stream = Stream(sizes.rows[0], sizes.batch, sizes.batches)
+    stream = Stream(sizes.rows[0], sizes.batch, sizes.batches, source=sizes.of("orders"))
     return [
         Case("partial-update", stream, {"engine": "partial-update", "expected": "expected"}),
         Case("aggregation", stream, {"engine": "aggregation", "expected": "summed"}),

@@ -19,7 +19,7 @@ from bench.peers.workloads.steps import Wrong, checked, clock, filled, growth, n
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    stream = Stream(sizes.rows[0], sizes.batch, sizes.batches)
+    stream = Stream(sizes.rows[0], sizes.batch, sizes.batches, source=sizes.of("flights"))
     return [
         Case("without compaction", stream, {"compaction": False}),
         Case("with compaction", stream, {"compaction": True}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.peers import read
 from bench.peers.base import Peer
 from bench.peers.data import Data, Stream
 from bench.peers.workloads.case import Case, Sizes
@@ -12,7 +11,9 @@ from bench.peers.workloads.steps import Written, checked, filled, note, peak_mem
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    return [Case(f"{rows:,} rows", Stream(rows, sizes.batch, sizes.batches)) for rows in sizes.rows[:1]]
+    return [
+        Case(f"{rows:,} rows", Stream(rows, sizes.batch, sizes.batches, source=sizes.of("lineitem"))) for rows in sizes.rows[:1]
+    ]
 
 
 def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float]:
@@ -24,4 +25,4 @@ def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float
     spent, peak = peak_memory(peer.compact)
     measures = {"compact s": spent.seconds, "MB written": (written.look() - before) / 1e6, "peak MB": peak / 1e6}
     checked(peer, data)
-    return measures | reads(peer, data, read.of_orders(data.facts["known"]))
+    return measures | reads(peer, data, data.reads)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.peers import read
 from bench.peers.base import Peer
 from bench.peers.data import Data, Stream
 from bench.peers.workloads.case import Case, Sizes
@@ -12,11 +11,11 @@ from bench.peers.workloads.steps import checked, filled, reads, streamed
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    return [Case(f"{rows:,} rows", Stream(rows, sizes.batch, sizes.batches)) for rows in sizes.rows]
+    return [Case(f"{rows:,} rows", Stream(rows, sizes.batch, sizes.batches, source=sizes.of("lineitem"))) for rows in sizes.rows]
 
 
 def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float]:
     filled(peer, data)
     streamed(peer, data)
     checked(peer, data)
-    return reads(peer, data, read.of_orders(data.facts["known"]))
+    return reads(peer, data, data.reads)

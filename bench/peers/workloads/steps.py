@@ -17,6 +17,8 @@ from bench.peers.data import KEY, Data
 from bench.peers.read import Read, normal, totals
 from bench.timing import Spent, clock, take_turns
 
+Measures = dict[str, float | list[float]]
+"""By name, the unit in it: a number, or one for each time it was measured."""
 ROUNDS = 3
 _SAMPLE_SECONDS = 0.05
 
@@ -51,10 +53,6 @@ def updated(peer: Peer, data: Data) -> list[Spent]:
     return [_batch(peer.update, path) for path in data.batches]
 
 
-def deleted(peer: Peer, data: Data) -> list[Spent]:
-    return [_batch(peer.delete, path) for path in data.deletes]
-
-
 def steady(spent: list[Spent]) -> list[Spent]:
     """Without the first, which pays for what is loaded and compiled once."""
     return spent[1:] or spent
@@ -76,7 +74,7 @@ def growth(spent: list[Spent]) -> float:
 def checked(peer: Peer, data: Data, expected: str = "expected") -> None:
     """The table holds what NumPy says. Raises Wrong."""
     note("check")
-    found, right = normal(peer.query(totals(data.schema))), normal([data.facts[expected]])
+    found, right = normal(peer.query(totals(data.schema, data.source.totals))), normal([data.facts[expected]])
     if found != right:
         raise Wrong(f"count and sums are {found[0]}, must be {right[0]}")
 

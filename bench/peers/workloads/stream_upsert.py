@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from bench.peers.base import Peer
 from bench.peers.data import Data, Stream, bytes_of
 from bench.peers.workloads.case import Case, Sizes
-from bench.peers.workloads.steps import Written, checked, clock, filled, growth, note, rate, steady
+from bench.peers.workloads.steps import Measures, Written, checked, clock, filled, growth, note, rate, steady
+
+BY_BATCH = "rows/s of a batch"
 
 
 def cases(sizes: Sizes) -> list[Case]:
     return [
-        Case(f"{rows:,} rows, {keys} keys", Stream(rows, sizes.batch, sizes.batches, keys))
+        Case(f"{rows:,} rows, {keys} keys", Stream(rows, sizes.batch, sizes.batches, keys, sizes.of("lineitem")))
         for keys in ("uniform", "recent")
         for rows in sizes.rows
     ]
 
 
-def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float]:
+def run(peer: Peer, data: Data, params: Mapping[str, object]) -> Measures:
     load = filled(peer, data)
     written = Written(peer.folder)
     loaded, spent = written.total, []
@@ -33,4 +35,5 @@ def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float
         "written/input": (written.total - loaded) / sum(bytes_of(path) for path in data.batches),
         "last/first": growth(spent),
         "load s": load.seconds,
+        BY_BATCH: [data.facts["batch_rows"] / len(spent) / one.seconds for one in spent],
     }

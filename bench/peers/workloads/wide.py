@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.peers import read
 from bench.peers.base import Peer
-from bench.peers.data import WIDE, Data, Stream, bytes_of
+from bench.peers.data import Data, Stream, bytes_of
 from bench.peers.workloads.case import Case, Sizes
 from bench.peers.workloads.steps import Written, checked, filled, growth, rate, reads, streamed, updated
 
@@ -19,7 +18,7 @@ def cases(sizes: Sizes) -> list[Case]:
         "rows": max(1, sizes.rows[0] // _SHARE),
         "batch": max(1, sizes.batch // _SHARE),
         "batches": sizes.batches,
-        "columns": WIDE,
+        "source": "wide",
     }
     return [
         Case("all columns", Stream(**stream), {"three": False}),
@@ -38,5 +37,5 @@ def run(peer: Peer, data: Data, params: Mapping[str, object]) -> dict[str, float
         "rows/s": rate(data.facts["batch_rows"], spent),
         "written/input": (written.look() - loaded) / sum(map(bytes_of, data.batches)),
         "last/first": growth(spent),
-        **reads(peer, data, read.of_wide()),
+        **reads(peer, data, data.reads),
     }
