@@ -132,8 +132,9 @@ def contenders() -> Iterator[tuple[str, PickOptions]]:
         for share in (None, 0.7, 0.5, 0.3):
             name = f"tiered({runs}) reclaim {share or 'none'}"
             yield name, PickOptions(strategy=TIERED, tier_runs=runs, reclaim_dead_share=share, reclaim_bucket_share=None)
-        name = f"tiered({runs}) reclaim 0.5, bucket 0.3"
-        yield name, PickOptions(strategy=TIERED, tier_runs=runs, reclaim_dead_share=0.5, reclaim_bucket_share=0.3)
+        for share in (0.3, 0.2):
+            name = f"tiered({runs}) reclaim 0.5, bucket {share}"
+            yield name, PickOptions(strategy=TIERED, tier_runs=runs, reclaim_dead_share=0.5, reclaim_bucket_share=share)
 
 
 def main(scale: float) -> None:

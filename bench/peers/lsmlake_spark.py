@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 import lsmlake
 from bench.peers.base import Wanted
 from bench.peers.lsmlake_options import OPTIONS, options_for
-from bench.peers.spark import SparkPeer
+from bench.peers.read import Read
+from bench.peers.spark import SparkPeer, ask
 
 
 class LsmlakeSpark(SparkPeer):
@@ -49,6 +50,9 @@ class LsmlakeSpark(SparkPeer):
 
     def table(self) -> DataFrame:
         return self.handle.df()
+
+    def query(self, read: Read) -> list[tuple]:
+        return ask(self.handle.df(where=read.condition or None), read)
 
     def compact(self) -> None:
         self.handle.compact(full=True)
