@@ -711,7 +711,8 @@ def test_tiered_writes_less_than_universal_and_bounds_dead_rows_in_the_simulatio
     simulate = sys.modules["tiers"].simulate
     universal = simulate(PickOptions(), **tiny)
     tiers8 = simulate(PickOptions(TIERED, small_run_bytes=4000), **tiny)
-    assert tiers8.written < 0.8 * universal.written
+    lazy = simulate(PickOptions(TIERED, small_run_bytes=4000, reclaim_bucket_share=0.3), **tiny)
+    assert tiers8.written < universal.written and lazy.written < 0.7 * universal.written
     assert tiers8.dead_max < 0.2 / 0.8 + 0.01
     assert universal.runs_max <= 5 < tiers8.runs_max < 24
     assert simulate(PickOptions(), **tiny) == universal

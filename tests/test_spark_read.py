@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
+from pyspark.sql import functions as F
 from spark_support import configured, plan_of, same, seen
 from strategies import Shape, conditions, encoded_rows
 
@@ -346,3 +347,25 @@ def test_timestamps_in_a_condition_are_in_the_zone_of_the_session(spark, spark_l
             assert table.scan(where=condition).count() == count
             for strategy in STRATEGIES:
                 assert table.scan(where=condition).to_spark(strategy).count() == count
+
+
+# --- the session ---
+
+
+@pytest.mark.parametrize(("before", "after"), [("4194304b", "262144b"), ("2m", "2m")])
+def test_what_the_user_has_set_of_the_session_stays(spark, tmp_path, before, after):
+    with configured(spark, spark__sql__files__openCostInBytes=before):
+        lsmlake.connect(tmp_path, spark=spark)
+        assert spark.conf.get("spark.sql.files.openCostInBytes") == after
+
+
+def test_small_files_do_not_crowd_the_large_ones_into_one_task(spark, spark_lake):
+    """A few large files and many small ones, read in two tasks: neither has nearly all of the rows."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options={"bucket": 2})
+    wide = "concat(md5(string(id)), md5(string(-id)), md5(string(id * 3)), md5(string(id * 5)))"
+    table.upsert(spark.range(60_000).selectExpr("id", f"{wide} as v"))
+    for number in range(5):
+        table.upsert(spark.range(number, 60_000, 997).selectExpr("id", f"'{number}' as v"))
+    frame = table.df()
+    rows = [row["n"] for row in frame.groupBy(F.spark_partition_id()).agg(F.count("*").alias("n")).collect()]
+    assert len(rows) >= 2 and max(rows) < 0.7 * sum(rows), rows

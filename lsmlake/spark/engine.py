@@ -21,12 +21,18 @@ from lsmlake.spark import compact, read, stream, write
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.metadata import Metadata
 
-_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-_LISTING_FILES = 1_000_000  # we name every file; a listing job for them costs twenty times the look at each
+_SETTINGS = {
+    # we name every file; a listing job for them costs twenty times the look at each
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": ("32", "1000000"),
+    # the small files of the upper levels would count for more than the large ones below when tasks are cut, and these then all
+    # lie in one; in this time a file system reads so much that a file is opened
+    "spark.sql.files.openCostInBytes": ("4194304b", "262144b"),
+}
+"""Of the session: what Spark's default is, and what suits a table. What a user has set stays."""
 
 
 class SparkEngine(Engine):
-    """Sets one option of the session: file listings up to a million paths stay on the driver."""
+    """Sets two options of the session that are at Spark's defaults: see `_SETTINGS`."""
 
     name = "spark"
     filters = True
@@ -38,7 +44,9 @@ class SparkEngine(Engine):
             )
         self.spark = spark
         self._uneven: set[str] = set()
-        spark.conf.set(_LISTING, str(_LISTING_FILES))
+        for name, (default, better) in _SETTINGS.items():
+            if spark.conf.get(name) == default:
+                spark.conf.set(name, better)
 
     @property
     def zone(self) -> str:

@@ -50,8 +50,8 @@ class PickOptions:
     small_run_bytes: int = 1 << 20
     """Runs below are of like size whatever their size."""
     reclaim_bucket_share: float | None = 0.2
-    """Share of dead rows among all rows at level >= 1 above which the dirtiest files are rewritten: scans read a quarter more than
-    the live rows at most."""
+    """Share of dead rows among all rows at level >= 1 above which the dirtiest files are rewritten: a scan reads a quarter more
+    than the live rows at most."""
 
     def __post_init__(self) -> None:
         _demand("strategy", self.strategy in (UNIVERSAL, TIERED), f"{UNIVERSAL} or {TIERED}", self.strategy)
