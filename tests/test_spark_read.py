@@ -6,6 +6,8 @@ import datetime as dt
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as hs
@@ -19,6 +21,7 @@ from lsmlake.errors import InvalidQuery
 pytestmark = pytest.mark.spark
 
 STRATEGIES = ("native", "arrow")
+KEEP_DEAD = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
 
 
 # --- random tables and conditions ---
@@ -90,7 +93,7 @@ def of_numbers(ids: np.ndarray, stamp: int) -> pa.Table:
 @pytest.fixture
 def masked(lake) -> tuple[str, int, int]:
     """(name, rows, sum of v) of a table with 200,000 rows in one file of many row groups, every seventh of them dead."""
-    options = {"file.block-size": "100 kb", "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    options = {"file.block-size": "100 kb", **KEEP_DEAD}
     table = lake.create_table("d.masked", "id BIGINT NOT NULL, v BIGINT, s STRING", primary_key=["id"], options=options)
     ids = np.arange(200_000)
     table.upsert(of_numbers(ids, 0))
@@ -116,8 +119,30 @@ def test_dead_rows_are_masked_in_every_chunk_and_piece_of_a_file(spark, spark_la
 
 
 @pytest.mark.connect
+def test_files_of_one_size_are_told_apart(lake, spark_lake):
+    table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"bucket": 8, **KEEP_DEAD})
+    table.upsert({"id": range(800), "v": range(800)})
+    table.upsert({"id": range(0, 800, 7), "v": [0] * len(range(0, 800, 7))})
+    sizes = table.files()["file_size_in_bytes"].to_pylist()
+    assert len(set(sizes)) < len(sizes)
+    same(spark_lake.table("d.t").scan().to_spark("native"), table.scan().to_arrow())
+
+
+def test_a_file_that_is_not_as_its_snapshot_says_is_an_error_not_other_rows(lake, spark_lake, tmp_path):
+    table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options=KEEP_DEAD)
+    table.upsert({"id": range(1000), "v": range(1000)})
+    table.upsert({"id": [5], "v": [0]})
+    (path,) = table.files().filter(pc.field("deleted_record_count") > 0)["file_path"].to_pylist()
+    rows = pq.read_table(next(tmp_path.rglob(path.rpartition("/")[2])))
+    pq.write_table(rows, next(tmp_path.rglob(path.rpartition("/")[2])), compression="none", use_dictionary=False)
+    with pytest.raises(Exception, match=r"d.db/t: a data file is not as its snapshot says; verify\(\) tells which"):
+        spark_lake.table("d.t").df().collect()
+    assert path in str(table.verify())
+
+
+@pytest.mark.connect
 def test_bitmaps_past_the_broadcast_limit_are_applied_in_tasks(lake, spark_lake):
-    options = {"read.vector-broadcast-limit": "1 kb", "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    options = {"read.vector-broadcast-limit": "1 kb", **KEEP_DEAD}
     table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT, s STRING", primary_key=["id"], options=options)
     table.upsert(of_numbers(np.arange(10_000), 0))
     table.upsert(of_numbers(np.arange(10), 1))

@@ -172,7 +172,8 @@ def _write(folder: Path, rows: pa.Table) -> None:
 
 
 def _write_file(path: Path, rows: pa.Table) -> None:
-    pq.write_table(rows, path, compression="zstd", compression_level=1)
+    """As Spark and all the peers write: decimals of up to 18 digits as integers."""
+    pq.write_table(rows, path, compression="zstd", compression_level=1, store_decimal_as_integer=True)
 
 
 def _totals(folder: Path, columns: Sequence[str]) -> list[int]:

@@ -3,10 +3,11 @@
 Native: Catalyst reads the Parquet files itself - generated code, column pruning, `PushedFilters` - and dead rows are masked by a
 left join with a broadcast table of bitmap chunks:
 
-1. `_metadata.file_name` and `_metadata.row_index` say which row of which file this is; `chunk = row_index >> 16`;
-2. a hash of the file name beside the chunk, one long, finds the dense bitmap of those 65,536 rows, 1,024 longs, if any of them is
-   dead. The hash is salted so that it tells the files of the plan apart. (A join on a long needs no row made of its key.)
-3. the row stays unless its bit is set.
+1. `_metadata` says which row of which file this is; `chunk = row_index >> 16`;
+2. the file's number beside the chunk, one long, finds the dense bitmap of those 65,536 rows, 1,024 longs, or null if none of them
+   is dead. (A join on a long needs no row made of its key.) Files go by their size in bytes, which costs no hash of a name a row;
+   where two are of one size by a hash of the name, salted so that it tells the files of the plan apart;
+3. the row stays unless its bit is set. What finds nothing is in no file that the plan knows: an error.
 
 Files without a vector go through a plain scan, unless they are few beside the others: a second scan costs more than it saves.
 In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting keys, and the row that stands for every
@@ -17,17 +18,19 @@ Arrow: Python tasks read whole splits as the embedded path does. For stores and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import DataFile
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import Bucket, DataFile
 from lsmlake.lsm.bucket_hash import spark_hash
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
@@ -39,8 +42,10 @@ from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata
 
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
-_PLACE, _ROW, _CHUNK, _BITS = "_lsmlake_place", "_lsmlake_row", "_lsmlake_chunk", "_lsmlake_bits"
-_BITMAPS = pa.schema([(_CHUNK, pa.int64()), (_BITS, pa.list_(pa.int64()))])
+_PLACE, _ROW, _CHUNK = "_lsmlake_place", "_lsmlake_row", "_lsmlake_chunk"
+_KNOWN, _BITS = "_lsmlake_known", "_lsmlake_bits"
+_BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.int64()))])
+_CHUNKS = 22  # bits of a chunk's number: files of 2**38 rows and of 2**41 bytes
 _FEW_CLEAN = 0.25  # of the rows in files with a vector: so many clean ones are scanned along with them
 _BROADCAST_ROWS = 4_000_000  # keys waiting at level 0 that still fit a broadcast
 
@@ -94,15 +99,24 @@ class _Native:
     def clean(self, paths: Sequence[str]):
         return self.filtered(self.scan(paths))
 
-    def masked(self, paths: Sequence[str], bitmaps: pa.Table, salt: int):
+    def masked(self, paths: Sequence[str], mask: _Mask):
         rows = self.scan(paths)
         place = rows.metadataColumn("_metadata").alias(_PLACE)  # not by name: the table may have a column of that name
-        chunk = f"shiftleft(bigint(hash({salt}, {_PLACE}.file_name)), 32) + shiftright({_PLACE}.row_index, 16) as {_CHUNK}"
+        chunk = f"shiftleft(bigint({mask.number}), {_CHUNKS}) + shiftright({_PLACE}.row_index, 16) as {_CHUNK}"
         # SQL text: a Column object takes many calls into the JVM
-        rows = rows.select("*", place).selectExpr("*", f"{_PLACE}.row_index as {_ROW}", chunk)
-        joined = self.filtered(rows).join(F.broadcast(self.spark.createDataFrame(bitmaps)), _CHUNK, "left")
+        rows = self.filtered(rows.select("*", place).selectExpr("*", f"{_PLACE}.row_index as {_ROW}", chunk))
+        bitmaps = F.broadcast(self.spark.createDataFrame(mask.bitmaps))
+        joined = rows.join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
         bit = f"getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63))"
-        return joined.filter(f"{_BITS} is null or {bit} = 0")
+        unknown = f"raise_error('{self.meta.paths.root}: a data file is not as its snapshot says; verify() tells which')"
+        return joined.filter(f"if({_KNOWN} is null, {unknown}, {_BITS} is null or {bit} = 0)")
+
+
+class _Mask(NamedTuple):
+    """`number`: SQL, which file a row is in. `bitmaps`: of every chunk of these files."""
+
+    number: str
+    bitmaps: pa.Table
 
 
 def _native(spark, meta: Metadata, plan: Plan, where: str | None):
@@ -125,19 +139,24 @@ def _raw(native: _Native, splits: Sequence[Split]) -> list:
     files = [(split.bucket, file, file.name in split.vectors) for split in splits for file in split.files]
     dirty_rows = sum(file.rows for _, file, dirty in files if dirty)
     together = sum(file.rows for _, file, dirty in files if not dirty) <= _FEW_CLEAN * dirty_rows
-    masked = [(bucket, file.name) for bucket, file, dirty in files if dirty or together]
+    masked = [(bucket, file) for bucket, file, dirty in files if dirty or together]
     clean = [(bucket, file.name) for bucket, file, dirty in files if not (dirty or together)]
     path = native.meta.paths.data
     parts = [native.clean([path(*each) for each in clean])] if clean else []
     if masked:
-        salt = _salt([name for _, name in masked])
-        parts.append(native.masked([path(*each) for each in masked], _bitmaps(native.meta, splits, salt), salt))
+        parts.append(native.masked([path(bucket, file.name) for bucket, file in masked], _mask(native.meta, splits, masked)))
     return parts
 
 
-def _salt(names: Sequence[str]) -> int:
-    """With which the names have different hashes."""
-    return next(salt for salt in count() if len(np.unique(_hashed(names, salt))) == len(names))
+def _mask(meta: Metadata, splits: Sequence[Split], masked: Sequence[tuple[Bucket, DataFile]]) -> _Mask:
+    files = [file for _, file in masked]
+    if len({file.bytes for file in files}) == len(files):
+        number, numbers = f"{_PLACE}.file_size", np.array([file.bytes for file in files], np.int64)
+    else:
+        names = [file.name for file in files]
+        salt = next(salt for salt in count() if len(np.unique(_hashed(names, salt))) == len(names))
+        number, numbers = f"hash({salt}, {_PLACE}.file_name)", _hashed(names, salt).astype(np.int64)
+    return _Mask(number, _bitmaps(_vectors(meta, splits), files, numbers))
 
 
 def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
@@ -145,19 +164,31 @@ def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
     return spark_hash([pa.array(np.full(len(names), salt, np.int32)), pa.array(names, pa.string())])
 
 
-def _bitmaps(meta: Metadata, splits: Sequence[Split], salt: int) -> pa.Table:
-    names, chunks, words = [], [], []
+def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVector]:
+    """Those of the files that are read, by name."""
+    found = {}
     for split in splits:
-        read = {f.name for f in split.files}
-        for name, vector in meta.vectors(split.vectors, [name for name in split.vectors if name in read]).items():
-            for chunk, bits in vector.chunks():
-                names.append(name)
-                chunks.append(chunk)
-                words.append(bits)
-    place = (_hashed(names, salt).astype(np.int64) << 32) + np.array(chunks, np.int64)
-    offsets = np.arange(len(words) + 1, dtype=np.int32) * 1024
-    values = np.concatenate(words) if words else np.zeros(0, np.int64)
-    return pa.table([pa.array(place), pa.ListArray.from_arrays(offsets, values)], schema=_BITMAPS)
+        read = {file.name for file in split.files}
+        found |= meta.vectors(split.vectors, [name for name in split.vectors if name in read])
+    return found
+
+
+def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], numbers: np.ndarray) -> pa.Table:
+    counts = np.array([-(-file.rows >> 16) for file in files])
+    starts = np.cumsum(counts) - counts
+    places = np.repeat((numbers << _CHUNKS) - starts, counts) + np.arange(counts.sum())
+    found = [
+        (start + chunk, bits)
+        for file, start in zip(files, starts, strict=True)
+        if file.name in vectors
+        for chunk, bits in vectors[file.name].chunks()
+    ]
+    dead = np.zeros(len(places), bool)
+    dead[[place for place, _ in found]] = True
+    values = np.concatenate([bits for _, bits in found]) if found else np.zeros(0, np.int64)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(dead * 1024)]), pa.int32())
+    bits = pa.ListArray.from_arrays(offsets, values, mask=pa.array(~dead))
+    return pa.table([pa.array(places), bits], schema=_BITMAPS)
 
 
 def _waiting_keys(native: _Native, splits: Sequence[Split]):

@@ -133,6 +133,7 @@ class _FileWriter:
             write_statistics=plain if self.nan_columns else True,
             write_page_index=True,
             write_page_checksum=True,
+            store_decimal_as_integer=True,  # Spark decodes one in fixed bytes by way of a BigInteger
             store_schema=False,
             metadata_collector=self.footer,
         )
