@@ -9,7 +9,7 @@ left join with a broadcast table of bitmap chunks:
    where two are of one size by a hash of the name, salted so that it tells the files of the plan apart;
 3. the row stays unless its bit is set. What finds nothing is in no file that the plan knows: an error.
 
-Files without a vector go through a plain scan, unless they are few beside the others: a second scan costs more than it saves.
+Files without a vector go through a plain scan, unless they are few: a second scan costs more than it saves.
 In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting keys, and the row that stands for every
 waiting key is added. Without deletion vectors tasks merge the files that overlap.
 
@@ -46,7 +46,8 @@ _PLACE, _ROW, _CHUNK = "_lsmlake_place", "_lsmlake_row", "_lsmlake_chunk"
 _KNOWN, _BITS = "_lsmlake_known", "_lsmlake_bits"
 _BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.int64()))])
 _CHUNKS = 22  # bits of a chunk's number: files of 2**38 rows and of 2**41 bytes
-_FEW_CLEAN = 0.25  # of the rows in files with a vector: so many clean ones are scanned along with them
+_FEW_CLEAN_ROWS = 1 << 20  # so many rows without a vector are scanned along with the others: a second scan costs more
+_FEW_CLEAN = 0.25  # or so many of the rows in files with one
 _BROADCAST_ROWS = 4_000_000  # keys waiting at level 0 that still fit a broadcast
 
 
@@ -87,6 +88,9 @@ class _Native:
     plan: Plan
     where: str | None
 
+    def paths(self, files: Sequence[tuple[Bucket, DataFile]]) -> list[str]:
+        return [self.meta.paths.data(bucket, file.name) for bucket, file in files]
+
     def scan(self, paths: Sequence[str]):
         """Plain Parquet, all columns; Catalyst takes those it needs."""
         names = [field.name for field in self.plan.schema.columns]
@@ -109,7 +113,8 @@ class _Native:
         joined = rows.join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
         bit = f"getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63))"
         unknown = f"raise_error('{self.meta.paths.root}: a data file is not as its snapshot says; verify() tells which')"
-        return joined.filter(f"if({_KNOWN} is null, {unknown}, {_BITS} is null or {bit} = 0)")
+        living = joined.filter(f"if({_KNOWN} is null, {unknown}, {_BITS} is null or {bit} = 0)")
+        return living.selectExpr(f"* except ({_PLACE}, {_ROW}, {_CHUNK}, {_KNOWN}, {_BITS})")
 
 
 class _Mask(NamedTuple):
@@ -131,21 +136,27 @@ def _native(spark, meta: Metadata, plan: Plan, where: str | None):
         keys = _waiting_keys(native, waiting)
         parts += [_without(part, keys, plan) for part in _raw(native, waiting)]
         parts.append(_newest(native, waiting))
-    return reduce(lambda left, right: left.unionByName(right), [part.selectExpr(*map(quoted, plan.columns)) for part in parts])
+    return _united(plan, parts)
+
+
+def _united(plan: Plan, parts: Sequence):
+    """The columns of the plan, of all parts. Not named where they are all of the table's: a name costs up to 0.1 ms."""
+    if plan.columns != tuple(plan.schema.columns.names):
+        parts = [part.selectExpr(*map(quoted, plan.columns)) for part in parts]
+    return reduce(lambda left, right: left.unionByName(right), parts)
 
 
 def _raw(native: _Native, splits: Sequence[Split]) -> list:
     """The rows above level 0: files without dead rows plainly, the others masked."""
-    files = [(split.bucket, file, file.name in split.vectors) for split in splits for file in split.files]
-    dirty_rows = sum(file.rows for _, file, dirty in files if dirty)
-    together = sum(file.rows for _, file, dirty in files if not dirty) <= _FEW_CLEAN * dirty_rows
-    masked = [(bucket, file) for bucket, file, dirty in files if dirty or together]
-    clean = [(bucket, file.name) for bucket, file, dirty in files if not (dirty or together)]
-    path = native.meta.paths.data
-    parts = [native.clean([path(*each) for each in clean])] if clean else []
-    if masked:
-        parts.append(native.masked([path(bucket, file.name) for bucket, file in masked], _mask(native.meta, splits, masked)))
-    return parts
+    files = [(split.bucket, file) for split in splits for file in split.files]
+    dead = {name for split in splits for name in split.vectors}
+    masked = [(bucket, file) for bucket, file in files if file.name in dead]
+    clean = [(bucket, file) for bucket, file in files if file.name not in dead]
+    few = max(_FEW_CLEAN_ROWS, _FEW_CLEAN * sum(file.rows for _, file in masked))
+    if masked and sum(file.rows for _, file in clean) <= few:
+        masked, clean = files, []
+    parts = [native.clean(native.paths(clean))] if clean else []
+    return [*parts, native.masked(native.paths(masked), _mask(native.meta, splits, masked))] if masked else parts
 
 
 def _mask(meta: Metadata, splits: Sequence[Split], masked: Sequence[tuple[Bucket, DataFile]]) -> _Mask:
@@ -194,7 +205,7 @@ def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], n
 def _waiting_keys(native: _Native, splits: Sequence[Split]):
     """The keys at level 0, deletes included, repeats as they are."""
     files = [(split.bucket, f) for split in splits for f in split.level0]
-    keys = native.scan([native.meta.paths.data(bucket, f.name) for bucket, f in files])
+    keys = native.scan(native.paths(files))
     keys = keys.selectExpr(*[f"{quoted(name)} as _lsmlake_key_{i}" for i, name in enumerate(native.plan.schema.primary_key)])
     return F.broadcast(keys) if sum(f.rows for _, f in files) <= _BROADCAST_ROWS else keys
 
@@ -212,12 +223,12 @@ def _newest(native: _Native, splits: Sequence[Split]):
     rest = [split for split in splits if split not in single]
     parts = []
     if single:
-        parts.append(native.clean([native.meta.paths.data(split.bucket, f.name) for split in single for f in split.level0]))
+        parts.append(native.clean(native.paths([(split.bucket, f) for split in single for f in split.level0])))
     if rest:
         waiting = [replace(split, files=(), met=() if dies else (*split.files, *split.met)) for split in rest]
         merged = _tasks(native.spark, native.meta, native.plan, waiting, _needed(native.plan, native.where))
         parts.append(native.filtered(merged))
-    return reduce(lambda a, b: a.unionByName(b), [part.selectExpr(*map(quoted, native.plan.columns)) for part in parts])
+    return _united(native.plan, parts)
 
 
 def _is_newest(level0: Sequence[DataFile]) -> bool:
