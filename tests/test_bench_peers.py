@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +19,7 @@ from bench.peers.roster import BASES, PEERS
 from bench.peers.run import Result
 from bench.peers.workloads import ALL
 from bench.peers.workloads.case import Sizes
-from bench.peers.workloads.degradation import BY_ROUND
+from bench.peers.workloads.degradation import BY_ROUND, slope
 from bench.peers.workloads.delete_heavy import DEAD, DELETES, OVER_DEAD
 from bench.peers.workloads.stream_upsert import BY_BATCH
 
@@ -61,6 +62,14 @@ def test_every_workload_runs_and_its_answers_are_checked(tmp_path, workload):
         assert all(isinstance(value, float) for values in answer["series"].values() for value in values)
         for name, length in SERIES.get(workload, {}).items():
             assert len(answer["series"][name]) == length
+
+
+def test_a_slope_is_of_the_cost_of_a_row_and_tells_what_chance_may_be():
+    rows, noise = np.arange(1000, 1050), np.random.default_rng(1).normal(0, 0.02, 50)
+    level, error = slope(list(rows * (1 + noise)), rows)
+    assert abs(level) < error < 0.1
+    rising, error = slope(list(rows * (1 + noise) * (1 + 0.01 * np.arange(50))), rows)
+    assert rising - error > 0.5 and 0.6 < rising < 0.9  # a hundredth of the first, in percent of the mean
 
 
 def test_a_wrong_answer_is_told(tmp_path):
