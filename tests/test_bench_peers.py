@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -182,9 +183,14 @@ def test_earlier_results_that_are_not_there_are_told(tmp_path, capsys):
     assert "results.json" in capsys.readouterr().err
 
 
-def test_an_error_is_one_line_of_markdown():
+def test_who_never_came_to_an_end_is_told_once():
     told = report.markdown(made_up(100), "here").splitlines()
-    assert f"- {FAILED}: error: it broke somewhere" in told
+    assert [line for line in told if FAILED in line] == [f"- {FAILED}: error: it broke somewhere"]
+
+
+def test_an_error_is_one_line_of_markdown_below_its_case():
+    results = [replace(one, error="it broke\n  later") if one.workload == "degradation" else one for one in made_up(100)]
+    assert f"- {BASES['arrow']}: ok: it broke later" in report.markdown(results, "here").splitlines()
 
 
 def test_an_interrupted_run_leaves_what_there_is(tmp_path, capsys, monkeypatch):

@@ -105,6 +105,13 @@ def _by_size(one: Result) -> tuple[object, ...]:
     return one.peer, one.stream["keys"], one.stream["rows"]
 
 
+def _never(results: Sequence[Result]) -> dict[str, str]:
+    """Peers that came to no end at all, with the reason they gave first."""
+    failed = {one.peer: one for one in reversed(results) if one.error}
+    done = {one.peer for one in results if one.measures}
+    return {peer: f"{one.status}: {_one_line(one.error)}" for peer, one in reversed(failed.items()) if peer not in done}
+
+
 def _settings(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     """By peer, its version and what is not its default."""
     for one in {one.peer: one for one in results if one.settings}.values():
@@ -116,8 +123,11 @@ def _settings(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
 
 def show(results: Sequence[Result], console: Console | None = None) -> None:
     console = console or Console(width=_WIDTH)
-    for title, group in _cases(results):
+    never = _never(results)
+    for title, group in _cases([one for one in results if one.peer not in never]):
         _show_case(console, title, group, results)
+    for peer, reason in never.items():
+        console.print(f"{peer} never came to an end: {reason}", highlight=False, markup=False)
     if growth := _growth(results):
         console.print("\n  ".join(["growth of the cost of a row with N", *growth]), highlight=False)
     for peer, told in _settings(results):
@@ -148,7 +158,11 @@ def _cell(name: str, measures: Mapping[str, float], divided: Mapping[str, float]
 
 def markdown(results: Sequence[Result], machine: str) -> str:
     """For RESULTS.md: a table per case and engine, peers that did not come to their end below it."""
-    parts = [machine, *(_markdown_case(title, group, results) for title, group in _cases(results))]
+    never = _never(results)
+    ran = [one for one in results if one.peer not in never]
+    parts = [machine, *(_markdown_case(title, group, ran) for title, group in _cases(ran))]
+    if never:
+        parts.append(_listed("Never came to an end:", [f"{peer}: {reason}" for peer, reason in never.items()]))
     if growth := _growth(results):
         parts.append(_listed("Growth of the cost of a row with N:", growth))
     parts.append(_listed("Versions, and what is not a peer's default:", [f"{peer} {told}" for peer, told in _settings(results)]))
