@@ -228,3 +228,20 @@ def test_any_parquet_reader_finds_the_users_columns_with_ids_and_no_others(key):
         assert sorted(without) == ["key_value", "list", "schema"], "only what Parquet puts around columns has no id"
         ids = [int(field.metadata[b"PARQUET:field_id"]) for field in found.schema_arrow]
     assert ids == list(table.current.field_ids().values())
+
+
+def test_decimals_are_integers_as_far_as_they_fit():
+    columns = "k DECIMAL(18,3), a DECIMAL(9,2), b DECIMAL(18,0), c DECIMAL(38,10)"
+    table = new_lake().create_table("d.t", columns, primary_key=["k"], options={"bucket": 1})
+    kinds = table.current.row_columns
+    ends = {f.name: [Decimal(f"{sign}{'9' * f.type.precision}E-{f.type.scale}") for sign in "-+"] for f in kinds}
+    rows = pa.table({f.name: pa.array([*ends[f.name], Decimal(0)], f.type) for f in kinds}, schema=kinds)
+    table.upsert(rows)
+    table.upsert(rows.slice(0, 1))  # found again by a key of this kind
+    assert sorted(table.scan().to_arrow().to_pylist(), key=repr) == sorted(rows.to_pylist(), key=repr)
+    assert table.scan(where=f"b = {ends['b'][1]}").to_arrow()["k"].to_pylist() == [ends["k"][1]]
+    assert table.verify() == []
+    for path in table.files()["file_path"].to_pylist():
+        with table.meta.env.storage.read(path) as source:
+            physical = pq.ParquetFile(source).schema
+        assert [physical.column(i).physical_type for i in range(4)] == ["INT64", "INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
