@@ -1,18 +1,20 @@
-"""Several buckets at once: as many as wanted and no more, and after an error nothing is left of any."""
+"""Several buckets or files at once: as many as wanted and no more, and after an error nothing is left of any."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Barrier, Event, Lock
+from threading import Barrier, Event, Lock, Thread, current_thread, main_thread
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from strategies import contents, fake_env
 
 from lsmlake.engine import Engine
 from lsmlake.errors import StorageFailed
 from lsmlake.lake import Lake
-from lsmlake.ops.together import together
+from lsmlake.ops.together import Once, ahead, together
 from lsmlake.store.memory import MemoryStorage
 
 BUCKETS = 8
@@ -67,6 +69,89 @@ def test_what_runs_beside_an_error_ends_and_is_undone_too(error: type[BaseExcept
         together(work, range(100), 2, undone.extend)
     assert sorted(undone) == sorted(set(begun) - {0})
     assert len(begun) < 10, "nothing new begins"
+
+
+@given(st.lists(st.integers(0, 7), max_size=9), st.integers(1, 4))
+def test_streams_give_all_their_items_in_an_order_of_their_own(lengths: list[int], workers: int):
+    def stream(number: int):
+        yield from range(10 * number, 10 * number + lengths[number])
+
+    def streams():
+        return map(stream, range(len(lengths)))
+
+    found = list(ahead(streams(), workers))
+    assert sorted(found) == [item for stream in streams() for item in stream]
+    for number in range(len(lengths)):
+        own = [item for item in found if item // 10 == number]
+        assert own == sorted(own), "a stream keeps its order"
+    assert found == list(ahead(streams(), workers)), "threads do not decide"
+    if workers == 1:
+        assert found == sorted(found)
+
+
+def test_streams_run_beside_each_other_and_no_further_ahead_than_a_step():
+    meet, begun, made = Barrier(2, timeout=10), [], []
+
+    def stream(number: int):
+        begun.append(number)
+        for item in range(6):
+            if item == 0:
+                meet.wait()  # breaks unless two run at once
+            made.append((number, item))
+            yield number
+
+    def streams():
+        for number in range(4):
+            yield stream(number)
+
+    items = ahead(streams(), 2)
+    next(items)
+    items.close()
+    assert sorted(begun) == [0, 1], "the others wait for their turn"
+    assert len(made) <= 6, "two of the one, two and two more of the other"
+
+
+def test_one_worker_needs_no_thread():
+    assert list(ahead(((current_thread() for _ in range(2)) for _ in range(2)), 1)) == [main_thread()] * 4
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_error_comes_after_what_came_before_it_and_all_streams_are_closed(workers: int):
+    opened, closed = [], []
+
+    def stream(number: int):
+        opened.append(number)
+        try:
+            for item in range(5):
+                if (number, item) == (1, 3):
+                    raise ValueError("damaged")
+                yield number, item
+        finally:
+            closed.append(number)
+
+    found = []
+    with pytest.raises(ValueError, match="damaged"):
+        found.extend(ahead((stream(number) for number in range(9)), workers))
+    assert [item for item in found if item[0] == 1] == [(1, item) for item in range(2 if workers > 1 else 3)]
+    assert sorted(closed) == sorted(opened)
+    assert len(opened) <= 4
+
+
+def test_a_value_is_made_once_by_whoever_asks_first():
+    made, asked = [], Barrier(4, timeout=10)
+    value = Once(lambda: made.append(1) or len(made))
+    found = []
+
+    def ask() -> None:
+        asked.wait()
+        found.append(value())
+
+    threads = [Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (found, made) == ([1] * 4, [1])
 
 
 def _table(storage: MemoryStorage, workers: int):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,10 @@ import pyarrow as pa
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.schema import Schema
 from lsmlake.lsm import lookup
-from lsmlake.store.data_file import DataReader
+from lsmlake.store.data_file import Chunk, DataReader
 from lsmlake.store.metadata import Metadata
 
+_FEW_ROWS = 1 << 12
 _KEYS_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1 << 18
 
@@ -49,13 +51,29 @@ def find(
 
 def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile, repeats: bool) -> Hits:
     rows, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
-        low, high, _ = reader.group_bounds(schema.key[0])
-        for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=_KEYS_AT_ONCE):
-            of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
-            rows.append(of_keys)
-            positions.append(of_chunk + chunk.start)
+    for chunk in _keys(meta, schema, bucket, keys, file):
+        of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
+        rows.append(of_keys)
+        positions.append(of_chunk + chunk.start)
     return Hits(np.concatenate(rows), np.concatenate(positions))
+
+
+def _keys(meta: Metadata, schema: Schema, bucket: Bucket, wanted: pa.Table, file: DataFile) -> Iterator[Chunk]:
+    """The key columns of `file` where it can hold one of `wanted`. Those of a small file, which every small batch asks again,
+    are remembered."""
+    path = meta.paths.data(bucket, file.name)
+    if file.rows <= _FEW_ROWS:
+        read = partial(_whole, meta, schema, path, file)
+        yield from meta.cache.get(f"{path}#keys of schema {schema.id}", read)
+        return
+    with DataReader(meta.env, path, file, schema) as reader:
+        low, high, _ = reader.group_bounds(schema.key[0])
+        yield from reader.chunks(schema.key, lookup.groups(wanted, low, high).tolist(), rows=_KEYS_AT_ONCE)
+
+
+def _whole(meta: Metadata, schema: Schema, path: str, file: DataFile) -> list[Chunk]:
+    with DataReader(meta.env, path, file, schema) as reader:
+        return list(reader.chunks(schema.key, rows=_KEYS_AT_ONCE))
 
 
 def fetch(

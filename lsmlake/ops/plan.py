@@ -80,6 +80,11 @@ class Plan:
         wanted = {*self.columns, *(self.predicate.columns if self.predicate else ())}
         return tuple(name for name in self.schema.columns.names if name in wanted)
 
+    @property
+    def names_keys(self) -> bool:
+        """Whether only rows of finitely many keys are asked for."""
+        return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
+
 
 def plan(
     meta: Metadata,

@@ -7,7 +7,7 @@ statistics, dead rows masked by position, filter, projection. Without deletion v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -26,29 +26,43 @@ from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.ops.lookup import fetch, find
 from lsmlake.ops.plan import Plan, Split
-from lsmlake.store.data_file import DataReader, living
+from lsmlake.ops.together import Once, ahead
+from lsmlake.store.data_file import Chunk, DataReader, living
 from lsmlake.store.metadata import Metadata
 
 
 def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
-    """All rows of the plan, columns in the plan's order, types and nullability of the schema. Memory: one chunk of one file, and
-    the level-0 rows of one bucket."""
+    """All rows of the plan, columns in the plan's order, types and nullability of the schema. `meta.env.workers` files are read
+    at once; memory: a few chunks of each, and the level-0 rows of as many buckets."""
     with meta.unless_expired(plan.snapshot):
-        for split in plan.splits:
-            yield from read_split(meta, plan, split)
+        yield from ahead((part for split in plan.splits for part in _parts(meta, plan, split)), meta.env.workers)
 
 
 def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
+    """The rows of one split, in one thread."""
+    for part in _parts(meta, plan, split):
+        yield from part
+
+
+def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Table]]:
+    """What can be read side by side."""
     if split.merged:
-        for table in merge_at_read(meta, plan, split, plan.needed):
-            yield _finish(_filtered(table, plan), plan)
+        yield _merged(meta, plan, split)
         return
-    fresh = freshen(meta, plan, split, plan.needed)
+    fresh = Once(partial(freshen, meta, plan, split, plan.needed))
     for file in split.files:
-        for table in _raw(meta, plan, split, file, fresh.dead[file.name]):
-            yield _finish(table, plan)
-    if fresh.rows is not None:
-        yield _finish(_filtered(fresh.rows, plan), plan)
+        yield _raw(meta, plan, split, file, fresh)
+    if split.level0:
+        yield _made(plan, fresh)
+
+
+def _merged(meta: Metadata, plan: Plan, split: Split) -> Generator[pa.Table]:
+    for table in merge_at_read(meta, plan, split, plan.needed):
+        yield _finish(_filtered(table, plan), plan)
+
+
+def _made(plan: Plan, fresh: Once[Fresh]) -> Generator[pa.Table]:
+    yield _finish(_filtered(fresh().rows, plan), plan)
 
 
 def count(meta: Metadata, plan: Plan) -> int:
@@ -139,16 +153,26 @@ def _whole(meta: Metadata, plan: Plan, split: Split, file: DataFile, names: list
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 
 
-def _raw(meta: Metadata, plan: Plan, split: Split, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:
+def _raw(meta: Metadata, plan: Plan, split: Split, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.key[:1]
-    with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema) as reader:
-        for chunk in reader.chunks(columns, _groups(reader, plan)):
-            yield _filtered(living(chunk, dead), plan)
+    asked = plan.predicate.columns if plan.predicate else frozenset()
+    dead = fresh().dead[file.name]
+    with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema, encoded=columns) as reader:
+        groups = _groups(reader, plan)
+        if len(columns) > len(asked) and plan.names_keys:  # a key is in many files, but alive in one at most
+            found = ((group, _living(chunk, dead, plan)) for group in groups for chunk in reader.chunks(asked, [group]))
+            groups = [group for group, rows in found if rows.num_rows]
+        for chunk in reader.chunks(columns, groups):
+            yield _finish(_living(chunk, dead, plan), plan)
+
+
+def _living(chunk: Chunk, dead: DeletionVector, plan: Plan) -> pa.Table:
+    return living(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
 
 
 def _groups(reader: DataReader, plan: Plan) -> list[int]:
-    """The row groups whose statistics allow a match."""
-    if plan.predicate is None:
+    """The row groups whose statistics allow a match; those of the file are known to."""
+    if plan.predicate is None or reader.groups == 1:
         return list(range(reader.groups))
     rows = reader.starts[1:] - reader.starts[:-1]
     bounds = {name: ColumnBounds(*reader.group_bounds(name)) for name in plan.predicate.columns}

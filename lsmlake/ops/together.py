@@ -1,12 +1,16 @@
-"""Several buckets at once, in threads: Arrow, NumPy and Parquet let go of the interpreter while they work."""
+"""Several buckets or files at once, in threads: Arrow, NumPy and Parquet let go of the interpreter while they work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from itertools import islice
+from threading import Lock
+from typing import Generic, TypeVar
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
+_STEP = 2  # so that who has but one item is known to be at the end without being asked again
 
 
 def together(
@@ -52,3 +56,49 @@ def _some_done(running: set[Future[None]]) -> set[Future[None]]:
     for future in done:
         future.result()
     return left
+
+
+def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
+    """The items of all streams; up to `workers` streams run at once, each at most two items ahead of who takes them. They take
+    turns, so the order depends on nothing but the streams and `workers`: with one it is theirs, and there is no thread.
+
+    An error of a stream comes in its place. After it, or when nobody wants more, what runs comes to the end of its step, and
+    every stream that has begun is closed."""
+    if workers == 1:
+        for stream in streams:
+            yield from stream
+        return
+    begun, running = iter(streams), deque()
+    with ThreadPoolExecutor(workers) as pool:
+
+        def run(some: Iterable[Generator[Item]]) -> None:
+            running.extend((stream, pool.submit(_step, stream)) for stream in some)
+
+        try:
+            run(islice(begun, workers))
+            while running:
+                stream, step = running.popleft()
+                items = step.result()
+                run([stream] if len(items) == _STEP else islice(begun, 1))
+                yield from items
+        finally:
+            wait([step for _, step in running])
+            for stream, _ in running:
+                stream.close()
+
+
+def _step(stream: Iterator[Item]) -> list[Item]:
+    return list(islice(stream, _STEP))
+
+
+class Once(Generic[Result]):
+    """A value that whoever asks first makes; who asks meanwhile waits."""
+
+    def __init__(self, make: Callable[[], Result]) -> None:
+        self._make, self._lock, self._made = make, Lock(), []
+
+    def __call__(self) -> Result:
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]

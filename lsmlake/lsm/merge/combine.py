@@ -19,7 +19,7 @@ from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate import segments
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import gather, kinds_of, with_kind
+from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, with_kind
 
 Column = Callable[[str, pa.Table, Groups, "np.ndarray | None"], pa.Array]
 """(name, rows, groups, kinds of `groups.rows` or None) -> the column's value for every group."""
@@ -61,8 +61,7 @@ def combine(
 def plain_rows(rows: pa.Table, groups: Groups, kinds: np.ndarray | None, pool: Executor | None, column: Column) -> pa.Table:
     """Every group combined, no key removed. A single row, too, is only what the engine makes of it."""
     make = lambda name: column(name, rows, groups, kinds)  # noqa: E731
-    columns = list(pool.map(make, rows.column_names)) if pool else [make(name) for name in rows.column_names]
-    return pa.table(columns, schema=rows.schema)
+    return pa.table(by_column(make, rows.column_names, len(groups.rows), pool), schema=rows.schema)
 
 
 def _some(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, column: Column) -> pa.Table:

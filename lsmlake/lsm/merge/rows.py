@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +13,21 @@ import pyarrow.compute as pc
 from lsmlake.format.rowkind import INSERT, is_retract
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD
 
+Column = TypeVar("Column")
 _KIND = ROW_KIND_FIELD.remove_metadata()
+_ROWS_WORTH_A_TASK = 1 << 12
+
+
+def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], rows: int, pool: Executor | None) -> list[pa.Array]:
+    """What `make` makes of every column, `rows` long: a column a task, where there is a pool and it is worth a thread."""
+    return list(pool.map(make, columns)) if pool and rows >= _ROWS_WORTH_A_TASK else [make(column) for column in columns]
 
 
 def gather(table: pa.Table, rows: np.ndarray, pool: Executor | None = None) -> pa.Table:
     """`table.take(rows)`, a column a task if there is a pool."""
     indices = pa.array(rows)
     take = lambda column: pc.take(one_chunk(column), indices, boundscheck=False)  # noqa: E731
-    columns = list(pool.map(take, table.columns)) if pool else [take(column) for column in table.columns]
-    return pa.table(columns, schema=table.schema)
+    return pa.table(by_column(take, table.columns, len(rows), pool), schema=table.schema)
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -47,7 +47,7 @@ class PickOptions:
     # tiered
     tier_runs: int = 8
     """So many runs of like size are merged into one."""
-    small_run_bytes: int = 1 << 20
+    small_run_bytes: int = 1 << 17
     """Runs below are of like size whatever their size."""
     reclaim_bucket_share: float | None = 0.2
     """Share of dead rows among all rows at level >= 1 above which the dirtiest files are rewritten: a scan reads a quarter more

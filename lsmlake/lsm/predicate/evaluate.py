@@ -42,7 +42,8 @@ Outcome = pa.Array | pa.ChunkedArray | pa.Scalar
 def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarray:
     """A bool for every row of `table`: True where the predicate is TRUE, False where it is FALSE or NULL.
 
-    `table` needs `predicate.columns`; a column of another layout or a narrower type is cast. O(rows x nodes).
+    `table` needs `predicate.columns`; a column of another layout or a narrower type is cast. O(rows x nodes). Of a column by
+    dictionary only its values are compared with literals.
     """
     outcome = _outcome(predicate, table)
     if isinstance(outcome, pa.Scalar):
@@ -52,6 +53,8 @@ def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarr
 
 def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
     match predicate:
+        case Compare(_, Column((name,)), Literal()) | In(Column((name,))) | Like(Column((name,))) if _encoded(name, table):
+            return _by_value(predicate, name, table.column(name))
         case Constant(value):
             return pa.scalar(value, pa.bool_())
         case Compare(op, left, Literal(float(value))) if not math.isnan(value):
@@ -81,6 +84,21 @@ def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
     raise AssertionError(predicate)
 
 
+def _encoded(name: str, table: pa.Table | pa.RecordBatch) -> bool:
+    return pa.types.is_dictionary(table.column(name).type)
+
+
+def _by_value(leaf: Predicate, name: str, column: pa.Array | pa.ChunkedArray) -> Outcome:
+    """Null for a null row, as the leaf itself would be."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    found = [_array(_outcome(leaf, pa.table({name: chunk.dictionary}))).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(found, pa.bool_())
+
+
+def _array(outcome: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return outcome.combine_chunks() if isinstance(outcome, pa.ChunkedArray) else outcome
+
+
 def _compare_floats(op: str, values: pa.Array | pa.ChunkedArray, value: float) -> Outcome:
     """With a number: then Arrow's order is Spark's but for NaN, which is above. Many times faster than by way of `ordered`."""
     found = _KERNELS[op](values, value)
@@ -96,6 +114,8 @@ def _fold(kernel, children: tuple[Predicate, ...], table: pa.Table | pa.RecordBa
 
 def _values(column: Column, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
     values = table.column(column.path[0])
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
     for name in column.path[1:]:
         values = pc.struct_field(values, [name])  # null where the struct is null
     return values

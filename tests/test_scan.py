@@ -1,0 +1,124 @@
+"""What a scan without an engine reads, and that text comes out as it went in however Parquet holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from strategies import fake_env
+
+from lsmlake.engine import Engine
+from lsmlake.lake import Lake
+from lsmlake.store.data_file import DataReader
+from lsmlake.store.local import LocalStorage
+from lsmlake.store.memory import MemoryStorage
+
+ROWS = 20_000
+SCHEMA = pa.schema(
+    [
+        pa.field("k", pa.int64(), nullable=False),
+        ("city", pa.string()),
+        ("code", pa.string()),
+        ("number", pa.int64()),
+    ]
+)
+QUESTIONS = [
+    None,
+    "number >= 900",
+    "city = 'Lima'",
+    "city LIKE 'L%' AND number < 100",
+    "city IS NULL",
+    "code = 'code 77'",
+    "k = 4321",
+    "k IN (1, 77, 4000, 99999) AND city <> 'Lima'",
+    "k BETWEEN 100 AND 120",
+]
+
+
+def rows(keys: np.ndarray, version: int) -> pa.Table:
+    chance = np.random.default_rng(version)
+    cities = pa.array(["Lima", "Łódź", "", None, "Xi'an"]).take(pa.array(chance.integers(0, 5, len(keys))))
+    codes = pa.array([f"code {key + version}" for key in keys.tolist()])
+    return pa.table([pa.array(keys), cities, codes, pa.array(chance.integers(0, 1000, len(keys)))], schema=SCHEMA)
+
+
+def filled(storage, workers: int):
+    lake = Lake(replace(fake_env(storage), workers=workers), Engine())
+    lake.create_database("d", if_not_exists=True)
+    options = {"bucket": 2, "file.block-size": "64 kb"}  # so that a file has several row groups, each with its own dictionary
+    table = lake.create_table("d.t", SCHEMA, primary_key=["k"], options=options)
+    table.upsert(rows(np.arange(ROWS), 0))
+    table.upsert(rows(np.arange(0, ROWS, 7), 1))
+    table.upsert(rows(np.arange(0, ROWS, 11), 2), compact=False)
+    table.delete_keys(pa.table({"k": np.arange(0, ROWS, 13)}), compact=False)
+    return table
+
+
+def truth() -> pa.Table:
+    found = {}
+    for version, step in enumerate((1, 7, 11)):
+        keys = np.arange(0, ROWS, step)
+        for row in rows(keys, version).to_pylist():
+            found[row["k"]] = row
+    for key in range(0, ROWS, 13):
+        del found[key]
+    return pa.Table.from_pylist(sorted(found.values(), key=lambda row: row["k"]), schema=SCHEMA)
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one worker", "three workers"])
+def table(request: pytest.FixtureRequest):
+    return filled(MemoryStorage(), request.param)
+
+
+@pytest.mark.parametrize("columns", [None, ["city"], ["number", "code"]], ids=str)
+@pytest.mark.parametrize("where", QUESTIONS)
+def test_a_scan_answers_as_duckdb_does(table, where: str | None, columns: list[str] | None):
+    names = columns or SCHEMA.names
+    wanted = duckdb.from_arrow(truth()).filter(where or "TRUE").project(", ".join(names)).arrow().read_all()
+    found = table.scan(where=where, columns=columns).to_arrow()
+    assert found.schema == pa.schema([SCHEMA.field(name) for name in names])
+    assert found.sort_by([(name, "ascending") for name in names]).to_pylist() == _sorted(wanted)
+    assert table.scan(where=where).count() == wanted.num_rows
+
+
+def _sorted(rows: pa.Table) -> list[dict]:
+    return rows.sort_by([(name, "ascending") for name in rows.column_names]).to_pylist()
+
+
+def test_text_of_few_values_is_read_by_dictionary_and_no_other(tmp_path):
+    table = filled(LocalStorage(tmp_path), 1)
+    table.compact(full=True)
+    (split, _) = table.scan().plan().splits
+    meta, (file,) = table.meta, split.files
+    path = meta.paths.data(split.bucket, file.name)
+    with DataReader(meta.env, path, file, table.current, encoded=SCHEMA.names) as reader:
+        assert reader.groups > 3
+        read = reader.read(range(reader.groups), SCHEMA.names)
+    assert [pa.types.is_dictionary(field.type) for field in read.schema] == [False, True, False, False]
+    assert len({chunk.dictionary.to_pylist()[0] for chunk in read["city"].chunks}) > 1, "a dictionary for each row group"
+    assert pq.read_table(tmp_path / path).cast(SCHEMA).equals(read.cast(SCHEMA))
+    assert pc.any(pc.is_null(read["city"])).as_py()
+
+
+@pytest.mark.parametrize("where", ["k = 4321", "k IN (4321, 4323)"])
+def test_for_a_key_other_columns_are_read_only_where_it_stands(monkeypatch: pytest.MonkeyPatch, where: str):
+    table = filled(MemoryStorage(), 1)
+    table.compact()
+    read: list[tuple[str, int, set[str]]] = []
+    whole = DataReader.read
+
+    def watched(self, groups, columns):
+        read.extend((self.file.name, group, set(columns)) for group in groups)
+        return whole(self, groups, columns)
+
+    monkeypatch.setattr(DataReader, "read", watched)
+    found = table.scan(where=where).to_arrow()
+    assert found.num_rows == where.count("43")
+    more = {(file, group) for file, group, columns in read if columns != {"k"}}
+    assert len(more) <= found.num_rows
+    assert len({file for file, _, _ in read}) > len({file for file, _ in more}), "the key was looked for in other files, too"
