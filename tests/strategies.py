@@ -26,7 +26,7 @@ from lsmlake.engine import Engine
 from lsmlake.format import manifest
 from lsmlake.lake import Lake
 from lsmlake.ops import compact, lookup, supersede
-from lsmlake.store import data_file
+from lsmlake.store import data_reader, data_writer
 from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
@@ -98,13 +98,15 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
     """Row groups, merge windows and lookup batches so small that a few rows make several. Without `ahead` nothing is read ahead
     in another thread, so that calls of the storage come in one order."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(data_file, "_ROW_GROUP_ROWS_MIN", rows))
+        stack.enter_context(patch.object(data_writer, "_ROW_GROUP_ROWS_MIN", rows))
+        stack.enter_context(patch.object(data_reader, "_STREAM_BUFFER_BYTES", 0))
+        stack.enter_context(patch.object(lookup, "_FEW_ROWS", rows))
         stack.enter_context(patch.object(compact, "merge_windows", partial(compact.merge_windows, window_bytes=window_bytes)))
         stack.enter_context(patch.object(supersede, "_LOOKUP_ROWS", lookup_rows))
         if not ahead:
             stack.enter_context(patch.object(compact, "_ahead", lambda tables, pool: tables))
-        chunks = data_file.DataReader.chunks
-        short = lambda self, columns, groups=None, rows=1 << 20: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
+        chunks = data_reader.DataReader.chunks
+        short = lambda self, columns, groups=None, rows=1 << 16: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
         stack.enter_context(patch.object(lookup.DataReader, "chunks", short))
         yield
 

@@ -149,6 +149,15 @@ def test_there_is_no_plot_of_the_cost_over_one_size():
     assert not [picture for picture in plots.pictures(made_up(100)) if "cost" in picture.name]
 
 
+def test_stand_ins_run_when_they_are_named_only(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr(cli, "setup", lambda home, peers: asked.append([peer.name for peer in peers]))
+    standing_in = [name for name, entry in PEERS.items() if entry.stand_in]
+    assert cli.main(["--setup"]) == cli.main(["--setup", "--only", ",".join(standing_in)]) == 0
+    assert asked == [[name for name in PEERS if name not in standing_in], standing_in]
+    assert standing_in
+
+
 def test_no_two_peers_of_an_engine_look_alike():
     for engine in BASES:
         looks = [plots.look(name)[:3] for name, entry in PEERS.items() if entry.engine == engine]

@@ -13,7 +13,7 @@ from strategies import KEYS, Shape, new_lake, rank, tiny_units
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
 from lsmlake.ops.lookup import fetch, find
-from lsmlake.store.data_file import Origin, write_run
+from lsmlake.store.data_writer import Origin, write_run
 
 QUICK = settings(max_examples=60, deadline=None)
 CODES = st.binary(max_size=40)

@@ -14,7 +14,7 @@ from strategies import fake_env
 
 from lsmlake.engine import Engine
 from lsmlake.lake import Lake
-from lsmlake.store.data_file import DataReader
+from lsmlake.store.data_reader import DataReader
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.memory import MemoryStorage
 

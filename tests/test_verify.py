@@ -14,7 +14,7 @@ from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage, Dat
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.ops.commit import Identity, commit
 from lsmlake.ops.verify import verify
-from lsmlake.store.data_file import Origin, write_run
+from lsmlake.store.data_writer import Origin, write_run
 from lsmlake.table import Table
 
 APPEND = Origin(5, "APPEND", 1, 1)

@@ -20,7 +20,8 @@ from lsmlake.format.rowkind import DELETE, INSERT
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.ops.write import prepare, split
-from lsmlake.store.data_file import DataReader, Origin, write_run
+from lsmlake.store.data_reader import DataReader
+from lsmlake.store.data_writer import Origin, write_run
 
 QUICK = settings(max_examples=60, deadline=None)
 HERE = Bucket((), 0)

@@ -9,6 +9,10 @@ Defaults are small, so that everything runs within 40 minutes on two cores. In f
     python -m bench peers --rows 1_000_000,4_000_000,16_000_000 --batch 100_000 --batches 20 --commits 1000 --rounds 50 \\
         --limit 7200 --minutes 2000 --out FOLDER
 
+Peers whose release for this Spark cannot be had here have stand-ins, an older release on an older Spark, which run when named:
+
+    python -m bench peers --setup --only paimon-older,hudi-bucket-older,hudi-record-older
+
 1. `data` makes every row once, out of a source of rows (`sources`: TPC-H, flights, made ones), as Parquet files that all peers
    read, and what a table must hold in the end.
 2. `run` starts `worker` once per (peer, workload, case), in the peer's own environment (`roster`, `setup`), with a time limit.

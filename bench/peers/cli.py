@@ -42,7 +42,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _peers(given: argparse.Namespace) -> list[Entry]:
-    return [peer for peer in PEERS.values() if peer.name in (given.only or PEERS)]
+    """Those named; by default all but stand-ins."""
+    return [peer for peer in PEERS.values() if (peer.name in given.only if given.only else not peer.stand_in)]
 
 
 def _measured(given: argparse.Namespace) -> tuple[list[Result], bool]:

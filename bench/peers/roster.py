@@ -9,6 +9,8 @@ from typing import NamedTuple
 SPARK = "4.1.4"
 """The newest line that all Spark peers publish for."""
 NEWEST_SPARK = "4.3.0"
+OLDER_SPARK = "3.5.9"
+"""The newest that a release of Paimon and one of Hudi can be had for where those of SPARK cannot."""
 _COMMON = ("numpy", "pyarrow", "psutil")
 _DUCKDB = "duckdb==1.5.6"
 
@@ -29,7 +31,8 @@ class Jars(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """`module` holds the class `cls`, made with `options`. Peers of one `engine` are compared with each other."""
+    """`module` holds the class `cls`, made with `options`. Peers of one `engine` are compared with each other. A `stand_in` runs
+    only when it is named, for a peer that cannot be had."""
 
     name: str
     engine: str
@@ -38,10 +41,12 @@ class Entry(NamedTuple):
     environment: str
     jars: Jars | None = None
     options: Mapping[str, object] = MappingProxyType({})
+    stand_in: bool = False
 
 
 ENVIRONMENTS = (
     Environment("spark", (*_COMMON, f"pyspark=={SPARK}", "pandas>=2.2,<3")),
+    Environment("spark-older", (*_COMMON, f"pyspark=={OLDER_SPARK}", "pandas>=2.2,<3")),
     Environment("lsmlake", (*_COMMON, f"pyspark[connect]=={SPARK}", _DUCKDB), ours=True),
     Environment("lsmlake-newest", (*_COMMON, f"pyspark[connect]=={NEWEST_SPARK}"), ours=True),
     Environment("delta-rs", (*_COMMON, "deltalake==1.6.6", _DUCKDB)),
@@ -54,9 +59,12 @@ POOLS = Environment("data", ("numpy", "pyarrow", "tpchgen-cli==4.0.0", "nycfligh
 POOLS_SCALE = "0.25"
 """TPC-H's scale factor of them: 1.5 million line items, 375 thousand orders."""
 _PAIMON = Jars("org.apache.paimon:paimon-spark-4.1_2.13:2.0.0")
+_OLDER_PAIMON = Jars("org.apache.paimon:paimon-spark-3.5:0.9.0")
 _ICEBERG = Jars("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
 _DELTA = Jars("io.delta:delta-spark_4.1_2.13:4.4.0", ("io.delta", "io.unitycatalog"))
 _HUDI = Jars("org.apache.hudi:hudi-spark4.1-bundle_2.13:1.2.1")
+_OLDER_HUDI = Jars("org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0")
+_BUCKETS, _RECORDS = {"index": "BUCKET"}, {"index": "GLOBAL_RECORD_LEVEL_INDEX"}
 PEERS = {
     entry.name: entry
     for entry in (
@@ -65,8 +73,11 @@ PEERS = {
         Entry("paimon", "spark", "paimon", "Paimon", "spark", _PAIMON),
         Entry("iceberg", "spark", "iceberg", "Iceberg", "spark", _ICEBERG),
         Entry("delta", "spark", "delta", "Delta", "spark", _DELTA),
-        Entry("hudi-bucket", "spark", "hudi", "Hudi", "spark", _HUDI, {"index": "BUCKET"}),
-        Entry("hudi-record", "spark", "hudi", "Hudi", "spark", _HUDI, {"index": "GLOBAL_RECORD_LEVEL_INDEX"}),
+        Entry("hudi-bucket", "spark", "hudi", "Hudi", "spark", _HUDI, _BUCKETS),
+        Entry("hudi-record", "spark", "hudi", "Hudi", "spark", _HUDI, _RECORDS),
+        Entry("paimon-older", "spark", "paimon", "Paimon", "spark-older", _OLDER_PAIMON, stand_in=True),
+        Entry("hudi-bucket-older", "spark", "hudi", "Hudi", "spark-older", _OLDER_HUDI, _BUCKETS, stand_in=True),
+        Entry("hudi-record-older", "spark", "hudi", "Hudi", "spark-older", _OLDER_HUDI, _RECORDS, stand_in=True),
         Entry("lsmlake-arrow", "arrow", "lsmlake_arrow", "LsmlakeArrow", "lsmlake"),
         Entry("delta-rs", "arrow", "delta_rs", "DeltaRs", "delta-rs"),
         Entry("pypaimon", "arrow", "pypaimon", "PyPaimon", "pypaimon"),

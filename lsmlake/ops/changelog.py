@@ -30,7 +30,7 @@ from lsmlake.ops.choose import last_level_of
 from lsmlake.ops.lookup import fetch, find
 from lsmlake.ops.work import Work
 from lsmlake.options import FULL_COMPACTION, INPUT, NONE
-from lsmlake.store.data_file import CHANGELOG, Origin, float_columns, write_run
+from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, write_run
 
 _WINDOW_BYTES = 4 << 20  # of keys; their rows are in memory twice
 _OWN_ROWS = 1 << 18

@@ -34,7 +34,7 @@ from lsmlake.ops.diff import Pair, pairs, read_pair
 from lsmlake.ops.plan import COMPACTED, FRESH, RAW, Plan, Split, plan, prune_by_key
 from lsmlake.ops.read import read_split
 from lsmlake.options import FULL_COMPACTION, INPUT, LOOKUP, NONE
-from lsmlake.store.data_file import DataReader
+from lsmlake.store.data_reader import DataReader
 from lsmlake.store.metadata import Metadata
 
 DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"

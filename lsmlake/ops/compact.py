@@ -35,7 +35,8 @@ from lsmlake.ops.changelog import write_changelog
 from lsmlake.ops.choose import last_level_of
 from lsmlake.ops.supersede import Joining, supersede
 from lsmlake.ops.work import Work, kinds
-from lsmlake.store.data_file import Chunk, Origin, float_columns, living, nan_columns_of, write_run
+from lsmlake.store.data_reader import Chunk, living
+from lsmlake.store.data_writer import Origin, float_columns, nan_columns_of, write_run
 from lsmlake.store.metadata import Metadata
 
 _PICKS_MAX = 64  # compactions of one bucket in one commit; each makes the tree smaller, so this is never reached

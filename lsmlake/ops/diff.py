@@ -24,7 +24,7 @@ from lsmlake.lsm.predicate import evaluate
 from lsmlake.ops.lookup import fetch
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.read import freshen, merge_at_read
-from lsmlake.store.data_file import DataReader, living
+from lsmlake.store.data_reader import DataReader, living
 from lsmlake.store.metadata import Metadata
 
 

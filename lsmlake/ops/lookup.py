@@ -12,7 +12,7 @@ import pyarrow as pa
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.schema import Schema
 from lsmlake.lsm import lookup
-from lsmlake.store.data_file import Chunk, DataReader
+from lsmlake.store.data_reader import Chunk, DataReader
 from lsmlake.store.metadata import Metadata
 
 _FEW_ROWS = 1 << 12

@@ -27,7 +27,7 @@ from lsmlake.lsm.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.ops.lookup import fetch, find
 from lsmlake.ops.plan import Plan, Split
 from lsmlake.ops.together import Once, ahead
-from lsmlake.store.data_file import Chunk, DataReader, living
+from lsmlake.store.data_reader import Chunk, DataReader, living
 from lsmlake.store.metadata import Metadata
 
 

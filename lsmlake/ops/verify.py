@@ -25,7 +25,7 @@ from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.ops.invariants import violations
 from lsmlake.store.checksum import checksum_of
-from lsmlake.store.data_file import Chunk, DataReader, living, reading
+from lsmlake.store.data_reader import Chunk, DataReader, living, reading
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 

@@ -15,7 +15,7 @@ from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.store.data_file import DataReader
+from lsmlake.store.data_reader import DataReader
 from lsmlake.store.metadata import Metadata
 
 

@@ -35,7 +35,7 @@ from lsmlake.lsm.merge.runs import grouped
 from lsmlake.ops.compact import Choose, compact_bucket
 from lsmlake.ops.work import own_columns
 from lsmlake.options import INPUT
-from lsmlake.store.data_file import CHANGELOG, Origin, float_columns, nan_columns, write_run
+from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns, write_run
 from lsmlake.store.metadata import Metadata
 
 _THREADS = 2
