@@ -162,6 +162,15 @@ def test_groups_are_by_code_and_key_and_in_them_by_order_then_place(rows, data):
         assert part.starts.tolist() == [start - starts[first] for start in starts[first:last]]
 
 
+@pytest.mark.parametrize("values", [1, 7, 1_000, 10**6, 2**63])
+def test_many_rows_in_no_order_are_grouped_as_a_stable_sort_does(values):
+    chance = np.random.default_rng(values % 1_000)
+    keys = chance.integers(0, values, 50_000).astype(np.uint64) << np.uint64(1)  # up to the last bit
+    groups = group(keys)
+    assert np.array_equal(groups.rows, np.argsort(keys, kind="stable"))
+    assert np.array_equal(groups.starts, np.unique(keys[groups.rows], return_index=True)[1])
+
+
 @QUICK
 @given(st.lists(st.integers(0, 6), max_size=40).map(sorted), st.lists(st.integers(1, 5), min_size=1, max_size=5))
 def test_chunks_of_whole_keys(keys, sizes):

@@ -1,7 +1,7 @@
 """The rows of every key side by side, oldest first: what all merge engines begin with.
 
-One stable sort by key does it. Rows stand in order of arrival before it - runs oldest first, a batch as given - and a stable sort
-keeps that; it also gallops over runs, which are sorted already. A sequence is looked at only among rows of one key.
+One sort by key does it. Rows stand in order of arrival before it - runs oldest first, a batch as given - and equal keys keep
+that. A sequence is looked at only among rows of one key.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+_DISORDER = 0.01  # rows below the one before them; of random keys half are
 
 
 class Groups(NamedTuple):
@@ -46,7 +48,7 @@ def group(keys: np.ndarray, order: Sequence[np.ndarray] = (), codes: np.ndarray 
 
     O(rows log rows) compares at most.
     """
-    rows = np.argsort(keys, kind="stable")
+    rows = _by_key(keys)
     if codes is not None and codes.any():
         rows = rows[np.argsort(_narrow(codes)[rows], kind="stable")]
     ordered = keys[rows]
@@ -57,6 +59,23 @@ def group(keys: np.ndarray, order: Sequence[np.ndarray] = (), codes: np.ndarray 
     if order and not first.all():
         rows = _by_age(rows, first, order)
     return Groups(rows, np.flatnonzero(first))
+
+
+def _by_key(keys: np.ndarray) -> np.ndarray:
+    """Row numbers by key, those of equal keys ascending.
+
+    NumPy's stable sort gallops over what is sorted already, such as runs. Of keys in no order its default sort takes a third of
+    the time, as it compares many at once; it leaves equal keys anyhow, so these are put in order afterwards.
+    """
+    if keys.dtype != np.uint64 or np.count_nonzero(keys[1:] < keys[:-1]) < len(keys) * _DISORDER:
+        return np.argsort(keys, kind="stable")
+    rows = np.argsort(keys)
+    ordered = keys[rows]
+    repeats = ordered[1:] == ordered[:-1]
+    if repeats.any():
+        numbers = np.cumsum(np.append(True, ~repeats)) * len(keys)  # of distinct keys, so far apart that a row fits between
+        rows = np.sort(numbers + rows) - numbers
+    return rows
 
 
 def _by_age(rows: np.ndarray, first: np.ndarray, order: Sequence[np.ndarray]) -> np.ndarray:
