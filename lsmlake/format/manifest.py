@@ -15,6 +15,7 @@ The live set is the fold of all entries in commit order: the last entry of a fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgpack
@@ -155,9 +156,16 @@ def _stored(values: pa.ChunkedArray | pa.Scalar) -> list | object:
     return stored.as_py() if isinstance(stored, pa.Scalar) else stored.to_pylist()
 
 
-def _loaded(values: list, name: str) -> pa.Array:
+@lru_cache(maxsize=256)
+def _types(name: str) -> tuple[pa.DataType, pa.DataType]:
     type_ = types.type_of(name)
-    return pa.array(values, _storage(type_)).cast(type_)
+    return type_, _storage(type_)
+
+
+def _loaded(values: list, name: str) -> pa.Array:
+    type_, storage = _types(name)
+    stored = pa.array(values, storage)
+    return stored if storage == type_ else stored.cast(type_)
 
 
 def _pack(kind: str, content: dict) -> bytes:
