@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +11,10 @@ import pyarrow as pa
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.schema import Schema
 from lsmlake.lsm import lookup
-from lsmlake.store.data_reader import Chunk, DataReader
+from lsmlake.store.data_reader import DataReader
 from lsmlake.store.metadata import Metadata
 
-_FEW_ROWS = 1 << 12
+_FEW_ROWS = 1 << 12  # of a small file
 _KEYS_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1 << 18
 
@@ -39,41 +38,58 @@ def find(
     `keys`: the key columns, ascending, unique. `repeats`: a file may hold several rows of a key. Reads the key columns of the row
     groups that can hold one of them, nothing else.
     """
-    found = {}
-    for file, (start, stop) in zip(files, lookup.slices(keys, files), strict=True):
-        if start == stop:
-            continue
-        hits = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file, repeats)
-        if len(hits.positions):
-            found[file.name] = Hits(hits.keys + start, hits.positions)
-    return found
+    spans = zip(files, lookup.slices(keys, files), strict=True)
+    reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
+    found = _find_among(meta, schema, bucket, keys, [file for file, _, _ in reached.values() if file.rows <= _FEW_ROWS])
+    for name, (file, start, stop) in reached.items():
+        if name not in found:
+            hits = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file, repeats)
+            found[name] = Hits(hits.keys + start, hits.positions)
+    return {name: found[name] for name in reached if len(found[name].positions)}
 
 
 def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile, repeats: bool) -> Hits:
     rows, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for chunk in _keys(meta, schema, bucket, keys, file):
-        of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
-        rows.append(of_keys)
-        positions.append(of_chunk + chunk.start)
+    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
+        low, high, _ = reader.group_bounds(schema.key[0])
+        for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=_KEYS_AT_ONCE):
+            of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
+            rows.append(of_keys)
+            positions.append(of_chunk + chunk.start)
     return Hits(np.concatenate(rows), np.concatenate(positions))
 
 
-def _keys(meta: Metadata, schema: Schema, bucket: Bucket, wanted: pa.Table, file: DataFile) -> Iterator[Chunk]:
-    """The key columns of `file` where it can hold one of `wanted`. Those of a small file, which every small batch asks again,
-    are remembered."""
+def _find_among(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
+    """The hits in small files, found at once in all of them."""
+    if not files:
+        return {}
+    stored = [_keys_of(meta, schema, bucket, file) for file in files]
+    of_keys, rows = lookup.find(keys, pa.concat_tables(stored), repeats=True)
+    starts = np.cumsum([0, *(table.num_rows for table in stored[:-1])])
+    cuts = np.searchsorted(rows, starts[1:])
+    parts = zip(files, np.split(of_keys, cuts), np.split(rows, cuts), starts, strict=True)
+    return {file.name: Hits(own, there - start) for file, own, there, start in parts}
+
+
+def _keys_of(meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile) -> pa.Table:
+    """The key columns of a small file: every batch asks for them, so they are remembered."""
     path = meta.paths.data(bucket, file.name)
+
+    def read() -> pa.Table:
+        with DataReader(meta.env, path, file, schema) as reader:
+            return reader.read(range(reader.groups), schema.key)
+
+    return meta.cache.get(_remembered(path, schema), read)
+
+
+def remember(meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile, keys: pa.Table) -> None:
+    """The key columns of a file just written, as they will be read: if it is small, they need not be."""
     if file.rows <= _FEW_ROWS:
-        read = partial(_whole, meta, schema, path, file)
-        yield from meta.cache.get(f"{path}#keys of schema {schema.id}", read)
-        return
-    with DataReader(meta.env, path, file, schema) as reader:
-        low, high, _ = reader.group_bounds(schema.key[0])
-        yield from reader.chunks(schema.key, lookup.groups(wanted, low, high).tolist(), rows=_KEYS_AT_ONCE)
+        meta.cache.get(_remembered(meta.paths.data(bucket, file.name), schema), lambda: keys)
 
 
-def _whole(meta: Metadata, schema: Schema, path: str, file: DataFile) -> list[Chunk]:
-    with DataReader(meta.env, path, file, schema) as reader:
-        return list(reader.chunks(schema.key, rows=_KEYS_AT_ONCE))
+def _remembered(path: str, schema: Schema) -> str:
+    return f"{path}#keys of schema {schema.id}"
 
 
 def fetch(

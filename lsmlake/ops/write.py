@@ -33,6 +33,7 @@ from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import gather, with_kind
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.ops.compact import Choose, compact_bucket
+from lsmlake.ops.lookup import remember
 from lsmlake.ops.work import own_columns
 from lsmlake.options import INPUT
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns, write_run
@@ -210,7 +211,10 @@ def write_bucket(
         message = CommitMessage(bucket, append, rows=sum(f.rows for f in files), written=tuple(written))
         if choose is None:
             return message
-        return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, _by_file(files, kept))
+        own = _by_file(files, kept)
+        if len(files) == 1:  # a slice would keep all others in memory
+            remember(meta, schema, bucket, files[0], own[files[0].name].select(schema.key))
+        return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, own)
     except BaseException:
         meta.delete_quietly(written)
         raise
