@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from bench.peers.base import BUCKETS, Wanted
+from bench.peers.base import BUCKETS, Unsupported, Wanted
 from bench.peers.spark import SqlPeer, properties_sql
 
 _ENGINES = {"upsert": "deduplicate", "partial": "partial-update"}
 
 
 class Paimon(SqlPeer):
-    """Compaction runs inside its writers, unless the table is write-only."""
+    """Compaction runs inside its writers."""
 
     conf: ClassVar = {
         "spark.sql.extensions": "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
@@ -28,11 +28,12 @@ class Paimon(SqlPeer):
     settings: ClassVar = {**conf, **properties, "compact": "sys.compact, compact_strategy full"}
 
     def create_sql(self, columns: str, wanted: Wanted) -> list[str]:
+        if not wanted.inline:
+            raise Unsupported("of a table with deletion vectors rows at level 0 are not seen before they are compacted")
         properties = {
             **self.properties,
             "primary-key": wanted.key,
             "merge-engine": _ENGINES.get(wanted.engine, wanted.engine),
-            **({} if wanted.inline else {"write-only": "true"}),
             **({"changelog-producer": "lookup"} if wanted.changes else {}),
         }
         if wanted.engine == "aggregation":
