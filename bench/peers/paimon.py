@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,7 +26,12 @@ class Paimon(SqlPeer):
         "file.compression": "zstd",
         "file.compression.zstd-level": "1",
     }
-    settings: ClassVar = {**conf, **properties, "compact": "sys.compact, compact_strategy full"}
+    settings: ClassVar = {**conf, **properties, "compact": "sys.compact, full"}
+
+    def __init__(self, folder: Path, jars: Sequence[Path], *, has_strategy: bool = True) -> None:
+        """Without `has_strategy` compaction is always full, and knows no argument that says so."""
+        self.arguments = ", compact_strategy => 'full'" if has_strategy else ""
+        super().__init__(folder, jars)
 
     def create_sql(self, columns: str, wanted: Wanted) -> list[str]:
         if not wanted.inline:
@@ -52,7 +58,7 @@ class Paimon(SqlPeer):
         self.spark.sql(f"INSERT INTO {self.name} ({names}) SELECT {names} FROM source")
 
     def compact(self) -> None:
-        self.spark.sql("CALL lake.sys.compact(table => 'bench.t', compact_strategy => 'full')").collect()
+        self.spark.sql(f"CALL lake.sys.compact(table => 'bench.t'{self.arguments})").collect()
 
     def mark(self) -> int:
         return self.spark.sql("SELECT MAX(snapshot_id) FROM lake.bench.`t$snapshots`").collect()[0][0]

@@ -64,6 +64,7 @@ _ICEBERG = Jars("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
 _DELTA = Jars("io.delta:delta-spark_4.1_2.13:4.4.0", ("io.delta", "io.unitycatalog"))
 _HUDI = Jars("org.apache.hudi:hudi-spark4.1-bundle_2.13:1.2.1")
 _OLDER_HUDI = Jars("org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0")
+_NO_STRATEGY = {"has_strategy": False}
 _BUCKETS, _RECORDS = {"index": "BUCKET"}, {"index": "GLOBAL_RECORD_LEVEL_INDEX"}
 PEERS = {
     entry.name: entry
@@ -75,7 +76,7 @@ PEERS = {
         Entry("delta", "spark", "delta", "Delta", "spark", _DELTA),
         Entry("hudi-bucket", "spark", "hudi", "Hudi", "spark", _HUDI, _BUCKETS),
         Entry("hudi-record", "spark", "hudi", "Hudi", "spark", _HUDI, _RECORDS),
-        Entry("paimon-older", "spark", "paimon", "Paimon", "spark-older", _OLDER_PAIMON, stand_in=True),
+        Entry("paimon-older", "spark", "paimon", "Paimon", "spark-older", _OLDER_PAIMON, _NO_STRATEGY, stand_in=True),
         Entry("hudi-bucket-older", "spark", "hudi", "Hudi", "spark-older", _OLDER_HUDI, _BUCKETS, stand_in=True),
         Entry("hudi-record-older", "spark", "hudi", "Hudi", "spark-older", _OLDER_HUDI, _RECORDS, stand_in=True),
         Entry("lsmlake-arrow", "arrow", "lsmlake_arrow", "LsmlakeArrow", "lsmlake"),
