@@ -45,8 +45,8 @@ class Scan:
             return planning.plan(self.meta, schema, snapshot, predicate, self.columns, self.mode)
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as they are read, by up to four threads. Held at a time: a few chunks (a row group or 65,536 rows) of each file
-        under way. No order is promised, but the same plan gives the same one."""
+        """The rows as they are read, by up to four threads. Held at a time: a few chunks, of a row group or 65,536 rows, of each
+        file under way. No order is promised, but the same plan gives the same one."""
         plan = self.plan()
         batches = (batch for table in read_plan(self.meta, plan) for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(output_schema(plan), batches)

@@ -104,21 +104,27 @@ class _Native:
         return self.filtered(self.scan(paths))
 
     def masked(self, paths: Sequence[str], mask: _Mask):
-        rows = self.scan(paths)
-        place = rows.metadataColumn("_metadata").alias(_PLACE)  # not by name: the table may have a column of that name
-        chunk = f"shiftleft(bigint({mask.number}), {_CHUNKS}) + shiftright({_PLACE}.row_index, 16) as {_CHUNK}"
-        # SQL text: a Column object takes many calls into the JVM
-        rows = self.filtered(rows.select("*", place).selectExpr("*", f"{_PLACE}.row_index as {_ROW}", chunk))
+        """Every operation is analysed by Spark on its own, some 3 ms each, so there are few; and all is SQL text, since a Column
+        object takes many calls into the JVM."""
+        rows, place = self.scan(paths), "_metadata"
+        if any(name.lower() == place for name in self.plan.schema.columns.names):
+            rows, place = rows.select("*", rows.metadataColumn("_metadata").alias(_PLACE)), _PLACE
+        row, number = f"{place}.row_index", mask.number.format(place=place)
+        chunk = f"shiftleft(bigint({number}), {_CHUNKS}) + shiftright({row}, 16)"
+        rows = self.filtered(rows.selectExpr("*", f"{row} as {_ROW}", f"{chunk} as {_CHUNK}"))
         bitmaps = F.broadcast(self.spark.createDataFrame(mask.bitmaps))
         joined = rows.join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
         bit = f"getbit({_BITS}[int(({_ROW} & 65535) >> 6)], int({_ROW} & 63))"
         unknown = f"raise_error('{self.meta.paths.root}: a data file is not as its snapshot says; verify() tells which')"
         living = joined.filter(f"if({_KNOWN} is null, {unknown}, {_BITS} is null or {bit} = 0)")
-        return living.selectExpr(f"* except ({_PLACE}, {_ROW}, {_CHUNK}, {_KNOWN}, {_BITS})")
+        if self.plan.columns != tuple(self.plan.schema.columns.names):
+            return living  # of which the columns are taken in any case
+        made = [_ROW, _CHUNK, _KNOWN, _BITS, *([place] if place == _PLACE else [])]
+        return living.selectExpr(f"* except ({', '.join(made)})")
 
 
 class _Mask(NamedTuple):
-    """`number`: SQL, which file a row is in. `bitmaps`: of every chunk of these files."""
+    """`number`: SQL, which file a row is in, given the `{place}` of the metadata. `bitmaps`: of every chunk of these files."""
 
     number: str
     bitmaps: pa.Table
@@ -162,11 +168,11 @@ def _raw(native: _Native, splits: Sequence[Split]) -> list:
 def _mask(meta: Metadata, splits: Sequence[Split], masked: Sequence[tuple[Bucket, DataFile]]) -> _Mask:
     files = [file for _, file in masked]
     if len({file.bytes for file in files}) == len(files):
-        number, numbers = f"{_PLACE}.file_size", np.array([file.bytes for file in files], np.int64)
+        number, numbers = "{place}.file_size", np.array([file.bytes for file in files], np.int64)
     else:
         names = [file.name for file in files]
         salt = next(salt for salt in count() if len(np.unique(_hashed(names, salt))) == len(names))
-        number, numbers = f"hash({salt}, {_PLACE}.file_name)", _hashed(names, salt).astype(np.int64)
+        number, numbers = f"hash({salt}, {{place}}.file_name)", _hashed(names, salt).astype(np.int64)
     return _Mask(number, _bitmaps(_vectors(meta, splits), files, numbers))
 
 
