@@ -35,6 +35,7 @@ _WHAT: Mapping[str, Callable[[object], object]] = {
     "nested-sequence-field": names,
     "count-limit": integer(1),
     "ts-field": text,
+    "overflow": one_of("error", "null"),
 }
 
 

@@ -300,3 +300,18 @@ def test_nan_is_the_greatest():
 def fold_one(name, values):
     made = function(name, pa.field("c", pa.float64()), FieldSettings(), "c")
     return made.reduce(pa.array(values, pa.float64()), np.array([0]), None).to_pylist()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("sum", (2**62, 2**62)), ("product", (2**40, 2**40)), ("product", (4, Back(2), 2**63 - 1))]
+)
+def test_a_result_that_does_not_fit_becomes_null_by_choice(name, rows, caplog):
+    made = function(name, pa.field("c", LONG), FieldSettings(overflow="null"), "d.t, column 'c'")
+    groups = [[1, 2], [None], list(rows), [5], list(rows)]
+    flat = [row for group in groups for row in group]
+    values = pa.array([row.value if isinstance(row, Back) else row for row in flat], LONG)
+    retract = np.array([isinstance(row, Back) for row in flat])
+    starts = np.cumsum([0, *map(len, groups)])[:-1]
+    first = {"sum": 3, "product": 2}[name]
+    assert made.reduce(values, starts, retract if retract.any() else None).to_pylist() == [first, None, None, 5, None]
+    assert "d.t, column 'c': the aggregate of 2 keys does not fit the column and becomes null" in caplog.text

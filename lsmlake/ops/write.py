@@ -66,6 +66,7 @@ def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tupl
         if source not in schema.columns.names:
             data = data.drop_columns([source])
     rows = conform(data, schema).cast(schema.row_columns)
+    engine_of(schema).validate(rows)
     return (rows, None) if kinds is None else _with_kinds(rows, kinds, schema)
 
 

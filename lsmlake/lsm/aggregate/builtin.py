@@ -167,12 +167,13 @@ def _union(unite: Callable[[list[bytes]], bytes], kind: str) -> Make:
 
 
 _NOTHING: frozenset[str] = frozenset()
+_OVERFLOW = frozenset({"overflow"})
 _NESTED = frozenset({"nested_key", "nested_key_null_strategy"})
 
 BUILTIN: dict[str, Builtin] = {
-    "sum": Builtin(*_NUMBERS, _NOTHING, _sum),
-    "product": Builtin(*_NUMBERS, _NOTHING, _product),
-    "count": Builtin(*_INTEGERS, _NOTHING, _sum),
+    "sum": Builtin(*_NUMBERS, _OVERFLOW, _sum),
+    "product": Builtin(*_NUMBERS, _OVERFLOW, _product),
+    "count": Builtin(*_INTEGERS, _OVERFLOW, _sum),
     "max": Builtin(*_ORDERED, _NOTHING, _fixed(Extreme(greatest=True))),
     "min": Builtin(*_ORDERED, _NOTHING, _fixed(Extreme(greatest=False))),
     "last_value": Builtin(*_ANY, _NOTHING, _fixed(Last())),

@@ -16,6 +16,10 @@ from lsmlake.errors import InvalidData
 from lsmlake.lsm.aggregate import segments
 
 
+class Overflow(InvalidData):
+    """A result does not fit the type of its column. Only the rows of a key together tell, so no writer can refuse them."""
+
+
 class Function(Protocol):
     """Subclass it: what is not said defaults to the answer that is always safe.
 
@@ -35,8 +39,13 @@ class Function(Protocol):
 
         `values`: the rows of all groups one after the other, oldest first in each. `starts`: int64, ascending, the first row of
         every group, `starts[0] == 0`, none empty. `retract`: bool a row, True = take the row's value back; None = no such row.
+        Raises InvalidData for values that it cannot combine.
         """
         ...
+
+    def validate(self, values: pa.Array) -> None:
+        """Raises InvalidData for a value that `reduce` could never take, whatever it is combined with. Writers ask before they
+        write."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,9 @@ class NoRetract(Function):
             )
         return self.inner.reduce(values, starts, None)
 
+    def validate(self, values: pa.Array) -> None:
+        self.inner.validate(values)
+
 
 @dataclass(frozen=True)
 class IgnoreRetract(Function):
@@ -101,3 +113,6 @@ class IgnoreRetract(Function):
             return pa.nulls(len(starts), values.type)
         reduced = self.inner.reduce(values.filter(pa.array(~retract)), kept, None)
         return segments.spread(reduced, groups, len(starts))
+
+    def validate(self, values: pa.Array) -> None:
+        self.inner.validate(values)

@@ -1,6 +1,6 @@
 """sum, and `count`, which is a sum of ones: Paimon has no counting function, the writer brings 1 for every row that counts.
 
-Sums are exact: integers and decimals that do not fit the column raise InvalidData, they never wrap. Only the total of a group
+Sums are exact: integers and decimals that do not fit the column raise Overflow, they never wrap. Only the total of a group
 counts, not what the fold passes through on its way. Float sums are taken in double precision.
 
 1. A retract row is a summand with the other sign; a null is no summand; a group without summands is null.
@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData
 from lsmlake.lsm.aggregate import segments
-from lsmlake.lsm.aggregate.function import Function
+from lsmlake.lsm.aggregate.function import Function, Overflow
 
 _LIMB = (1 << 32) - 1
 
@@ -112,9 +111,9 @@ def _beyond(high: np.ndarray, low: np.ndarray, bound: int) -> np.ndarray:
 
 
 def check_fits(over: np.ndarray, type_: pa.DataType, where: str) -> None:
-    """Raises InvalidData if any group is marked."""
+    """Raises Overflow if any group is marked."""
     if over.any():
-        raise InvalidData(
+        raise Overflow(
             "the aggregate of a key does not fit the column",
             where=where,
             expected=f"values within {type_}",

@@ -12,11 +12,15 @@ from lsmlake.errors import InvalidData
 from lsmlake.lsm.aggregate import segments
 from lsmlake.lsm.aggregate.function import Function
 
+_BROKEN = ValueError, IndexError, RuntimeError, OverflowError
+"""What the libraries raise for bytes that they cannot read."""
+
 
 @dataclass(frozen=True)
 class Union(Function):
-    """The union of sets kept as bytes. `unite` makes one of several and raises ValueError or IndexError on bytes it cannot read,
-    which becomes InvalidData; `kind` says what the bytes should be. A lone value passes unread, as it is."""
+    """The union of sets kept as bytes. `unite` makes one of several and raises one of `_BROKEN` for bytes that it cannot read,
+    which becomes InvalidData; `kind` says what the bytes should be. `reduce` does not read a value that is alone in its group:
+    `validate` has read it before it was written."""
 
     unite: Callable[[list[bytes]], bytes]
     kind: str
@@ -43,7 +47,11 @@ class Union(Function):
     def _united(self, parts: list[bytes]) -> bytes:
         try:
             return self.unite(parts)
-        except (ValueError, IndexError) as broken:
+        except _BROKEN as broken:
             raise InvalidData(
-                "the bytes cannot be merged", where=self.where, expected=self.kind, found=broken, cure="write bytes of that form"
+                "the bytes cannot be read", where=self.where, expected=self.kind, found=broken, cure="write bytes of that form"
             ) from broken
+
+    def validate(self, values: pa.Array) -> None:
+        for value in values.drop_null().to_pylist():
+            self._united([value])

@@ -7,7 +7,7 @@
    of every group at once. That takes as many steps as the longest such group has rows. Numbers are exact Python integers there.
 
 Integer division cuts off toward zero; decimals round half away from zero to their scale; float division by zero is IEEE's.
-Integers and decimals that do not fit, or are divided by zero, raise InvalidData.
+Integers and decimals that do not fit raise Overflow; those divided by zero raise InvalidData.
 """
 
 from __future__ import annotations

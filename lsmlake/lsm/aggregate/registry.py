@@ -16,7 +16,8 @@ import pyarrow as pa
 from lsmlake.errors import InvalidOption
 from lsmlake.lsm.aggregate.builtin import BUILTIN
 from lsmlake.lsm.aggregate.function import Function, IgnoreRetract, NoRetract
-from lsmlake.lsm.aggregate.settings import FieldSettings, option
+from lsmlake.lsm.aggregate.overflow import OverflowAsNull
+from lsmlake.lsm.aggregate.settings import NULL, FieldSettings, option
 
 Maker = Callable[[pa.Field, FieldSettings], Function]
 
@@ -34,6 +35,8 @@ def function(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
     Raises InvalidOption: no such function, a type it has no meaning for, settings it does not read or that contradict.
     """
     made = _builtin(name, field, settings, where) if name in BUILTIN else _maker(name, where)(field, settings)
+    if settings.overflow == NULL:
+        made = OverflowAsNull(made, where)
     if settings.ignore_retract:
         return IgnoreRetract(made)
     cure = f"set fields.{field.name}.ignore-retract to true, or use a function that can"

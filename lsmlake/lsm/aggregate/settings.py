@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 MERGE, IGNORE, ERROR = NULL_STRATEGIES = ("merge", "ignore", "error")
+NULL = "null"
 
 
 @dataclass(frozen=True)
 class FieldSettings:
-    """A field is the option of the same name with hyphens. `count_limit` None = no limit; `ts_field` None = the last field."""
+    """A field is the option of the same name with hyphens. `count_limit` None = no limit; `ts_field` None = the last field.
+    `overflow`: ERROR or NULL."""
 
     ignore_retract: bool = False
     list_agg_delimiter: str = ","
@@ -19,6 +21,7 @@ class FieldSettings:
     nested_sequence_field: tuple[str, ...] = ()
     count_limit: int | None = None
     ts_field: str | None = None
+    overflow: str = ERROR
 
     def given(self) -> tuple[str, ...]:
         """The names of the settings that are not at their default."""

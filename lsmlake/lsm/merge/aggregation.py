@@ -16,7 +16,7 @@ from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.aggregate.segments import take
 from lsmlake.lsm.merge import field_settings
-from lsmlake.lsm.merge.combine import combine, is_retract, last_delete
+from lsmlake.lsm.merge.combine import combine, is_retract, last_delete, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import one_chunk
@@ -84,6 +84,9 @@ class Aggregation(Engine):
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)
+
+    def validate(self, rows: pa.Table) -> None:
+        validate(self.functions, rows)
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """As they are; +U counts as +I."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 import numpy as np
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.format.schema import ROW_KIND
-from lsmlake.lsm.aggregate import segments
+from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, with_kind
+from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, one_chunk, with_kind
 
 Column = Callable[[str, pa.Table, Groups, "np.ndarray | None"], pa.Array]
 """(name, rows, groups, kinds of `groups.rows` or None) -> the column's value for every group."""
@@ -27,6 +27,13 @@ Column = Callable[[str, pa.Table, Groups, "np.ndarray | None"], pa.Array]
 
 def is_retract(kinds: np.ndarray) -> np.ndarray:
     return (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+
+
+def validate(functions: Mapping[str, Function], rows: pa.Table) -> None:
+    """`Engine.validate` for columns with these functions."""
+    for name, function in functions.items():
+        if name in rows.column_names:
+            function.validate(one_chunk(rows[name]))
 
 
 def combine(

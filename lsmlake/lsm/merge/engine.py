@@ -50,6 +50,9 @@ class Engine(Protocol):
         """The columns without which these cannot be merged, themselves included."""
         ...
 
+    def validate(self, rows: pa.Table) -> None:
+        """Raises InvalidData for a value of a batch that the engine could never merge, such as bytes that are no sketch."""
+
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """The kinds of a batch (int8, `format.rowkind`) as they are stored. Raises InvalidData for one the engine cannot take."""
         ...

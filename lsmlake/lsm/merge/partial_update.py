@@ -27,7 +27,7 @@ from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.aggregate.segments import both, kept, last_where, lengths, spread, take, valid
 from lsmlake.lsm.merge import field_settings
-from lsmlake.lsm.merge.combine import combine, is_retract, last_delete
+from lsmlake.lsm.merge.combine import combine, is_retract, last_delete, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import one_chunk
@@ -132,6 +132,10 @@ class PartialUpdate(Engine):
             if group.removes or wanted & set(group.all_columns):
                 wanted |= set(group.sequence.columns)
         return frozenset(wanted)
+
+    def validate(self, rows: pa.Table) -> None:
+        for group in self.groups:
+            validate(group.functions, rows)
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """As they are; +U counts as +I."""
