@@ -1,25 +1,38 @@
-"""lsmlake: primary-key tables on the data lake for PySpark and for no engine at all. Start with `connect`."""
+"""lsmlake: primary-key tables on the data lake, embedded in a Python process or on PySpark. Start with `connect`.
+
+The public names load on first use, so that `import lsmlake` and `lsmlake --help` cost next to nothing. `__init__.pyi` tells type
+checkers and editors where they come from.
+"""
+
+from importlib import import_module
 
 from lsmlake import errors
-from lsmlake.changes import Changes
-from lsmlake.connect import connect, register
-from lsmlake.following import ChangeBatch
-from lsmlake.lake import Lake
-from lsmlake.ops.alter import set_option, unset_option
-from lsmlake.ops.compaction import CompactionReport
-from lsmlake.scan import Scan
-from lsmlake.table import Table
 
-__all__ = [
-    "ChangeBatch",
-    "Changes",
-    "CompactionReport",
-    "Lake",
-    "Scan",
-    "Table",
-    "connect",
-    "errors",
-    "register",
-    "set_option",
-    "unset_option",
-]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ChangeBatch": "lsmlake.following",
+    "Changes": "lsmlake.changes",
+    "CompactionReport": "lsmlake.ops.compaction",
+    "Lake": "lsmlake.lake",
+    "Scan": "lsmlake.scan",
+    "Table": "lsmlake.table",
+    "connect": "lsmlake.warehouse",
+    "register": "lsmlake.warehouse",
+    "set_option": "lsmlake.ops.alter",
+    "unset_option": "lsmlake.ops.alter",
+}
+"""Public name -> the module that defines it."""
+
+__all__ = ["errors", *_HOMES]  # noqa: PLE0604 - ruff does not evaluate it
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound
-from lsmlake.format import ddl
 from lsmlake.format.paths import TablePaths, check_database, database_dir, split_name
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
@@ -109,6 +108,8 @@ class Lake:
 
     def _columns(self, schema: object) -> pa.Schema:
         if isinstance(schema, str):
+            from lsmlake.format import ddl  # loads sqlglot
+
             return ddl.parse_columns(schema)
         columns = schema if isinstance(schema, pa.Schema) else self.engine.columns_of(schema)
         if columns is None:

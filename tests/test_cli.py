@@ -412,7 +412,7 @@ def test_debug_shows_the_traceback(warehouse: Path, args: list[str]):
 def test_help_names_the_exit_codes_and_version_the_version():
     text = " ".join(call("--help").split())
     assert "0 all is well; 1 the operation failed" in text and "2 wrong usage" in text and "130 interrupted" in text
-    assert call("--version") == "lsmlake 0.1.0\n"
+    assert call("--version") == f"lsmlake {lsmlake.__version__}\n"
 
 
 # -- Java and the demo ------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.format.ddl import columns_of, format_columns, format_type, parse_columns, requoted
+from lsmlake.format.ddl import columns_of, parse_columns, requoted
+from lsmlake.format.type_text import format_columns, format_type
 
 WORDS = [
     ("BOOLEAN", pa.bool_()),

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.ddl import requoted
-from lsmlake.lsm.predicate import ColumnBounds, and_, evaluate, from_sqlglot, key_values, may_match, parse
+from lsmlake.lsm.predicate import ColumnBounds, and_, evaluate, key_values, may_match, parse
+from lsmlake.lsm.predicate.spark_sql import from_sqlglot
 
 SCHEMA = pa.schema(
     [

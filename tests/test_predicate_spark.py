@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lsmlake.format.ddl import format_columns
+from lsmlake.format.type_text import format_columns
 from lsmlake.lsm.predicate import evaluate, parse
 
 pytestmark = pytest.mark.spark

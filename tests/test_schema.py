@@ -12,9 +12,10 @@ from strategies import contents, new_lake
 
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.format import nested, types
-from lsmlake.format.ddl import format_columns, parse_columns
+from lsmlake.format.ddl import parse_columns
 from lsmlake.format.envelope import wrap_json
 from lsmlake.format.schema import Schema
+from lsmlake.format.type_text import format_columns
 
 QUICK = settings(max_examples=100, deadline=None)
 PLAIN = st.sampled_from(

@@ -8,15 +8,16 @@ from typing import Annotated
 
 import typer
 
+from lsmlake.cli.arguments import Buckets, Debug, Json, TableName, Warehouse
 from lsmlake.cli.java import require_java
-from lsmlake.cli.options import Buckets, Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import WatchedEngine, progress_bar, spinner
-from lsmlake.connect import connect
 from lsmlake.ops.compaction import CompactionReport
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
 from lsmlake.table import Table
+from lsmlake.warehouse import connect
 
 Full = Annotated[bool, typer.Option("--full", help="Every bucket into one run without dead rows.")]
 Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only these partitions: \"dt < '2026-01-01'\".")]

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.ops.expire import ExpireReport
 from lsmlake.report.text import counted
@@ -29,7 +30,7 @@ def expire(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """Remove old snapshots of a table, and the files that only they have.
+    """Remove old snapshots of a table and the files only they use.
 
     Without options as the table's options snapshot.* say. The latest stays, and what a consumer has yet to read.
     """

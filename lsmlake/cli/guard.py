@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import typer
-from typer.core import TyperGroup
 
+from lsmlake.cli.commands import LazyGroup
 from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.report.text import printable
 
+VARIABLE = "LSMLAKE_WAREHOUSE"
 FINE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 the operation failed, or a check found something; 2 wrong usage: bad arguments, or no such "
@@ -30,7 +31,7 @@ class Settings:
     debug: bool = False
 
 
-class GuardedGroup(TyperGroup):
+class GuardedGroup(LazyGroup):
     """Commands whose LakeErrors, interruptions and closed pipes end the process without a traceback."""
 
     def invoke(self, ctx: typer.Context) -> object:

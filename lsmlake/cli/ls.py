@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import Annotated
 
 import pyarrow.compute as pc
 import typer
 
+from lsmlake.cli.arguments import DatabaseName, Debug, Json, Warehouse
 from lsmlake.cli.guard import FAILED, one_line
-from lsmlake.cli.options import Debug, Json, Warehouse, open_lake
+from lsmlake.cli.opening import open_lake
 from lsmlake.cli.output import emit
 from lsmlake.errors import LakeError
 from lsmlake.lake import Lake
 from lsmlake.report.views import tables_view
-
-DatabaseName = Annotated[str | None, typer.Argument(metavar="[DATABASE]", help="Only its tables.", show_default=False)]
 
 
 def ls(

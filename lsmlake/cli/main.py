@@ -1,44 +1,34 @@
-"""`lsmlake`: the command line. A command a file; this one puts them together."""
+"""`lsmlake`: the command line. Each command is a file of its own; `commands.py` lists them."""
 
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lsmlake.cli.compact import compact
-from lsmlake.cli.expire import expire
-from lsmlake.cli.files import files
+from lsmlake import __version__
+from lsmlake.cli.arguments import Debug, WarehouseFirst
+from lsmlake.cli.commands import CONTEXT, add_to
 from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings
-from lsmlake.cli.java import require_java
-from lsmlake.cli.ls import ls
-from lsmlake.cli.options import Debug, WarehouseFirst
-from lsmlake.cli.show import show
-from lsmlake.cli.snapshots import snapshots
-from lsmlake.cli.verify import verify
 
 app = typer.Typer(
     cls=GuardedGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog=EXIT_CODES,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"lsmlake {version('lsmlake')}")
+        typer.echo(f"lsmlake {__version__}")
         raise typer.Exit
 
 
 Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")]
-Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave the warehouse in this directory.")]
 
 
 @app.callback()
@@ -47,21 +37,7 @@ def lsmlake(ctx: typer.Context, warehouse: WarehouseFirst = None, debug: Debug =
     ctx.obj = Settings(warehouse, debug)
 
 
-@app.command()
-def demo(ctx: typer.Context, keep: Keep = None, debug: Debug = False) -> None:
-    """Run a year of real flights through a table.
-
-    On a local Spark, so it needs Java; the result is proved against the source.
-    """
-    ctx.obj.debug |= debug
-    require_java()
-    from lsmlake.cli.demo.run import run_demo  # needs pyspark, which is slow to import, and an extra
-
-    run_demo(keep)
-
-
-for command in (ls, show, snapshots, files, compact, expire, verify):
-    app.command()(command)
+add_to(app)
 
 
 def run() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.report.views import snapshots_view
 

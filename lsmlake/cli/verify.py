@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.guard import FAILED
-from lsmlake.cli.options import Debug, Json, TableName, Warehouse, open_lake, open_table
+from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import progress_bar
 from lsmlake.ops.verify import Finding

@@ -1,14 +1,13 @@
-"""Column definitions in Spark's DDL words <-> Arrow schemas.
+"""Column definitions in Spark's DDL words -> Arrow schemas. `format/type_text.py` writes them.
 
 `id BIGINT NOT NULL, amount DECIMAL(10,2) COMMENT 'net', tags ARRAY<STRING>` is read as the inside of a `STRUCT<...>`, so columns
 and struct fields follow one grammar (`name TYPE` or `name: TYPE`). The words are those of Spark's "Data Types" page. Whatever
 a table would have to remember beside name, type, nullability and comment (defaults, generated columns, constraints,
-collations) is refused, never dropped. `format_type` and `format_columns` write what `parse_columns` reads.
+collations) is refused, never dropped.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -23,6 +22,8 @@ from lsmlake.format import types
 
 DECIMAL_PRECISION_MAX = 38
 _Type = exp.DataType.Type
+KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
+"""Words that are no plain name: a column of such a name stands in backquotes."""
 _PLAIN = {
     _Type.BOOLEAN: pa.bool_(),
     _Type.TINYINT: pa.int8(),
@@ -44,8 +45,6 @@ TYPES = (
     "ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
 )
 _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
 
 
 def parse_columns(text: str) -> pa.Schema:
@@ -96,22 +95,6 @@ def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
         return _PLAIN[kind.this]
     cure = "use STRING, it has no length" if kind.this in _SIZED_TEXT else ""
     raise InvalidSchema("no such column type", where=where, expected=TYPES, found=kind.sql("spark"), cure=cure)
-
-
-def format_type(kind: pa.DataType) -> str:
-    """The Spark name of an Arrow type, such as `MAP<STRING, DECIMAL(10,2)>`; a type that is not canonical keeps Arrow's name."""
-    if pa.types.is_list(kind):
-        return f"ARRAY<{format_type(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"MAP<{format_type(kind.key_type)}, {format_type(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"STRUCT<{', '.join(_format_field(field, ': ') for field in kind)}>"
-    return types.type_name(kind)
-
-
-def format_columns(schema: pa.Schema) -> str:
-    """The column list that `parse_columns` reads back as `schema`."""
-    return ", ".join(_format_field(field, " ") for field in schema)
 
 
 def _unreadable(text: str, error: ParseError) -> InvalidSchema:
@@ -173,15 +156,3 @@ def _decimal(kind: exp.DataType, where: str) -> pa.DataType:
             return pa.decimal128(precision, scale)
     expected = f"DECIMAL(precision, scale) with scale <= precision <= {DECIMAL_PRECISION_MAX}"
     raise InvalidSchema("no such decimal", where=where, expected=expected, found=kind.sql("spark"))
-
-
-def _format_field(field: pa.Field, colon: str) -> str:
-    plain = _PLAIN_NAME.fullmatch(field.name) and field.name.upper() not in _KEYWORDS
-    name = field.name if plain else "`" + field.name.replace("`", "``") + "`"
-    comment = (field.metadata or {}).get(types.COMMENT)
-    words = [f"{name}{colon}{format_type(field.type)}"]
-    if not field.nullable:
-        words.append("NOT NULL")
-    if comment is not None:
-        words.append("COMMENT '" + comment.decode().replace("\\", "\\\\").replace("'", "\\'") + "'")
-    return " ".join(words)

@@ -12,10 +12,10 @@ from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lsmlake.format.ddl import format_columns, format_type
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.type_text import format_columns, format_type
 from lsmlake.format.types import COMMENT
 from lsmlake.ops.listings import partition_text
 from lsmlake.report.listing import Column, Kind, Listing

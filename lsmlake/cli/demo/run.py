@@ -30,13 +30,13 @@ from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
 from lsmlake.cli.java import require_java
 from lsmlake.cli.session import local_session
-from lsmlake.connect import connect
 from lsmlake.errors import Corrupt, InvalidOption
 from lsmlake.format.files import COMPACT
 from lsmlake.lake import Lake
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
 from lsmlake.table import Table
+from lsmlake.warehouse import connect
 
 DATABASE, NAME = "flights", "flights.flights"
 BATCHES = 72  # five days each

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption
+from lsmlake.extras import need
 from lsmlake.lsm.aggregate import bitmaps, sketches
 from lsmlake.lsm.aggregate.choice import First, Last
 from lsmlake.lsm.aggregate.extremes import Extreme
@@ -166,6 +167,14 @@ def _union(unite: Callable[[list[bytes]], bytes], kind: str) -> Make:
     return lambda field, settings, where: Union(unite, kind, where)
 
 
+def _sketch_union(unite: Callable[[list[bytes]], bytes], kind: str) -> Make:
+    def make(field: pa.Field, settings: FieldSettings, where: str) -> Function:
+        need("datasketches", f"the aggregate function of {where}")  # before anything is written
+        return Union(unite, kind, where)
+
+    return make
+
+
 _NOTHING: frozenset[str] = frozenset()
 _OVERFLOW = frozenset({"overflow"})
 _NESTED = frozenset({"nested_key", "nested_key_null_strategy"})
@@ -191,7 +200,7 @@ BUILTIN: dict[str, Builtin] = {
     "nested_partial_update": Builtin(*_TABLE, _NESTED, _nested_partial_update),
     "rbm32": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_32, bitmaps.KIND_32)),
     "rbm64": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_64, bitmaps.KIND_64)),
-    "hll_sketch": Builtin(*_BYTES, _NOTHING, _union(sketches.unite_hll, sketches.KIND_HLL)),
-    "theta_sketch": Builtin(*_BYTES, _NOTHING, _union(sketches.unite_theta, sketches.KIND_THETA)),
+    "hll_sketch": Builtin(*_BYTES, _NOTHING, _sketch_union(sketches.unite_hll, sketches.KIND_HLL)),
+    "theta_sketch": Builtin(*_BYTES, _NOTHING, _sketch_union(sketches.unite_theta, sketches.KIND_THETA)),
     "primary_key": Builtin(*_ANY, _NOTHING, _fixed(Last(keeps_retracted=True))),
 }

@@ -13,8 +13,11 @@ checks the layout first (https://datasketches.apache.org, "HLL Sketch Preamble")
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
-from datasketches import compact_theta_sketch, hll_sketch, hll_union, tgt_hll_type, theta_union
+
+from lsmlake.extras import need
 
 KIND_HLL = "serialised HLL sketches of Apache DataSketches"
 KIND_THETA = "serialised theta sketches of Apache DataSketches"
@@ -33,11 +36,12 @@ def unite_hll(parts: list[bytes]) -> bytes:
     """Raises ValueError, IndexError or RuntimeError for bytes that are no HLL sketch."""
     for part in parts:
         _check_hll(part)
-    sketches = [hll_sketch.deserialize(part) for part in parts]
-    union = hll_union(min(sketch.lg_config_k for sketch in sketches))
+    library = _library()
+    sketches = [library.hll_sketch.deserialize(part) for part in parts]
+    union = library.hll_union(min(sketch.lg_config_k for sketch in sketches))
     for sketch in sketches:
         union.update(sketch)
-    return union.get_result(tgt_hll_type.HLL_4).serialize_compact()
+    return union.get_result(library.tgt_hll_type.HLL_4).serialize_compact()
 
 
 def _check_hll(data: bytes) -> None:
@@ -101,7 +105,12 @@ def _entries(data: bytes, start: int, count: int) -> np.ndarray:
 
 
 def unite_theta(parts: list[bytes]) -> bytes:
-    union = theta_union(_THETA_ENTRIES_LOG2)
+    library = _library()
+    union = library.theta_union(_THETA_ENTRIES_LOG2)
     for part in parts:
-        union.update(compact_theta_sketch.deserialize(part))
+        union.update(library.compact_theta_sketch.deserialize(part))
     return union.get_result().serialize()
+
+
+def _library() -> ModuleType:
+    return need("datasketches", "merging sketches")

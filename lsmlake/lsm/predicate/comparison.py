@@ -23,7 +23,7 @@ from math import ceil, floor, isnan
 
 import pyarrow as pa
 
-from lsmlake.format.ddl import format_type
+from lsmlake.format.type_text import format_type
 from lsmlake.lsm.predicate.literal import cast, show
 from lsmlake.lsm.predicate.order import is_exact, is_ordered
 from lsmlake.lsm.predicate.tree import (

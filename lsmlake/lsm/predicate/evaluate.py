@@ -35,7 +35,7 @@ _KERNELS = {
 }
 _TOKEN = re.compile(r"\\?.", re.DOTALL)
 _WILDCARDS = {"%": ".*", "_": "."}
-_UNKNOWN = pa.scalar(None, pa.bool_())
+_UNKNOWN = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas
 Outcome = pa.Array | pa.ChunkedArray | pa.Scalar
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lsmlake.errors import InvalidQuery
+
 
 @dataclass(frozen=True)
 class Column:
@@ -161,3 +163,7 @@ def _columns(predicate: Predicate) -> Iterator[Column]:
         case And(children) | Or(children):
             for child in children:
                 yield from _columns(child)
+
+
+class Unsupported(InvalidQuery):
+    """SQL that Spark may know but lsmlake does not evaluate: an engine that filters by itself can go on without it."""

@@ -18,11 +18,12 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format import types
-from lsmlake.format.ddl import format_type, requoted, type_of
+from lsmlake.format.ddl import requoted, type_of
+from lsmlake.format.type_text import format_type
 from lsmlake.lsm.predicate.comparison import compare, fold, is_in, like
 from lsmlake.lsm.predicate.literal import cast, number, show, zone_named
 from lsmlake.lsm.predicate.order import common_type
-from lsmlake.lsm.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, not_, or_
+from lsmlake.lsm.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, not_, or_
 
 SUPPORTED = (
     "AND, OR, NOT, IS [NOT] NULL|TRUE|FALSE, [NOT] IN (literals), [NOT] BETWEEN, [NOT] LIKE, and = <> < <= > >= <=> between a "
@@ -35,16 +36,8 @@ _COLUMNS_SHOWN_MAX = 20
 _TEXT_SHOWN_MAX = 200
 
 
-class Unsupported(InvalidQuery):
-    """SQL that Spark may know but this file does not take: an engine that filters by itself can go on without us."""
-
-
-def parse(text: str, schema: pa.Schema, *, zone: str = "UTC") -> Predicate:
-    """The predicate that `text` is to Spark (ANSI mode) over columns of `schema`; names match whatever their case.
-
-    `zone` is the session's time zone, for timestamps that name none. Raises InvalidQuery, with position, for text that is not
-    SQL, columns that do not exist, literals that do not fit and whatever is not in `SUPPORTED`.
-    """
+def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
+    """`predicate.parse`."""
     where = _shown(text)
     try:
         text = requoted(text)
@@ -62,7 +55,7 @@ def parse(text: str, schema: pa.Schema, *, zone: str = "UTC") -> Predicate:
 
 
 def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC") -> Predicate:
-    """`parse` for an expression that sqlglot has parsed already, as the WHERE of the (`requoted`) statement `text`."""
+    """`read` for an expression that sqlglot has parsed already, as the WHERE of the (`requoted`) statement `text`."""
     assert requoted(text) == text, "sqlglot would have read 'it''s' as its"
     try:
         session = zone_named(zone)

@@ -1,31 +1,17 @@
-"""The arguments that commands share, and the way from them to a table."""
+"""From the arguments of a command to a warehouse and a table."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from lsmlake.connect import connect
+from lsmlake.cli.guard import VARIABLE
 from lsmlake.errors import InvalidQuery
 from lsmlake.lake import Lake
 from lsmlake.table import Table
-
-VARIABLE = "LSMLAKE_WAREHOUSE"
-_DIRECTORY = f"Directory of the warehouse; else the environment variable {VARIABLE}."
-_TRACEBACK = "Show the traceback of an error."
-
-WarehouseFirst = Annotated[
-    str | None, typer.Option("--warehouse", "-w", envvar=VARIABLE, show_envvar=False, metavar="DIR", help=_DIRECTORY)
-]
-"""Before the name of the command, where the environment variable counts as well."""
-Warehouse = Annotated[str | None, typer.Option("--warehouse", "-w", metavar="DIR", help=_DIRECTORY)]
-Debug = Annotated[bool, typer.Option("--debug", help=_TRACEBACK)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
-Buckets = Annotated[list[int] | None, typer.Option("--bucket", min=0, metavar="N", help="Only this bucket; may be repeated.")]
+from lsmlake.warehouse import connect
 
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
 

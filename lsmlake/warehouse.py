@@ -1,4 +1,4 @@
-"""The door: `lsmlake.connect`."""
+"""Where users begin: `lsmlake.connect` opens a warehouse, `lsmlake.register` gives a Spark session the format "lsmlake"."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
+from lsmlake.extras import need
 from lsmlake.lake import Lake
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
@@ -37,7 +38,8 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
 def register(spark: object) -> None:
     """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
     known to a session. On Connect lsmlake must be installed beside the server."""
-    from lsmlake.spark import source  # pyspark is slow to import, and optional to the embedded path
+    _need_spark("register(spark)")
+    from lsmlake.spark import source
 
     source.register(spark)
 
@@ -45,6 +47,12 @@ def register(spark: object) -> None:
 def _engine(spark: object | None) -> Engine:
     if spark is None:
         return Engine()
-    from lsmlake.spark.engine import SparkEngine  # pyspark is slow to import, and optional to the embedded path
+    _need_spark("connect(..., spark=...)")
+    from lsmlake.spark.engine import SparkEngine
 
     return SparkEngine(spark)
+
+
+def _need_spark(what: str) -> None:
+    need("pyspark", what)
+    need("pandas", what, extra="spark")  # PySpark's Arrow functions import it

