@@ -29,6 +29,10 @@ class Crash(BaseException):
     """The process died here. No handler of library code catches it."""
 
 
+class Interrupt(KeyboardInterrupt):
+    """The user pressed Ctrl-C. The process goes on."""
+
+
 class HookedStorage(Storage):
     """Passes every call through `around(verb, path)`, a context manager that a subclass gives."""
 
@@ -83,7 +87,8 @@ class HookedStorage(Storage):
 
 class Fault(NamedTuple):
     """What goes wrong: the call of this number (from 1), before or after its effect. mode "crash" raises Crash, and the storage
-    refuses every later call, since the dead make none; "error" raises StorageFailed (disk full), once."""
+    refuses every later call, since the dead make none; "error" raises StorageFailed (disk full), once; "interrupt" raises
+    Interrupt, once."""
 
     call: int
     after: bool = False
@@ -101,7 +106,7 @@ class FaultStorage(HookedStorage):
         self.free_bytes = full_after_bytes
 
     def fail_at(self, call: int, *, after: bool = False, mode: str = "crash") -> FaultStorage:
-        assert mode in ("crash", "error")
+        assert mode in ("crash", "error", "interrupt")
         self.fault = Fault(call, after, mode)
         return self
 
@@ -121,6 +126,8 @@ class FaultStorage(HookedStorage):
         if self.fault.mode == "crash":
             self.dead = True
             raise Crash(f"{verb} {path}, {'after' if self.fault.after else 'before'} its effect")
+        if self.fault.mode == "interrupt":
+            raise Interrupt
         with storage_errors(verb, path):
             raise OSError(errno.ENOSPC, "no space left on device")
 
@@ -170,8 +177,8 @@ class Faulted(NamedTuple):
 
 
 def every_fault(run: Callable[[Storage], object], make_world: Callable[[], Storage], mode: str = "crash") -> Iterator[Faulted]:
-    """Runs the program once for each of its calls, before and after, each time in a fresh world, and fails that call. Crash and
-    LakeError become the outcome; another exception is a bug and leaves."""
+    """Runs the program once for each of its calls, before and after, each time in a fresh world, and fails that call. Crash,
+    Interrupt and LakeError become the outcome; another exception is a bug and leaves."""
     unharmed = FaultStorage(make_world())
     run(unharmed)
     for number, call in enumerate(unharmed.calls, start=1):
@@ -180,7 +187,7 @@ def every_fault(run: Callable[[Storage], object], make_world: Callable[[], Stora
             storage = FaultStorage(world).fail_at(number, after=after, mode=mode)
             try:
                 outcome = run(storage)
-            except (Crash, LakeError) as error:
+            except (Crash, Interrupt, LakeError) as error:
                 outcome = error
             yield Faulted(world, storage.fault, call, outcome)
 

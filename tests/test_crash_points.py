@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from faults import Crash, Faulted, FaultStorage, every_fault
+from faults import Crash, Faulted, FaultStorage, Interrupt, every_fault
 from strategies import Shape, contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
 from lsmlake import set_option, unset_option
@@ -177,6 +177,19 @@ def test_a_store_that_refuses_once_costs_at_most_an_error(name):
         assert left == [] or (done.call[0] == "delete" and left == [done.call[1]]), f"{where} ({done.outcome}): {left}"
         if not published and done.fault.call % 3 == 0:
             leads_to_the_goal(name, done.world)
+
+
+@pytest.mark.parametrize("name", ["upsert that merges runs", "delete_keys"])
+def test_an_interruption_leaves_no_file_behind(name):
+    """Wherever Ctrl-C strikes, the old or the new state is there, and no file that nothing names."""
+    seen = set()
+    for done in faults(name, "interrupt"):
+        published = is_published(name, done.world)
+        seen.add((published, isinstance(done.outcome, Interrupt)))
+        left = unreferenced(lake_on(done.world).table("d.t"))
+        where = f"{done.call} {'after' if done.fault.after else 'before'}"
+        assert left == [] or (done.call[0] == "delete" and left == [done.call[1]]), f"{where}: {left}"
+    assert seen == {(False, True), (True, True)}
 
 
 @pytest.mark.parametrize("name", ["upsert that merges runs", "compact in full", "delete_keys"])

@@ -98,21 +98,21 @@ def commit(
     attempt = _Attempt(meta, schema, messages, identity, properties, succession)
     options = schema.parsed_options
     wait_ms = options.commit_wait_min_ms
-    for retries_left in reversed(range(1 + options.commit_retries)):
-        try:
+    try:
+        for retries_left in reversed(range(1 + options.commit_retries)):
             outcome = attempt.run()
-        except LakeError:
-            attempt.abandon()
-            raise
-        if isinstance(outcome, Unknown):
-            outcome = attempt.settle(outcome)
-        if isinstance(outcome, Committed):
-            attempt.clean(outcome.changes)
-            return outcome
-        attempt.withdraw()
-        if retries_left:
-            meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
-        wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
+            if isinstance(outcome, Unknown):
+                outcome = attempt.settle(outcome)
+            if isinstance(outcome, Committed):
+                attempt.clean(outcome.changes)
+                return outcome
+            attempt.withdraw()
+            if retries_left:
+                meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
+            wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
+    except BaseException:  # an interruption by the user leaves no files behind either
+        attempt.give_up()
+        raise
     attempt.clean(())
     raise CommitConflict(
         "other commits won every time",
@@ -169,9 +169,10 @@ class _Attempt:
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the changes in it, and what it tells of them
         self.tried: tuple[Snapshot, Rebased] | None = None
         self.written: list[str] = []  # metadata of the attempt under way
+        self.publishing = False  # the store was asked to publish `tried`, and did not say that it refused
 
     def run(self) -> Committed | Conflict | Unknown:
-        meta = self.meta
+        meta, self.publishing = self.meta, False
         latest = meta.latest()
         if done := replayed(meta, self.identity, latest):
             return Committed(done)
@@ -190,10 +191,12 @@ class _Attempt:
         number = latest.id + 1 if latest else 1
         _check(rebased.changes, states, meta.paths.root)
         snapshot = self._snapshot(number, schema_id, latest, rebased, states)
-        self.tried = (snapshot, rebased)
+        self.tried, self.publishing = (snapshot, rebased), True
         try:
             if not meta.put_snapshot(snapshot):
-                return self._told(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
+                outcome = self._told(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
+                self.publishing = isinstance(outcome, Committed)
+                return outcome
         except StorageFailed as failed:
             return Unknown(failed)
         self._hint(number)
@@ -223,7 +226,6 @@ class _Attempt:
         try:
             return self._told(self.meta.snapshot(number))
         except SnapshotNotFound:
-            self.abandon()
             raise unknown.cause from None
         except (StorageFailed, Corrupt) as silent:
             raise CommitUnknown(
@@ -239,8 +241,19 @@ class _Attempt:
         snapshot, rebased = self.tried
         return Committed(snapshot, rebased.changes, rebased.overtaken) if there == snapshot else Conflict()
 
-    def abandon(self) -> None:
-        """Before anything was published: remove all that was written, as far as the store lets us."""
+    def give_up(self) -> None:
+        """After an error or an interruption: remove all that was written, as far as the store lets us. If the snapshot was
+        published, or the store does not say, nothing is removed that it names."""
+        if self.publishing:
+            try:
+                outcome = self._told(self.meta.snapshot(self.tried[0].id))
+            except SnapshotNotFound:
+                outcome = Conflict()
+            except LakeError:
+                return
+            if isinstance(outcome, Committed):
+                self.clean(outcome.changes)
+                return
         self.meta.delete_quietly([*self.written, *self._unused(())])
 
     def clean(self, used: Sequence[Change]) -> None:

@@ -132,12 +132,15 @@ def _numbered(column: int) -> str:
 
 def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     messages: list[CommitMessage] = []
+    outcome: object = messages
     try:
         messages.extend(_messages(write, batches))
-        yield tasks.result(messages)
-    except LakeError as error:
+    except BaseException as error:
         write.meta.discard(messages)
-        yield tasks.result(error)
+        if not isinstance(error, LakeError):
+            raise
+        outcome = error
+    yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the messages
 
 
 def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage]:

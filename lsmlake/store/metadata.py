@@ -131,7 +131,8 @@ class Metadata:
 
     def retire(self, number: int) -> None:
         """Put a mark in the place of a snapshot."""
-        self._write(self.paths.snapshot(number), _EXPIRED)
+        with self.env.storage.write(self.paths.snapshot(number)) as sink:  # after an error the snapshot must stay there
+            sink.write(_EXPIRED)
 
     def retired(self, before_ms: int) -> list[str]:
         """The paths of the marks that are as old as that, by the storage's clock."""
@@ -313,7 +314,7 @@ class Metadata:
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)
-        except StorageFailed:  # which does not tell whether the file is there
+        except BaseException:  # which does not tell whether the file is there
             self.delete_quietly([path])
             raise
 
