@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
+from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
@@ -73,6 +74,7 @@ class Changes:
 
     def to_pandas(self):
         """All changes as a pandas.DataFrame."""
+        need("pandas", "to_pandas()")
         return self.to_arrow().to_pandas()
 
     def to_spark(self):

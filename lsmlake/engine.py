@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.extras import need
 from lsmlake.following import Following
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
@@ -85,4 +86,5 @@ class Engine:
 
 
 def _needs_spark(what: str) -> NoReturn:
+    need("pyspark", what)
     raise InvalidQuery(f"{what} needs Spark", cure='attach a session: lsmlake.connect("...", spark=spark)')

@@ -31,3 +31,9 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
             found=missing,
             cure=f'run: pip install "lsmlake[{extra or EXTRA_OF[package]}]"',
         ) from missing
+
+
+def need_spark(what: str, *, extra: str = "spark") -> None:
+    """PySpark and pandas, which PySpark's Arrow functions import. Raises MissingDependency."""
+    for package in ("pyspark", "pandas"):
+        need(package, what, extra=extra)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.engine import Engine
+from lsmlake.extras import need
 from lsmlake.lsm.predicate import Unsupported, parse
 from lsmlake.ops import plan as planning
 from lsmlake.ops.plan import Plan
@@ -57,6 +58,7 @@ class Scan:
 
     def to_pandas(self):
         """All rows as a pandas.DataFrame."""
+        need("pandas", "to_pandas()")
         return self.to_arrow().to_pandas()
 
     def count(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
-from lsmlake.extras import need
+from lsmlake.extras import need_spark
 from lsmlake.lake import Lake
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
@@ -38,7 +38,7 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
 def register(spark: object) -> None:
     """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
     known to a session. On Connect lsmlake must be installed beside the server."""
-    _need_spark("register(spark)")
+    need_spark("register(spark)")
     from lsmlake.spark import source
 
     source.register(spark)
@@ -47,12 +47,7 @@ def register(spark: object) -> None:
 def _engine(spark: object | None) -> Engine:
     if spark is None:
         return Engine()
-    _need_spark("connect(..., spark=...)")
+    need_spark("connect(..., spark=...)")
     from lsmlake.spark.engine import SparkEngine
 
     return SparkEngine(spark)
-
-
-def _need_spark(what: str) -> None:
-    need("pyspark", what)
-    need("pandas", what, extra="spark")  # PySpark's Arrow functions import it

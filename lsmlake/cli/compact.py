@@ -13,6 +13,7 @@ from lsmlake.cli.java import require_java
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import WatchedEngine, progress_bar, spinner
+from lsmlake.extras import need_spark
 from lsmlake.ops.compaction import CompactionReport
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
@@ -40,6 +41,7 @@ def compact(
     What newer rows supersede is marked dead, and the result committed as one snapshot. Readers and writers are not disturbed.
     """
     if spark:
+        need_spark("--spark")
         require_java()
     lake = open_lake(ctx, warehouse, debug)
     found = open_table(lake, table)
@@ -54,7 +56,7 @@ def _here(table: Table, full: bool, where: str | None, buckets: Sequence[int] | 
 
 
 def _on_spark(table: Table, full: bool, where: str | None, buckets: Sequence[int] | None) -> CompactionReport:
-    from lsmlake.cli.session import local_session  # pyspark is slow to import, and optional here
+    from lsmlake.cli.session import local_session
 
     with spinner() as progress:
         task = progress.add_task("starting Spark", total=None)
