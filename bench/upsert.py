@@ -26,7 +26,8 @@ from bench.rows import KEY, SCHEMA, orders
 from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.ops.lookup import find as look_up
-from lsmlake.ops.write import prepare, split
+from lsmlake.ops.prepare import prepare
+from lsmlake.ops.write import split
 from lsmlake.store.local import LocalStorage
 from lsmlake.table import Table
 

@@ -17,6 +17,7 @@ from lsmlake.ops.changes import Piece
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run, run_here
 from lsmlake.ops.plan import Plan
+from lsmlake.ops.prepare import Request
 from lsmlake.store.metadata import Metadata
 
 
@@ -47,11 +48,10 @@ class Engine:
         data: object,
         identity: Identity,
         *,
-        row_kind: str | None,
+        request: Request,
         compact: bool | None,
-        deletes: bool,
     ) -> Snapshot | None:
-        """Write a data set that this engine `owns`. `deletes`: it holds keys to delete."""
+        """Write a data set that this engine `owns`, as `request` says."""
         _needs_spark("upsert of a distributed data set")
 
     def compactions(self, meta: Metadata, schema: Schema) -> Run:

@@ -27,10 +27,10 @@ from lsmlake.ops.compaction import CompactionReport, compact_table
 from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
 from lsmlake.ops.follow import UNLIMITED, Limit
 from lsmlake.ops.plan import partition_matches
+from lsmlake.ops.prepare import Request, prepare
 from lsmlake.ops.travel import Moment, milliseconds, resolve
 from lsmlake.ops.upsert import inline_choice, upsert_rows
 from lsmlake.ops.verify import Finding, verify
-from lsmlake.ops.write import prepare, prepare_deletes
 from lsmlake.scan import Scan
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import Metadata
@@ -99,21 +99,37 @@ class Table:
         Returns None if there was nothing to commit. Raises InvalidData before anything is written; CommitConflict,
         CommitUnknown, StorageFailed.
         """
-        identity, schema = self._identity(writer_id, commit_id), self.current
-        if self.engine.owns(data):
-            return self.engine.upsert(self.meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=False)
-        rows = prepare(as_table(data), schema, row_kind)[0]
-        return upsert_rows(self.meta, schema, rows, identity, inline_choice(self.meta, schema, compact))
+        return self._write(data, Request(row_kind), self._identity(writer_id, commit_id), compact)
 
     def delete_keys(
-        self, data: object, *, commit_id: int | None = None, writer_id: str | None = None, compact: bool | None = None
+        self,
+        data: object,
+        *,
+        ignore_sequence: bool = False,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+        compact: bool | None = None,
     ) -> Snapshot | None:
-        """Delete rows by key without scanning the table. `data` holds the primary key columns and no others; keys that are not
-        there are no error. Everything else as in `upsert`."""
-        identity, schema = self._identity(writer_id, commit_id), self.current
+        """Delete rows by key, without scanning the table. A key that the table does not hold is no error.
+
+        Args:
+            data: the primary key columns and, where the table has `sequence.field`, its columns; no others. A delete takes its
+                place among the rows of its key by sequence, as a row does: a row with a greater sequence stays.
+            ignore_sequence: delete whatever the sequence, under every merge engine and also with `ignore-delete`, as an erasure
+                request asks. `data` then holds the primary key columns alone. The key begins anew: a row that arrives later is
+                inserted whatever its sequence. Bytes of the rows stay in older files until a compaction rewrites these and
+                their snapshots expire.
+
+        All other arguments, the result and the errors are those of `upsert`.
+        """
+        request = Request(deletes=True, ignore_sequence=ignore_sequence)
+        return self._write(data, request, self._identity(writer_id, commit_id), compact)
+
+    def _write(self, data: object, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
+        schema = self.current
         if self.engine.owns(data):
-            return self.engine.upsert(self.meta, schema, data, identity, row_kind=None, compact=compact, deletes=True)
-        rows = prepare_deletes(as_table(data), schema)
+            return self.engine.upsert(self.meta, schema, data, identity, request=request, compact=compact)
+        rows = prepare(as_table(data), schema, request)[0]
         return upsert_rows(self.meta, schema, rows, identity, inline_choice(self.meta, schema, compact))
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:

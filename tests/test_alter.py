@@ -204,8 +204,8 @@ def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
     put = late.meta.paths.snapshot(3)
     meta, schema = late.meta, late.current
     from lsmlake.ops.commit import Identity
+    from lsmlake.ops.prepare import prepare
     from lsmlake.ops.upsert import inline_choice, upsert_rows
-    from lsmlake.ops.write import prepare
 
     rows, choose = prepare(at_rows(table), schema)[0], inline_choice(meta, schema, None)
     table.alter(set_option("deletion-vectors.enabled", False))

@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from strategies import new_lake
 
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.ops.commit import Identity, commit
+from lsmlake.ops.prepare import prepare
 from lsmlake.ops.upsert import inline_choice
-from lsmlake.ops.write import prepare, split, write_bucket
+from lsmlake.ops.write import split, write_bucket
 from lsmlake.table import Table
 
 PARTIAL, AGGREGATION, FIRST_ROW, DEDUPLICATE = "partial-update", "aggregation", "first-row", "deduplicate"
@@ -516,6 +518,60 @@ def test_a_delete_that_is_ignored_is_nothing_to_commit():
     table = table_of(Case(FIRST_ROW, ints(1), {"ignore-delete": "true"}, [], []))
     table.upsert(batch(table, [(1, 7)]), row_kind="op")
     assert table.delete_keys({"k": [1]}) is None
+    assert table.delete_keys({"k": [1]}, ignore_sequence=True).id == 2, "an erasure is not ignored"
+    assert standing(table) == []
+
+
+BY_SEQUENCE = {"sequence.field": "f1"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        (DEDUPLICATE, {}),
+        (PARTIAL, {"partial-update.remove-record-on-delete": "true"}),
+        (AGGREGATION, {"aggregation.remove-record-on-delete": "true", "fields.f2.aggregate-function": "max"}),
+    ],
+)
+@pytest.mark.parametrize("compact", [True, False])
+def test_a_delete_by_key_takes_the_sequence(engine, options, compact):
+    table = table_of(Case(engine, ints(2), options | BY_SEQUENCE, [], []))
+    table.upsert(batch(table, [(1, 7, 7), (2, 7, 7)]), row_kind="op", compact=compact)
+    with pytest.raises(InvalidData, match=r"lacks the sequence.*sequence.field = f1.*ignore_sequence=True"):
+        table.delete_keys({"k": [1]})
+    with pytest.raises(InvalidData, match=r"column 'f1'.*null.*ignore_sequence=True"):
+        table.delete_keys({"k": [1, 2], "f1": [3, None]})
+    assert table.snapshots().num_rows == 1
+    table.delete_keys({"k": [1, 2], "f1": [6, 8]}, compact=compact)
+    assert standing(table) == [(1, 7, 7)]
+    with pytest.raises(InvalidData, match="extra columns"):
+        table.delete_keys({"k": [1], "f1": [1]}, ignore_sequence=True)
+    table.delete_keys({"k": [1]}, ignore_sequence=True, compact=compact)
+    assert standing(table) == []
+    table.upsert(batch(table, [(1, 2, 9)]), row_kind="op", compact=compact)
+    assert standing(table) == [(1, 2, 9)], "an erased key begins anew, whatever the sequence"
+
+
+def test_an_erasure_survives_a_compaction_that_does_not_reach_the_oldest_file():
+    """Merge on read: the runs above the oldest are merged, and the oldest file still holds the erased row."""
+    options = BY_SEQUENCE | {"deletion-vectors.enabled": "false", "num-sorted-run.compaction-trigger": "3", "num-levels": "5"}
+    table = table_of(Case(DEDUPLICATE, "k INT, f1 INT, f2 STRING", options, [], []))
+    rows = [{"k": k, "f1": 100, "f2": f"{k:0500}"} for k in range(2_000)]
+    table.upsert(pa.Table.from_pylist(rows), compact=False)
+    table.compact(full=True)
+    table.delete_keys({"k": [1, 2, 3]}, ignore_sequence=True, compact=False)
+    table.upsert({"k": [2], "f1": [5], "f2": ["new"]}, compact=False)
+    table.upsert({"k": [3, 4], "f1": [6, 6], "f2": ["late", "late"]}, compact=False)
+    (oldest,) = table.files().filter(pc.field("record_count") == 2_000)["file_path"].to_pylist()
+    assert table.compact().snapshot_id
+    files = table.files()
+    assert oldest in files["file_path"].to_pylist() and files.num_rows < 5, "the newer runs were merged, the oldest was not"
+    kept = {row["k"]: row["f2"] for row in table.scan(where="k <= 4").to_arrow().to_pylist()}
+    assert kept == {0: f"{0:0500}", 2: "new", 3: "late", 4: f"{4:0500}"}
+    assert table.changes(1, 3, mode="delta").to_arrow()["_row_kind"].to_pylist() == ["-D"] * 3
+    table.compact(full=True)
+    assert table.scan(where="k <= 4").count() == 4
+    assert table.verify() == []
 
 
 def test_two_commits_that_raced_count_in_the_order_they_landed():

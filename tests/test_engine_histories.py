@@ -17,6 +17,7 @@ from strategies import new_lake, tiny_units
 from lsmlake.table import Table
 
 KINDS = ("+I", "+U", "-U", "-D")
+ERASE = "erase"
 
 
 @dataclass(frozen=True)
@@ -129,19 +130,26 @@ SMALL = st.none() | st.integers(0, 4)
 
 @st.composite
 def histories(draw, setup: Setup):
-    """Batches of (kind, row), and what is done after each."""
+    """Batches of (kind, row), and what is done after each. The rows of a batch of kind ERASE name the keys to erase."""
     lists = st.none() | st.lists(st.integers(0, 2), max_size=3)
     factors = st.none() | st.sampled_from([Decimal("1.500"), Decimal("0.333"), Decimal("-2.000")])
     types = {part.split()[0]: part.split()[1] for part in setup.columns.split(", ")}
     of = {"ARRAY<INT>": lists, "DECIMAL(30,3)": factors}
     values = {name: of.get(type_, SMALL) for name, type_ in types.items()} | {"k": st.integers(0, 4)}
     row = st.tuples(st.sampled_from(setup.kinds), st.fixed_dictionaries(values))
-    step = st.tuples(st.lists(row, min_size=1, max_size=8), st.sampled_from(["wait", "wait", "inline", "compact", "full"]))
+    erased = st.tuples(st.just(ERASE), st.fixed_dictionaries(values))
+    batch = (
+        st.lists(row, min_size=1, max_size=8) | st.lists(row, min_size=1, max_size=8) | st.lists(erased, min_size=1, max_size=3)
+    )
+    step = st.tuples(batch, st.sampled_from(["wait", "wait", "inline", "compact", "full"]))
     return draw(st.lists(step, min_size=1, max_size=7))
 
 
 def written(table: Table, rows: list[tuple[str, Row]], inline: bool) -> bool:
     """Whether there was anything to commit."""
+    if rows[0][0] == ERASE:
+        keys = {"k": pa.array([row["k"] for _, row in rows], pa.int32())}
+        return table.delete_keys(keys, ignore_sequence=True, compact=inline) is not None
     columns = {field.name: pa.array([row[field.name] for _, row in rows], field.type) for field in table.schema}
     data = pa.table(columns | {"op": pa.array([kind for kind, _ in rows])})
     return table.upsert(data, row_kind="op", compact=inline) is not None
@@ -190,7 +198,8 @@ def test_a_table_is_what_its_rows_come_to(name, mode, data):
         for rows, action in data.draw(histories(setup)):
             committed = written(table, rows, inline=action == "inline")
             for kind, row in rows:
-                state = setup.fold(expected.pop(row["k"], None), row, kind)
+                old = expected.pop(row["k"], None)
+                state = None if kind == ERASE else setup.fold(old, row, kind)
                 if state is not None:
                     expected[row["k"]] = state
             assert found(table) == expected

@@ -22,7 +22,8 @@ from lsmlake.format.files import CommitMessage
 from lsmlake.ops.choose import as_needed, in_full
 from lsmlake.ops.commit import Identity, commit
 from lsmlake.ops.compact import compact_bucket
-from lsmlake.ops.write import prepare, split, write_bucket
+from lsmlake.ops.prepare import prepare
+from lsmlake.ops.write import split, write_bucket
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage

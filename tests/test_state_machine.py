@@ -36,7 +36,8 @@ from lsmlake.format.snapshot import COMPACT
 from lsmlake.ops.choose import as_needed, in_full
 from lsmlake.ops.commit import Identity, commit
 from lsmlake.ops.compact import compact_bucket
-from lsmlake.ops.write import prepare, split, write_bucket
+from lsmlake.ops.prepare import prepare
+from lsmlake.ops.write import split, write_bucket
 
 STRATEGIES = (
     {"compaction__strategy": "tiered", "compaction__tier_runs": 2},

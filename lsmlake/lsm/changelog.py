@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.format.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE, plain
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate.codes import equality
 from lsmlake.lsm.aggregate.segments import lengths
@@ -47,10 +47,10 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
 def told(rows: pa.Table) -> pa.Table:
     """Rows as users see changes: `KIND_FIELD` first; without `_row_kind` all of them are +I."""
     kinds = kinds_of(rows)
-    kinds = np.full(rows.num_rows, INSERT, np.int8) if kinds is None else kinds.astype(np.int8)
+    kinds = np.full(rows.num_rows, INSERT, np.int8) if kinds is None else plain(kinds).astype(np.int8)
     names = pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(NAMES)).cast(pa.string())
-    plain = rows if ROW_KIND not in rows.column_names else rows.drop_columns([ROW_KIND])
-    return plain.add_column(0, KIND_FIELD, names)
+    values = rows if ROW_KIND not in rows.column_names else rows.drop_columns([ROW_KIND])
+    return values.add_column(0, KIND_FIELD, names)
 
 
 def _equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_BEFORE
+from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_BEFORE, plain
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.lsm.changelog import KIND_FIELD, told
@@ -257,5 +257,6 @@ def _as_upserts(rows: pa.Table) -> pa.Table:
     kinds = kinds_of(rows)
     if kinds is None:
         return rows
+    kinds = plain(kinds)
     kept = kinds != UPDATE_BEFORE
     return with_kind(rows.filter(pa.array(kept)), np.where(kinds[kept] == DELETE, DELETE, INSERT))

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.files import COMPACT, BucketState, Change, CommitMessage, DataFile
-from lsmlake.format.rowkind import DELETE, INSERT
+from lsmlake.format.rowkind import DELETE, INSERT, plain
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.expire import Expiry
 from lsmlake.lsm.interval import Section
@@ -140,10 +140,11 @@ def _must_settle(work: Work, chosen: Compaction) -> bool:
 def _upgrade(work: Work, file: DataFile, level: int) -> None:
     """Step 2. A file whose rows are all deletes has done its work and goes. (Without vectors deletes go on deleting.)"""
     if file.delete_rows and work.schema.parsed_options.deletion_vectors:
-        if file.delete_rows == file.rows:
+        gone = plain(kinds(work, file)) == DELETE
+        if gone.all():
             work.remove(file.name)
             return
-        work.mark(file.name, np.flatnonzero(kinds(work, file) == DELETE))
+        work.mark(file.name, np.flatnonzero(gone))
     work.files[file.name] = file.at_level(level)
 
 

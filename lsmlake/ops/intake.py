@@ -24,7 +24,8 @@ from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import gather, with_kind
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
-from lsmlake.ops.write import as_given, fold, prepare, prepare_deletes, split, split_unfolded, without_given
+from lsmlake.ops.prepare import Request, as_given, prepare, without_given
+from lsmlake.ops.write import fold, split, split_unfolded
 from lsmlake.options import INPUT
 from lsmlake.store.spill import Spill
 
@@ -43,8 +44,8 @@ class Taken(NamedTuple):
 class Intake:
     """Add tables, then take every bucket's rows, sorted and folded. Use as a context: leaving it removes the spills."""
 
-    def __init__(self, schema: Schema, row_kind: str | None, deletes: bool) -> None:
-        self.schema, self.row_kind, self.deletes = schema, row_kind, deletes
+    def __init__(self, schema: Schema, request: Request) -> None:
+        self.schema, self.request = schema, request
         self.tables: list[tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]] = []
         self.bytes = 0
         self.spill: Spill | None = None
@@ -90,9 +91,7 @@ class Intake:
         numbers = np.concatenate([np.asarray(n) for _, n, _ in taken])
         order = np.concatenate([np.asarray(o) for _, _, o in taken])
         del taken
-        if self.deletes:
-            return prepare_deletes(data, self.schema), numbers, order
-        rows, kept = prepare(data, self.schema, self.row_kind)
+        rows, kept = prepare(data, self.schema, self.request)
         return (rows, numbers, order) if kept is None else (rows, numbers[kept], order[kept])
 
     def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
@@ -125,7 +124,7 @@ def _uniform(rows: pa.Table) -> pa.Table:
 
 def _folded(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
     joined, groups = _grouped(pieces, key, engine)
-    return fold(without_given(joined), groups, engine, None)
+    return fold(without_given(joined), groups, engine, key, None)
 
 
 def _ordered(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:

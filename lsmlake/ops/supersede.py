@@ -15,13 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.files import DataFile
+from lsmlake.format.rowkind import ERASES
 from lsmlake.lsm.interval import Section, sections
+from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.runs import distinct
 from lsmlake.lsm.merge.windows import Run
 from lsmlake.lsm.pick import Compaction
 from lsmlake.ops.lookup import Hits, fetch, find
-from lsmlake.ops.work import Work, own_columns
+from lsmlake.ops.work import Work, kinds, own_columns
 
 _LOOKUP_ROWS = 1 << 22  # level-0 keys looked up at once
 
@@ -71,7 +73,7 @@ def supersede(work: Work, chosen: Compaction) -> Joining:
             for name, hits in find(work.meta, work.schema, work.bucket, keys, targets).items():
                 work.mark(name, hits.positions)
     else:
-        for file in waiting:
+        for file in sorted(waiting, key=recency, reverse=True):  # oldest first: what one file erases no later one meets
             _contest(work, file, targets)
     return Joining()
 
@@ -96,9 +98,10 @@ def _joining(
 
 
 def _contest(work: Work, file: DataFile, targets: list[DataFile]) -> None:
-    """Either the level-0 row stands or the one above: by sequence, or always the one above."""
+    """Either the level-0 row stands or the older one: by sequence, or always the older one. An erasing row always stands."""
     sequence = work.engine.sequence
     rows = work.rows(file, own_columns(work.schema))
+    erases = kinds(work, file) & ERASES if file.delete_rows else np.zeros(rows.num_rows, np.int8)
     above = {target.name: target for target in targets}
     for name, hits in _alive(work, rows.select(work.schema.key), targets):
         if work.engine.old is Old.STAYS:
@@ -106,6 +109,7 @@ def _contest(work: Work, file: DataFile, targets: list[DataFile]) -> None:
         else:
             found = fetch(work.meta, work.schema, work.bucket, above[name], hits.positions, sequence.columns)
             stands = sequence.stand(rows.take(pa.array(hits.keys)), pa.concat_tables(found))
+        stands |= erases[hits.keys] != 0
         work.mark(name, hits.positions[stands])
         work.mark(file.name, hits.keys[~stands])
 

@@ -12,8 +12,9 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.compact import Choose
+from lsmlake.ops.prepare import as_given
 from lsmlake.ops.together import together
-from lsmlake.ops.write import as_given, base_states, split, split_unfolded, write_onto
+from lsmlake.ops.write import base_states, split, split_unfolded, write_onto
 from lsmlake.options import INPUT
 from lsmlake.store.metadata import Metadata
 

@@ -1,8 +1,7 @@
-"""Writing: rows in, one sorted level-0 run a bucket out, moved up or merged at once if the table compacts inline.
+"""Writing: prepared rows (`ops.prepare`) in, one sorted level-0 run per bucket out, maybe compacted at once.
 
-1. `prepare`: the rows fit the table, their kinds are known and the merge engine takes them, what options ignore is gone.
-2. `split`: sort by bucket and key, fold repeats of a key as the merge engine does, cut at buckets.
-3. `write_bucket`: one run, then - unless told otherwise - compaction of the bucket with the new run in it.
+1. `split`: sort by bucket and key, fold repeats of a key as the merge engine does, cut at buckets.
+2. `write_bucket`: one run, then, if asked, compaction of the bucket with the new run in it.
 
 With `changelog-producer = input` the rows are written once more, as they were given: every row of a key, in its kind.
 
@@ -19,105 +18,26 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData, SnapshotNotFound
-from lsmlake.format import nested, rowkind
-from lsmlake.format.conform import conform
+from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile
-from lsmlake.format.schema import RESERVED, ROW_KIND, Schema
+from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.erase import merge
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import gather, with_kind
+from lsmlake.lsm.merge.rows import gather
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.ops.compact import Choose, compact_bucket
 from lsmlake.ops.lookup import remember
+from lsmlake.ops.prepare import without_given
 from lsmlake.ops.work import own_columns
-from lsmlake.options import INPUT
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns, write_run
 from lsmlake.store.metadata import Metadata
 
 _THREADS = 2
-_GIVEN = f"{RESERVED}given"  # the kinds of rows before the engine made them its own
-
-
-def prepare(data: pa.Table, schema: Schema, row_kind: str | None = None) -> tuple[pa.Table, np.ndarray | None]:
-    """Rows as they are stored: the schema's columns in its order, and `_row_kind` last if any row is no +I; and which rows of
-    `data` they are, ascending, if options made some of them go (`None`: all).
-
-    `row_kind` names a text column with '+I', '-U', '+U', '-D' (default: option `rowkind.field`); it is left out of the
-    rows unless it is a column of the table. Raises InvalidData, also for a kind that the merge engine cannot take.
-    """
-    options = schema.parsed_options
-    source = row_kind or options.rowkind_field
-    kinds = None
-    if source is not None:
-        if data.schema.names.count(source) != 1:
-            raise InvalidData(
-                "the row-kind column is not in the data, or twice",
-                where=f"column {source!r}",
-                expected="once",
-                found=data.schema.names,
-                cure="name a column of the data",
-            )
-        kinds = rowkind.parse(data[source], source)
-        if source not in schema.columns.names:
-            data = data.drop_columns([source])
-    rows = conform(data, schema).cast(schema.row_columns)
-    engine_of(schema).validate(rows)
-    return (rows, None) if kinds is None else _with_kinds(rows, kinds, schema)
-
-
-def prepare_deletes(keys: pa.Table, schema: Schema) -> pa.Table:
-    """Delete rows for `keys` (the primary key columns): the other columns are null. Raises InvalidData, also if the engine has no
-    use for a -D row that knows nothing but its key."""
-    keys = conform(keys, schema, schema.primary_key)
-    if schema.parsed_options.ignore_delete:
-        keys = keys.slice(0, 0)
-    columns = [keys[f.name] if f.name in schema.primary_key else nested.nulls(keys.num_rows, f.type) for f in schema.row_columns]
-    kinds = np.full(keys.num_rows, rowkind.DELETE, np.int8)
-    engine = engine_of(schema)
-    if not engine.deletes_by_key and keys.num_rows:
-        raise InvalidData(
-            f"merge-engine = {schema.parsed_options.merge_engine} cannot delete by key as this table is set up",
-            expected="rows of kind -D with all columns, or an engine that removes a row by its key",
-            found=f"{keys.num_rows} keys",
-            cure="use upsert with row_kind, or set the engine's remove-record-on-delete",
-        )
-    return _stored(pa.table(columns, schema=schema.row_columns), kinds, schema)
-
-
-def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple[pa.Table, np.ndarray | None]:
-    options, number, kept = schema.parsed_options, np.asarray(kinds), None
-    if options.ignore_delete:
-        kept = np.flatnonzero(~np.asarray(rowkind.is_retract(kinds)))
-    elif options.ignore_update_before or options.remove_on_delete:  # which knows only whole rows, come or gone
-        kept = np.flatnonzero(number != rowkind.UPDATE_BEFORE)
-    if kept is not None:
-        rows, number = rows.take(kept), number[kept]
-    return _stored(rows, number, schema), kept
-
-
-def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
-    """The rows in the kinds the engine makes of these; with the kinds given, too, where a changelog wants them."""
-    stored = engine_of(schema).stored(kinds)
-    if schema.parsed_options.changelog_producer == INPUT:
-        rows = rows.append_column(_GIVEN, pa.array(kinds.astype(np.int8)))
-    return with_kind(rows, stored) if stored.any() else rows
-
-
-def as_given(rows: pa.Table) -> pa.Table:
-    """Prepared rows in the kinds they came in, for a changelog."""
-    if _GIVEN not in rows.column_names:
-        return with_kind(rows, rowkind.INSERT)
-    return with_kind(rows.drop_columns([_GIVEN]), np.asarray(rows[_GIVEN]))
-
-
-def without_given(rows: pa.Table) -> pa.Table:
-    """Prepared rows as they are stored."""
-    return rows.drop_columns([_GIVEN]) if _GIVEN in rows.column_names else rows
 
 
 def split(
@@ -133,17 +53,19 @@ def split_unfolded(
     rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """`split` with all rows of a key, oldest first, and all columns of the prepared rows."""
-    yield from _split(rows, schema, buckets, numbers, order, lambda rows, groups, engine, pool: gather(rows, groups.rows, pool))
+    yield from _split(
+        rows, schema, buckets, numbers, order, lambda rows, groups, engine, key, pool: gather(rows, groups.rows, pool)
+    )
 
 
-Fold = Callable[[pa.Table, Groups, Engine, Executor], pa.Table]
+Fold = Callable[[pa.Table, Groups, Engine, Sequence[str], Executor], pa.Table]
 
 
-def fold(rows: pa.Table, groups: Groups, engine: Engine, pool: Executor | None) -> pa.Table:
+def fold(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None) -> pa.Table:
     """The rows of every key as the engine can combine them before they meet older ones."""
     if groups.unique and not engine.settles_late:
         return gather(rows, groups.rows, pool)
-    return engine.merge(rows, groups, pool, settle=False)
+    return merge(rows, groups, engine, key, pool, settle=False)
 
 
 def _split(
@@ -163,7 +85,7 @@ def _split(
         for first, last in pairwise(edges):
             code = int(of_group[first])
             bucket = Bucket(partitions[code // buckets], code % buckets)
-            yield bucket, fold(rows, groups.part(first, last), engine, pool)
+            yield bucket, fold(rows, groups.part(first, last), engine, schema.key, pool)
 
 
 def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:

@@ -17,6 +17,7 @@ from lsmlake.ops.changes import Piece
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run
 from lsmlake.ops.plan import Plan
+from lsmlake.ops.prepare import Request
 from lsmlake.spark import compact, read, stream, write
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.metadata import Metadata
@@ -65,13 +66,10 @@ class SparkEngine(Engine):
         data: object,
         identity: Identity,
         *,
-        row_kind: str | None,
+        request: Request,
         compact: bool | None,
-        deletes: bool,
     ) -> Snapshot | None:
-        return write.upsert(
-            meta, schema, data, identity, row_kind=row_kind, compact=compact, deletes=deletes, uneven=self._uneven
-        )
+        return write.upsert(meta, schema, data, identity, request=request, compact=compact, uneven=self._uneven)
 
     def compactions(self, meta: Metadata, schema: Schema) -> Run:
         return compact.run_on(self.spark, meta, schema)

@@ -25,8 +25,9 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.intake import Intake
+from lsmlake.ops.prepare import Request, check_sequence, delete_columns, prepare
 from lsmlake.ops.upsert import inline_choice, upsert_rows
-from lsmlake.ops.write import base_states, prepare, prepare_deletes, write_onto
+from lsmlake.ops.write import base_states, write_onto
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
@@ -42,8 +43,7 @@ class _Write:
     schema: Schema
     columns: Sequence[str]
     base: Snapshot | None
-    row_kind: str | None
-    deletes: bool
+    request: Request
     compact: bool
 
 
@@ -53,14 +53,13 @@ def upsert(
     df,
     identity: Identity,
     *,
-    row_kind: str | None,
+    request: Request,
     compact: bool | None,
-    deletes: bool,
     uneven: set[str],
 ) -> Snapshot | None:
     """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
     the driver; kept up to date."""
-    columns = _check(schema, df, row_kind, deletes)
+    columns = _check(schema, df, request)
     latest = meta.latest()
     if done := replayed(meta, identity, latest):
         return done
@@ -70,9 +69,8 @@ def upsert(
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
         rows = rows.rename_columns(columns)
-        prepared = prepare_deletes(rows, schema) if deletes else prepare(rows, schema, row_kind)[0]
-        return upsert_rows(meta, schema, prepared, identity, collected.modest(choose))
-    write = _Write(meta, schema, columns, latest, row_kind, deletes, choose is not None)
+        return upsert_rows(meta, schema, prepare(rows, schema, request)[0], identity, collected.modest(choose))
+    write = _Write(meta, schema, columns, latest, request, choose is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.bucket)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(root)
@@ -89,12 +87,15 @@ def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapsh
     return commit(write.meta, write.schema, messages, identity).snapshot if messages else None
 
 
-def _check(schema: Schema, df, row_kind: str | None, deletes: bool) -> list[str]:
+def _check(schema: Schema, df, request: Request) -> list[str]:
     """The columns to ship. Raises InvalidData."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
-    names = list(schema.primary_key if deletes else schema.columns.names)
-    found = _columns_of(df)
+    found, row_kind = _columns_of(df), request.row_kind
+    names = list(schema.columns.names)
+    if request.deletes:
+        names = list(delete_columns(schema, request))
+        check_sequence(found.names, schema, request)
     extra = [row_kind] if row_kind and row_kind not in names else []
     if extra and found.names.count(row_kind) != 1:
         raise InvalidData(
@@ -146,7 +147,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage]:
     meta, schema = write.meta, write.schema
     choose = as_needed(schema.parsed_options, meta.env.clock()) if write.compact else None
-    with Intake(schema, write.row_kind, write.deletes) as intake:
+    with Intake(schema, write.request) as intake:
         for batch in batches:
             table = pa.Table.from_batches([batch])
             rows = table.drop_columns([_BUCKET, _ORDER]).rename_columns(write.columns)

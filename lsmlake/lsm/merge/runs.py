@@ -11,6 +11,7 @@ import pyarrow as pa
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
+from lsmlake.lsm.merge.erase import merge
 from lsmlake.lsm.merge.groups import Groups, group
 from lsmlake.lsm.merge.rows import with_kinds
 
@@ -28,7 +29,7 @@ def merge_runs(
         return runs[0]
     rows = pa.concat_tables(runs)
     keys = comparable([run.select(key) for run in runs])
-    return engine.merge(rows, grouped(rows, np.concatenate(keys), engine), pool, settle=settle)
+    return merge(rows, grouped(rows, np.concatenate(keys), engine), engine, key, pool, settle=settle)
 
 
 def distinct(keys: Sequence[pa.Table]) -> pa.Table:
