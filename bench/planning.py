@@ -16,6 +16,7 @@ import lsmlake
 from bench.result import Measure, Report
 from bench.timing import clock
 from lsmlake.format.files import COMPACT, Bucket, Change, ColumnStats, CommitMessage, DataFile
+from lsmlake.format.paths import bucket_directory
 from lsmlake.ops.commit import Identity, commit
 from lsmlake.ops.plan import Plan
 from lsmlake.table import Table
@@ -89,4 +90,5 @@ def _file(table: Table, bucket: Bucket, number: int) -> DataFile:
     bounds |= {"day": (day, day), "id": (first, last), "text": (f"{chance():.14f}", f"{1 + chance():.14f}")}
     stats = {id: ColumnStats(int(chance() * _ROWS), *bounds[name]) for name, id in table.current.field_ids().items()}
     size, name = int(chance() * (128 << 20)), f"data-{table.meta.env.ids()}.parquet"
-    return DataFile(name, size, _ROWS, 0, (first,), (last,), 1, 0, COMPACT, table.meta.env.clock(), stats=stats)
+    directory = bucket_directory(bucket, table.partition_by, table.current.parsed_options.partition_default_name)
+    return DataFile(name, directory, size, _ROWS, 0, (first,), (last,), 1, 0, COMPACT, table.meta.env.clock(), stats=stats)

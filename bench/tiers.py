@@ -57,7 +57,7 @@ class Bucket:
             name, self.made = str(self.made), self.made + 1
             first, last = (int(own[0]),), (int(own[-1]),)
             self.files[name] = DataFile(
-                name, len(own) * ROW_BYTES, len(own), 0, first, last, level, 0, source, 0, sequence, sequence
+                name, "bucket-0", len(own) * ROW_BYTES, len(own), 0, first, last, level, 0, source, 0, sequence, sequence
             )
             self.keys[name] = own
             self.owner[own] = int(name)

@@ -130,9 +130,7 @@ class Lake:
             near = get_close_matches(table, self.tables(database), n=1)
             cure = f"did you mean {database}.{near[0]}?" if near else "create_table makes it; tables() lists those there are"
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
-        schema = Metadata(self.env, TablePaths(root)).latest_schema()
-        paths = TablePaths(root, schema.partition_by, schema.parsed_options.partition_default_name)
-        return Table(name, Metadata(self.env, paths), self.engine)
+        return Table(name, Metadata(self.env, TablePaths(root)), self.engine)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no

@@ -209,8 +209,8 @@ class Options:
 
     @property
     def placing(self) -> tuple:
-        """Where rows lie."""
-        return self.bucket, self.bucket_key, self.partition_default_name
+        """Which bucket a row belongs to."""
+        return self.bucket, self.bucket_key
 
     @property
     def full_delta_commits(self) -> int | None:

@@ -121,14 +121,14 @@ def unreferenced(table: Table) -> list[str]:
         used |= {meta.paths.manifest(named.name) for named in lists if named}
         used |= {meta.paths.manifest(m.name) for m in meta.manifest_metas(snapshot)}
         used |= {meta.paths.puffin(ref.puffin) for ref in meta.vector_refs(snapshot).values()}
-        for bucket, state in meta.states(snapshot, schema).items():
-            used |= {meta.paths.data(bucket, file.name) for file in state.files}
+        for state in meta.states(snapshot, schema).values():
+            used |= {meta.paths.data(file) for file in state.files}
     for number in {*meta.snapshot_ids(), *meta.recorded_ids()}:
         snapshot = meta.recorded(number)
         if named := snapshot.changelog_manifest_list:
             used |= {meta.paths.manifest(named.name), *(meta.paths.manifest(m.name) for m in meta.manifest_list(named))}
             entries = manifest.files_of(meta.changelog(snapshot, schema), schema)
-            used |= {meta.paths.data(bucket, file.name) for bucket, _, file in entries}
+            used |= {meta.paths.data(file) for _, _, file in entries}
     kept = tuple(f"{meta.paths.root}/{folder}/" for folder in ("schema", "snapshot", "changelog", "consumer"))
     return [e.path for e in meta.env.storage.list(meta.paths.root) if e.path not in used and not e.path.startswith(kept)]
 

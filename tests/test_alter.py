@@ -9,7 +9,7 @@ import pytest
 from engine_model import first, newest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import contents, copied, lake_on, new_lake, tiny_units
+from strategies import contents, copied, lake_on, new_lake, tiny_units, unreferenced
 from test_changelog_histories import at, fold
 from test_engine_histories import SETUPS, Row, found, histories, written
 
@@ -165,7 +165,7 @@ def test_an_option_that_concerns_writers_only_moves_no_file():
     assert table.schemas().num_rows == 3
 
 
-@pytest.mark.parametrize("option", [("bucket", 4), ("bucket-key", "k"), ("partition.default-name", "none")])
+@pytest.mark.parametrize("option", [("bucket", 4), ("bucket-key", "k")])
 def test_where_rows_lie_is_not_changed_under_them(option):
     table = made()
     table.alter(set_option(*option))
@@ -175,6 +175,48 @@ def test_where_rows_lie_is_not_changed_under_them(option):
     with pytest.raises(InvalidOption, match="upsert the rows of this one into it"):
         table.alter(set_option(*option))
     assert contents(table.meta.env.storage) == before
+
+
+def partitioned(storage: MemoryStorage, options: dict[str, str]) -> Table:
+    columns = "p STRING, k INT NOT NULL, v INT"
+    return new_lake(storage).create_table("d.t", columns, primary_key=["p", "k"], partition_by=["p"], options=options)
+
+
+@pytest.mark.parametrize("options", [VECTORS | {"changelog-producer": "lookup"}, MERGING | {"changelog-producer": "input"}])
+@pytest.mark.parametrize("filled", [False, True])
+def test_every_handle_finds_every_file_when_the_name_of_the_null_partition_is_altered(options, filled):
+    storage = MemoryStorage()
+    held = partitioned(storage, options)
+    expected: dict[tuple, int] = {}
+
+    def upsert(table: Table, keys: list[int], v: int) -> None:
+        for part in (None, "x"):
+            expected.update({(part, k): v for k in keys})
+        table.upsert({"p": [None, "x"] * len(keys), "k": [k for k in keys for _ in "12"], "v": [v] * 2 * len(keys)})
+
+    def check(table: Table) -> None:
+        assert {(row["p"], row["k"]): row["v"] for row in table.scan().to_arrow().to_pylist()} == expected
+        assert table.scan(where="p IS NULL").count() == sum(part is None for part, _ in expected)
+        assert table.verify() == []
+        assert storage.size(table.files()["file_path"][0].as_py()) is not None
+
+    if filled:
+        upsert(held, [1, 2], 0)
+    held.alter(set_option("partition.default-name", "none"))
+    fresh = lake_on(storage, "fresh-").table("d.t")
+    for v, (writer, reader) in enumerate([(held, fresh), (fresh, held), (held, held)], 1):
+        upsert(writer, [1, v + 10], v)
+        check(reader)
+    changed = {(row["p"], row["k"]) for row in held.changes(1, fresh.snapshots().num_rows).to_arrow().to_pylist()}
+    assert changed == {key for key, v in expected.items() if v}
+    for table in (held, fresh):
+        table.compact(full=True)
+        check(fresh)
+        upsert(table, [2], 9)
+    fresh.alter(unset_option("partition.default-name"))
+    held.expire_snapshots(retain_max=1)
+    check(held)
+    assert unreferenced(held) == []
 
 
 @pytest.mark.parametrize(

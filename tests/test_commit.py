@@ -275,7 +275,7 @@ def test_cleaning_up_after_a_commit_never_fails_it():
 
 
 def file(name: str, low: int, high: int, level: int = 1, rows: int = 10) -> DataFile:
-    return DataFile(name, 100, rows, 0, (low,), (high,), level, 0, APPEND, 0, 1, 1)
+    return DataFile(name, "bucket-0", 100, rows, 0, (low,), (high,), level, 0, APPEND, 0, 1, 1)
 
 
 HERE = Bucket((), 0)

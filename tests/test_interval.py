@@ -15,7 +15,7 @@ from lsmlake.lsm.levels import disjoint
 
 def files_of(*ranges):
     return [
-        DataFile(f"f{number}", 1, 1, 0, (low,), (high,), 0, 0, APPEND, 0, number, number)
+        DataFile(f"f{number}", "bucket-0", 1, 1, 0, (low,), (high,), 0, 0, APPEND, 0, number, number)
         for number, (low, high) in enumerate(ranges)
     ]
 

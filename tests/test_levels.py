@@ -12,7 +12,7 @@ from lsmlake.lsm.levels import Levels, Run, disjoint, overlaps, recency
 
 def file(name, level=0, keys=(0, 9), sequence=1, min_sequence=1, rows=10, created_ms=0):
     return DataFile(
-        name, rows * 10, rows, 0, (keys[0],), (keys[1],), level, 0, APPEND, created_ms, sequence, min_sequence
+        name, "bucket-0", rows * 10, rows, 0, (keys[0],), (keys[1],), level, 0, APPEND, created_ms, sequence, min_sequence
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ HERE = Bucket((), 0)
 
 
 def file(low: tuple, high: tuple, name: str = "f") -> DataFile:
-    return DataFile(name, 1, 1, 0, low, high, 1, 0, APPEND, 0)
+    return DataFile(name, "bucket-0", 1, 1, 0, low, high, 1, 0, APPEND, 0)
 
 
 def sorted_keys(shape: Shape, codes: bytes) -> list[tuple]:
@@ -100,11 +100,11 @@ def test_find_finds_every_key_in_every_file(table, runs, wanted):
             files += written
         keys = sorted_keys(shape, wanted)
         wanted_keys = arrow(shape, keys, made.schema)
-        found = find(meta, schema, HERE, wanted_keys, files)
+        found = find(meta, schema, wanted_keys, files)
         for one in files:
             hits = found.get(one.name)
             if hits is not None:
-                fetched = pa.concat_tables(fetch(meta, schema, HERE, one, hits.positions, schema.key))
+                fetched = pa.concat_tables(fetch(meta, schema, one, hits.positions, schema.key))
                 assert fetched.equals(wanted_keys.take(pa.array(hits.keys)).cast(fetched.schema))
     expected = {name: [position for position, key in enumerate(stored) if key in keys] for name, stored in rows_of_file.items()}
     assert {name: hits.positions.tolist() for name, hits in found.items()} == {n: p for n, p in expected.items() if p}
@@ -114,7 +114,7 @@ def test_find_reads_no_file_whose_key_range_holds_no_key():
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"])
     gone = [file((0,), (10,), "gone-1"), file((20,), (30,), "gone-2")]
-    assert find(table.meta, table.current, HERE, pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
+    assert find(table.meta, table.current, pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,19 @@ def entries(draw, shape: Shape, schema: Schema, names: int = 6) -> list[Manifest
         sequence = more if more % 2 else None
         level, source = more % 7, (APPEND, COMPACT)[more % 2]
         file = DataFile(
-            f"data-{name % names}", 2**62 + more, 1 + more, more, *keys, level, 0, source, 2**50 + more, sequence, sequence, stats
+            f"data-{name % names}",
+            f"bucket-{other % 4}",
+            2**62 + more,
+            1 + more,
+            more,
+            *keys,
+            level,
+            0,
+            source,
+            2**50 + more,
+            sequence,
+            sequence,
+            stats,
         )
         partition = (high[shape.names.index("p")],) if shape.partition else ()
         made.append(ManifestEntry((ADD, DELETE)[code % 2], Bucket(partition, other % 4), 4, file))
@@ -74,6 +86,7 @@ def test_every_value_of_a_type_survives_as_a_bound(ddl):
     files = [
         DataFile(
             f"data-{i}",
+            "bucket-0",
             1,
             1,
             0,
@@ -140,7 +153,8 @@ def test_merging_manifests_changes_no_fold(data, before, merged, after):
 def test_a_file_inherits_the_sequence_of_its_commit_once():
     _, schema = schema_of("bigint", "none")
     files = [
-        DataFile(name, 1, 1, 0, (1,), (2,), 0, 0, APPEND, 0, sequence, sequence) for name, sequence in (("a", None), ("b", 4))
+        DataFile(name, "bucket-0", 1, 1, 0, (1,), (2,), 0, 0, APPEND, 0, sequence, sequence)
+        for name, sequence in (("a", None), ("b", 4))
     ]
     table = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file) for file in files], schema)
     inherited = manifest.inherit(table, 9)
@@ -153,7 +167,7 @@ def test_a_file_inherits_the_sequence_of_its_commit_once():
 def test_states_group_the_live_set_by_partition_and_bucket():
     _, schema = schema_of("bigint", "string")
     buckets = [Bucket((None,), 0), Bucket(("a",), 0), Bucket(("a",), 1), Bucket(("",), 0)]
-    files = [DataFile(f"f{i}", 1, 9, 0, (i,), (i,), 1, 0, APPEND, 0, 1, 1) for i in range(8)]
+    files = [DataFile(f"f{i}", "bucket-0", 1, 9, 0, (i,), (i,), 1, 0, APPEND, 0, 1, 1) for i in range(8)]
     table = manifest.to_table([ManifestEntry(ADD, buckets[i % 4], 4, file) for i, file in enumerate(files)], schema)
     refs = {"f1": VectorRef("dv-1", 4, 50, 2), "elsewhere": VectorRef("dv-2", 4, 50, 1)}
     states = manifest.states(table, refs, schema)

@@ -34,7 +34,7 @@ from lsmlake.lsm.pick.universal import early_full, extend, offpeak_ratio, size_a
 
 def file(name, level, size, sequence=None, keys=(0, 99), rows=100, delete_rows=0, created_ms=0):
     low, high = keys
-    return DataFile(name, size, rows, delete_rows, (low,), (high,), level, 0, APPEND, created_ms, sequence, sequence)
+    return DataFile(name, "bucket-0", size, rows, delete_rows, (low,), (high,), level, 0, APPEND, created_ms, sequence, sequence)
 
 
 def tree(text, dead=None, created_ms=0):

@@ -95,7 +95,7 @@ def test_text_of_few_values_is_read_by_dictionary_and_no_other(tmp_path):
     table.compact(full=True)
     (split, _) = table.scan().plan().splits
     meta, (file,) = table.meta, split.files
-    path = meta.paths.data(split.bucket, file.name)
+    path = meta.paths.data(file)
     with DataReader(meta.env, path, file, table.current, encoded=SCHEMA.names) as reader:
         assert reader.groups > 3
         read = reader.read(range(reader.groups), SCHEMA.names)

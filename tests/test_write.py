@@ -183,17 +183,17 @@ def test_a_run_is_cut_into_files_however_its_rows_arrive(sizes, target):
         files = write_run(meta.env, meta.paths, schema, HERE, tables, Origin(0, APPEND))
     read = []
     for file in files:
-        with DataReader(meta.env, meta.paths.data(HERE, file.name), file, schema) as reader:
+        with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:
             found = reader.read(range(reader.groups), ["k"])["k"].to_pylist()
             assert all(count == 3 for count in np.diff(reader.starts)[:-1])
         assert (file.min_key, file.max_key, file.rows) == ((found[0],), (found[-1],), len(found))
-        assert file.bytes == meta.env.storage.size(meta.paths.data(HERE, file.name))
+        assert file.bytes == meta.env.storage.size(meta.paths.data(file))
         read += found
     assert read == list(range(start))
     limit = schema.parsed_options.target_file_bytes
     assert all(file.bytes >= limit for file in files[:-1])
     for file in files:
-        with DataReader(meta.env, meta.paths.data(HERE, file.name), file, schema) as reader:
+        with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:
             last = reader.footer.row_group(reader.groups - 1)
             first_page = min(last.column(i).dictionary_page_offset or last.column(i).data_page_offset for i in range(2))
             assert reader.groups == 1 or first_page < limit

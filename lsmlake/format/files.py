@@ -33,12 +33,15 @@ class ColumnStats(NamedTuple):
 class DataFile:
     """A sorted Parquet file. `min_key`, `max_key`: first and last key, inclusive, exact, in key-column order.
 
-    `sequence` is the snapshot that brought its newest rows, `None` while it inherits it from the commit that adds the file;
-    `min_sequence` that of its oldest rows. `delete_rows` counts the rows of another kind than +I. `checksum`, `footer_checksum`:
-    CRC-32 of the file and of its Parquet footer; `None` = not known.
+    `name` is unique in the table. `directory`: where the file lies, relative to the table's root; its writer chose it, and
+    readers never build it from partition values or options. `sequence` is the snapshot that brought its newest rows, `None` while
+    it inherits it from the commit that adds the file; `min_sequence` that of its oldest rows. `delete_rows` counts the rows of
+    another kind than +I. `checksum`: CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet
+    footer, with the eight bytes that end the file. `None` = not known.
     """
 
     name: str
+    directory: str
     bytes: int
     rows: int
     delete_rows: int
@@ -52,6 +55,7 @@ class DataFile:
     min_sequence: int | None = None
     stats: Mapping[int, ColumnStats] = field(default_factory=dict)
     checksum: int | None = None
+    footer_bytes: int | None = None
     footer_checksum: int | None = None
 
     def at_level(self, level: int) -> DataFile:

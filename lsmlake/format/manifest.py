@@ -2,9 +2,9 @@
 
 In memory a manifest is an Arrow table, one row an entry, so 100,000 files are folded and pruned by array operations:
 
-    kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, bytes, rows, delete_rows,
+    kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, directory, bytes, rows, delete_rows,
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
-    checksum and footer_checksum (null = not known), n:<id>, lo:<id>, hi:<id> statistics by field id
+    checksum, footer_bytes and footer_checksum (null = not known), n:<id>, lo:<id>, hi:<id> statistics by field id
 
 On disk it is zstd(msgpack({"columns": [{name, type, values}]})) in the common envelope: self-describing, any reader of
 msgpack can follow. Dates are days, timestamps microseconds, decimals text.
@@ -34,6 +34,7 @@ _FIXED = (
     ("bucket", pa.int32()),
     ("total_buckets", pa.int32()),
     ("name", pa.string()),
+    ("directory", pa.string()),
     ("bytes", pa.int64()),
     ("rows", pa.int64()),
     ("delete_rows", pa.int64()),
@@ -44,6 +45,7 @@ _FIXED = (
     ("source", pa.string()),
     ("created_ms", pa.int64()),
     ("checksum", pa.int64()),
+    ("footer_bytes", pa.int64()),
     ("footer_checksum", pa.int64()),
 )
 _CODEC = pa.Codec("zstd", 3)
@@ -239,9 +241,10 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     partitions = _tuples(table, "p", len(schema.partition_by))
     minima, maxima = _tuples(table, "kmin", len(schema.key)), _tuples(table, "kmax", len(schema.key))
     stats = _statistics(table, schema) if statistics else [{}] * table.num_rows
-    plain = [column[name] for name in ("name", "bytes", "rows", "delete_rows")]
+    plain = [column[name] for name in ("name", "directory", "bytes", "rows", "delete_rows")]
     rest = [column[name] for name in ("level", "schema_id", "source", "created_ms", "sequence", "min_sequence")]
-    files = map(DataFile, *plain, minima, maxima, *rest, stats, column["checksum"], column["footer_checksum"])
+    sums = [column[name] for name in ("checksum", "footer_bytes", "footer_checksum")]
+    files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums)
     buckets = map(Bucket, partitions, column["bucket"])
     return list(zip(buckets, column["total_buckets"], files, strict=True))
 

@@ -1,4 +1,8 @@
-"""Every path of a table is built and parsed here. Paths are relative to the storage root and separated by '/'."""
+"""Every path of a table is built and parsed here. Paths are relative to the storage root and separated by '/'.
+
+A data file's directory is chosen once, by its writer (`bucket_directory`), and stored in its manifest entry. Readers take it from
+there: a table can be renamed and its options altered, and every file is still found.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import Bucket
+from lsmlake.format.files import Bucket, DataFile
 
-_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
+_ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines do not see what begins with a dot
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
 _CONSUMER = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 
@@ -48,16 +52,18 @@ def _partition_text(value: object, null_name: str) -> str:
         return value.hex()
     if isinstance(value, datetime.datetime):
         value = value.isoformat(sep=" ")
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", str(value))
+    return _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 @dataclass(frozen=True)
 class TablePaths:
-    """The places of one table below `root` ('sales.db/orders'). Data files are known by name and bucket, metadata by name."""
+    """The places of one table below `root` ('sales.db/orders')."""
 
     root: str
-    partition_by: tuple[str, ...] = ()
-    null_name: str = "__DEFAULT_PARTITION__"
 
     @property
     def schemas(self) -> str:
@@ -110,16 +116,25 @@ class TablePaths:
     def puffin(self, name: str) -> str:
         return f"{self.root}/index/{name}"
 
-    def bucket_dir(self, bucket: Bucket) -> str:
-        """Hive style, values escaped; for people only: values are read from manifests, never from a path."""
-        parts = [
-            f"{name}={_partition_text(value, self.null_name)}"
-            for name, value in zip(self.partition_by, bucket.partition, strict=True)
-        ]
-        return "/".join([self.root, *parts, f"bucket-{bucket.number}"])
+    def data(self, file: DataFile) -> str:
+        return self.new_data(file.directory, file.name)
 
-    def data(self, bucket: Bucket, name: str) -> str:
-        return f"{self.bucket_dir(bucket)}/{name}"
+    def new_data(self, directory: str, name: str) -> str:
+        """Where a writer puts a data file of this name; `directory` as `bucket_directory` chooses it."""
+        return f"{self.root}/{directory}/{name}"
+
+
+def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str) -> str:
+    """The directory, relative to the table's root, that a writer chooses for new files of a bucket: 'dt=2026-01-01/bucket-0'.
+
+    Hive style with escaped values; `null_name` stands for a null. The directory is for people and other engines: values are read
+    from manifests, never from a path.
+    """
+    parts = [
+        f"{_escaped(name)}={_partition_text(value, null_name)}"
+        for name, value in zip(partition_by, bucket.partition, strict=True)
+    ]
+    return "/".join([*parts, f"bucket-{bucket.number}"])
 
 
 def numbered(paths: Sequence[str], prefix: str) -> list[int]:

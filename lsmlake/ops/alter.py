@@ -103,9 +103,9 @@ def _check_placing(meta: Metadata, name: str, latest: Snapshot | None, old: Sche
     if old.parsed_options.placing == new.parsed_options.placing or latest is None or not meta.live(latest, old).num_rows:
         return
     raise InvalidOption(
-        "bucket, bucket-key and partition.default-name decide where rows lie, and there are rows",
+        "bucket and bucket-key decide which bucket a row belongs to, and the table has rows",
         where=name,
-        expected=f"bucket = {old.parsed_options.bucket} and the others as they are",
+        expected=f"bucket = {old.parsed_options.bucket} and bucket-key unchanged",
         found={key: value for key, value in new.options.items() if old.options.get(key) != value},
         cure="make a new table with these options and upsert the rows of this one into it",
     )

@@ -111,14 +111,14 @@ def _standing(work: Work, keys: pa.Table, files: Collection[DataFile], vector: C
     runs = [work.schema.row_columns.empty_table()]
     for run in reversed(Levels.of(files).runs):
         found: list[pa.Table] = []
-        hits = find(work.meta, work.schema, work.bucket, keys, run.files, repeats=merging)
+        hits = find(work.meta, work.schema, keys, run.files, repeats=merging)
         for file in run.files:
             if file.name not in hits:
                 continue
             positions = hits[file.name].positions
             standing = positions[vector(file.name).alive(positions)]
             wanted = [*columns, ROW_KIND] if merging and file.delete_rows else columns
-            found += fetch(work.meta, work.schema, work.bucket, file, standing, wanted)
+            found += fetch(work.meta, work.schema, file, standing, wanted)
         if found:
             runs.append(pa.concat_tables(found, promote_options="default"))
     if merging:

@@ -224,7 +224,7 @@ def read_piece(meta: Metadata, like: Plan, piece: Piece) -> Iterator[pa.Table]:
     """The changes of a piece in order: `_row_kind` as text, then the plan's columns. With a predicate, those of the rows it is
     true of."""
     for step in piece.steps:
-        for rows in _rows(meta, like, piece, step):
+        for rows in _rows(meta, like, step):
             rows = _as_upserts(rows) if piece.upserts else rows
             yield told(rows).select([KIND_FIELD.name, *like.columns]).cast(changes_schema(like))
 
@@ -236,18 +236,18 @@ def changes_schema(like: Plan) -> pa.Schema:
     return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
 
 
-def _rows(meta: Metadata, like: Plan, piece: Piece, step: Pair | Logged | Split) -> Iterator[pa.Table]:
+def _rows(meta: Metadata, like: Plan, step: Pair | Logged | Split) -> Iterator[pa.Table]:
     if isinstance(step, Pair):
         yield read_pair(meta, like, step)
     elif isinstance(step, Split):
         yield from read_split(meta, like, step)
     else:
         for file in step.files:
-            yield from _file(meta, like, piece.bucket, file)
+            yield from _file(meta, like, file)
 
 
-def _file(meta: Metadata, like: Plan, bucket: Bucket, file: DataFile) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, like.schema) as reader:
+def _file(meta: Metadata, like: Plan, file: DataFile) -> Iterator[pa.Table]:
+    with DataReader(meta.env, meta.paths.data(file), file, like.schema) as reader:
         columns = [*like.needed, ROW_KIND] if reader.has_row_kind else list(like.needed)
         for chunk in reader.chunks(columns):
             yield chunk.table if like.predicate is None else chunk.table.filter(evaluate(like.predicate, chunk.table))

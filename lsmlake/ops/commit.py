@@ -267,7 +267,7 @@ class _Attempt:
 
     def _unused(self, used: Sequence[Change]) -> list[str]:
         paths = self.meta.paths
-        kept = {paths.data(change.bucket, file.name) for change in used for file in (*change.added, *change.changelog)}
+        kept = {paths.data(file) for change in used for file in (*change.added, *change.changelog)}
         kept |= {paths.puffin(ref.puffin) for change in used for ref in change.vectors.values()}
         unused = [path for message in self.messages for path in message.written if path not in kept]
         manifests = [paths.manifest(m.name) for which, m in self.manifests.items() if which[:-1] != _identities(used)]

@@ -76,7 +76,7 @@ def compact_bucket(
                 work.files.update({name: file.at_level(level) for name, file in work.files.items()})
             return _message(work, changelog)
         except BaseException:
-            meta.delete_quietly(meta.paths.data(state.bucket, file.name) for file in work.written)
+            meta.delete_quietly(meta.paths.data(file) for file in work.written)
             raise
 
 
@@ -208,6 +208,6 @@ def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | Non
     paths = work.meta.paths
     refs = work.meta.put_vectors({name: work.vectors[name] for name in sorted(work.changed)})
     puffins = {paths.puffin(ref.puffin) for ref in refs.values()}
-    written = (*(paths.data(work.bucket, file.name) for file in work.written), *puffins)
+    written = (*(paths.data(file) for file in work.written), *puffins)
     change = Change(work.bucket, work.base.total_buckets, added, removed, refs, work.base, changelog)
     return CommitMessage(work.bucket, compact=change, written=written)

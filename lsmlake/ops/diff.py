@@ -67,7 +67,6 @@ class _Side:
     """`files`: name -> file; `dead`: what counts as dead in each; `made`: rows made at read, by the names of the files if those
     alone decide them."""
 
-    bucket: Bucket | None = None
     files: dict[str, DataFile] = field(default_factory=dict)
     dead: dict[str, DeletionVector] = field(default_factory=dict)
     made: dict[object, Sequence[pa.Table] | Split] = field(default_factory=dict)
@@ -76,7 +75,6 @@ class _Side:
 def _side(meta: Metadata, plan: Plan, splits: Sequence[Split]) -> _Side:
     side = _Side()
     for split in splits:
-        side.bucket = split.bucket
         if split.merged:
             side.made[frozenset(file.name for file in split.merged)] = split
             continue
@@ -95,17 +93,17 @@ def _differing(meta: Metadata, plan: Plan, side: _Side, other: _Side) -> pa.Tabl
     for name, file in side.files.items():
         if name in other.files:
             gone = other.dead.get(name, EMPTY) - side.dead.get(name, EMPTY)
-            tables += fetch(meta, plan.schema, side.bucket, file, gone.positions(), columns)
+            tables += fetch(meta, plan.schema, file, gone.positions(), columns)
         else:
-            tables += _living(meta, plan, side.bucket, file, side.dead.get(name, EMPTY))
+            tables += _living(meta, plan, file, side.dead.get(name, EMPTY))
     for made, rows in side.made.items():
         if made not in other.made:
             tables += merge_at_read(meta, plan, rows, columns) if isinstance(rows, Split) else rows
     return pa.concat_tables(tables)
 
 
-def _living(meta: Metadata, plan: Plan, bucket: Bucket, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, plan.schema) as reader:
+def _living(meta: Metadata, plan: Plan, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
         for chunk in reader.chunks(plan.schema.columns.names):
             yield living(chunk, dead)
 

@@ -162,7 +162,7 @@ def _left(meta: Metadata, following: Snapshot, schema: Schema) -> Iterable[str]:
 
 
 def _paths(meta: Metadata, entries: pa.Table, schema: Schema) -> list[str]:
-    return [meta.paths.data(bucket, file.name) for bucket, _, file in manifest.files_of(entries, schema, statistics=False)]
+    return [meta.paths.data(file) for _, _, file in manifest.files_of(entries, schema, statistics=False)]
 
 
 def _metadata(meta: Metadata, snapshot: Snapshot) -> set[str]:

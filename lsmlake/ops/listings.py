@@ -64,7 +64,7 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
         {
             "partition": pa.array([partition_text(schema, state.bucket.partition) for state, _ in rows], pa.string()),
             "bucket": pa.array([state.bucket.number for state, _ in rows], pa.int32()),
-            "file_path": pa.array([meta.paths.data(state.bucket, f.name) for state, f in rows], pa.string()),
+            "file_path": pa.array([meta.paths.data(f) for state, f in rows], pa.string()),
             "level": pa.array([f.level for _, f in rows], pa.int32()),
             "record_count": pa.array([f.rows for _, f in rows], pa.int64()),
             "deleted_record_count": pa.array(dead, pa.int64()),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.files import DataFile
 from lsmlake.format.schema import Schema
 from lsmlake.lsm import lookup
 from lsmlake.store.data_reader import DataReader
@@ -30,9 +30,7 @@ class Hits(NamedTuple):
         return Hits(self.keys[mask], self.positions[mask])
 
 
-def find(
-    meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False
-) -> dict[str, Hits]:
+def find(meta: Metadata, schema: Schema, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
     """File name -> hits of `keys` in it; files without a hit are left out.
 
     `keys`: the key columns, ascending, unique. `repeats`: a file may hold several rows of a key. Reads the key columns of the row
@@ -40,17 +38,17 @@ def find(
     """
     spans = zip(files, lookup.slices(keys, files), strict=True)
     reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
-    found = _find_among(meta, schema, bucket, keys, [file for file, _, _ in reached.values() if file.rows <= _FEW_ROWS])
+    found = _find_among(meta, schema, keys, [file for file, _, _ in reached.values() if file.rows <= _FEW_ROWS])
     for name, (file, start, stop) in reached.items():
         if name not in found:
-            hits = _find_in(meta, schema, bucket, keys.slice(start, stop - start), file, repeats)
+            hits = _find_in(meta, schema, keys.slice(start, stop - start), file, repeats)
             found[name] = Hits(hits.keys + start, hits.positions)
     return {name: found[name] for name in reached if len(found[name].positions)}
 
 
-def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, file: DataFile, repeats: bool) -> Hits:
+def _find_in(meta: Metadata, schema: Schema, keys: pa.Table, file: DataFile, repeats: bool) -> Hits:
     rows, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
+    with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:
         low, high, _ = reader.group_bounds(schema.key[0])
         for chunk in reader.chunks(schema.key, lookup.groups(keys, low, high).tolist(), rows=_KEYS_AT_ONCE):
             of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
@@ -59,11 +57,11 @@ def _find_in(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, fil
     return Hits(np.concatenate(rows), np.concatenate(positions))
 
 
-def _find_among(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
+def _find_among(meta: Metadata, schema: Schema, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
     """The hits in small files, found at once in all of them."""
     if not files:
         return {}
-    stored = [_keys_of(meta, schema, bucket, file) for file in files]
+    stored = [_keys_of(meta, schema, file) for file in files]
     of_keys, rows = lookup.find(keys, pa.concat_tables(stored), repeats=True)
     starts = np.cumsum([0, *(table.num_rows for table in stored[:-1])])
     cuts = np.searchsorted(rows, starts[1:])
@@ -71,9 +69,9 @@ def _find_among(meta: Metadata, schema: Schema, bucket: Bucket, keys: pa.Table, 
     return {file.name: Hits(own, there - start) for file, own, there, start in parts}
 
 
-def _keys_of(meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile) -> pa.Table:
+def _keys_of(meta: Metadata, schema: Schema, file: DataFile) -> pa.Table:
     """The key columns of a small file: every batch asks for them, so they are remembered."""
-    path = meta.paths.data(bucket, file.name)
+    path = meta.paths.data(file)
 
     def read() -> pa.Table:
         with DataReader(meta.env, path, file, schema) as reader:
@@ -82,23 +80,21 @@ def _keys_of(meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile) -> 
     return meta.cache.get(_remembered(path, schema), read)
 
 
-def remember(meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile, keys: pa.Table) -> None:
+def remember(meta: Metadata, schema: Schema, file: DataFile, keys: pa.Table) -> None:
     """The key columns of a file just written, as they will be read: if it is small, they need not be."""
     if file.rows <= _FEW_ROWS:
-        meta.cache.get(_remembered(meta.paths.data(bucket, file.name), schema), lambda: keys)
+        meta.cache.get(_remembered(meta.paths.data(file), schema), lambda: keys)
 
 
 def _remembered(path: str, schema: Schema) -> str:
     return f"{path}#keys of schema {schema.id}"
 
 
-def fetch(
-    meta: Metadata, schema: Schema, bucket: Bucket, file: DataFile, positions: np.ndarray, columns: Sequence[str]
-) -> Iterator[pa.Table]:
+def fetch(meta: Metadata, schema: Schema, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The rows at `positions` (ascending) in order, some at a time. Reads the row groups they lie in."""
     if not len(positions):
         return
-    with DataReader(meta.env, meta.paths.data(bucket, file.name), file, schema) as reader:
+    with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:
         groups = np.unique(np.searchsorted(reader.starts, positions, side="right") - 1)
         for chunk in reader.chunks(columns, groups.tolist(), rows=_ROWS_AT_ONCE):
             first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])

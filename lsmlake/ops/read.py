@@ -51,7 +51,7 @@ def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Ta
         return
     fresh = Once(partial(freshen, meta, plan, split, plan.needed))
     for file in split.files:
-        yield _raw(meta, plan, split, file, fresh)
+        yield _raw(meta, plan, file, fresh)
     if split.level0:
         yield _made(plan, fresh)
 
@@ -91,15 +91,15 @@ def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[
     runs = []
     for _, same_run in groupby(ordered, key=recency):
         files = sorted(same_run, key=lambda file: file.min_key)
-        chunks = chain.from_iterable(_stream(meta, plan, split, file, names) for file in files)
+        chunks = chain.from_iterable(_stream(meta, plan, file, names) for file in files)
         repeats = engine.settles_late and any(file.delete_rows for file in files)
         runs.append(Run(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
     for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
         yield without_deletes(table)
 
 
-def _stream(meta: Metadata, plan: Plan, split: Split, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema) as reader:
+def _stream(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
         for chunk in reader.stream([*names, ROW_KIND] if file.delete_rows else names):
             yield chunk.table
 
@@ -126,10 +126,10 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
     older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
-    for name, hits in find(meta, plan.schema, split.bucket, keys, tuple(older.values())).items():
+    for name, hits in find(meta, plan.schema, keys, tuple(older.values())).items():
         if engine.old is not Old.DIES:
             standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
-            found = fetch(meta, plan.schema, split.bucket, older[name], standing, names)
+            found = fetch(meta, plan.schema, older[name], standing, names)
             old.setdefault(older[name].level, []).extend(found)
         if name in dead:
             dead[name] = dead[name] | DeletionVector.of(hits.positions)
@@ -143,21 +143,21 @@ def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> 
     ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
     for _, same_run in groupby(ordered, key=recency):
-        parts = with_kinds([_whole(meta, plan, split, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
+        parts = with_kinds([_whole(meta, plan, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
         runs.append(pa.concat_tables(parts))
     return runs
 
 
-def _whole(meta: Metadata, plan: Plan, split: Split, file: DataFile, names: list[str]) -> pa.Table:
-    with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema) as reader:
+def _whole(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> pa.Table:
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 
 
-def _raw(meta: Metadata, plan: Plan, split: Split, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
+def _raw(meta: Metadata, plan: Plan, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.key[:1]
     asked = plan.predicate.columns if plan.predicate else frozenset()
     dead = fresh().dead[file.name]
-    with DataReader(meta.env, meta.paths.data(split.bucket, file.name), file, plan.schema, encoded=columns) as reader:
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema, encoded=columns) as reader:
         groups = _groups(reader, plan)
         if len(columns) > len(asked) and plan.names_keys:  # a key is in many files, but alive in one at most
             found = ((group, _living(chunk, dead, plan)) for group in groups for chunk in reader.chunks(asked, [group]))

@@ -54,7 +54,7 @@ class Joining:
 def _run(work: Work, files: list[DataFile], found: Mapping[str, list[np.ndarray]]) -> Run:
     places = {file.name: np.sort(np.concatenate(found[file.name])) for file in files}
     columns = work.schema.columns.names
-    rows = (fetch(work.meta, work.schema, work.bucket, file, places[file.name], columns) for file in files)
+    rows = (fetch(work.meta, work.schema, file, places[file.name], columns) for file in files)
     return Run(chain.from_iterable(rows), sum(map(len, places.values())))
 
 
@@ -70,7 +70,7 @@ def supersede(work: Work, chosen: Compaction) -> Joining:
         return Joining(tuple(parts), {file.name: file for file in targets})
     if work.engine.old is Old.DIES:
         for keys in _key_batches(work, waiting):
-            for name, hits in find(work.meta, work.schema, work.bucket, keys, targets).items():
+            for name, hits in find(work.meta, work.schema, keys, targets).items():
                 work.mark(name, hits.positions)
     else:
         for file in sorted(waiting, key=recency, reverse=True):  # oldest first: what one file erases no later one meets
@@ -79,7 +79,7 @@ def supersede(work: Work, chosen: Compaction) -> Joining:
 
 
 def _alive(work: Work, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
-    for name, hits in find(work.meta, work.schema, work.bucket, keys, list(targets)).items():
+    for name, hits in find(work.meta, work.schema, keys, list(targets)).items():
         standing = hits.where(work.vector(name).alive(hits.positions))
         if len(standing.positions):
             yield name, standing
@@ -107,7 +107,7 @@ def _contest(work: Work, file: DataFile, targets: list[DataFile]) -> None:
         if work.engine.old is Old.STAYS:
             stands = np.zeros(len(hits.keys), bool)
         else:
-            found = fetch(work.meta, work.schema, work.bucket, above[name], hits.positions, sequence.columns)
+            found = fetch(work.meta, work.schema, above[name], hits.positions, sequence.columns)
             stands = sequence.stand(rows.take(pa.array(hits.keys)), pa.concat_tables(found))
         stands |= erases[hits.keys] != 0
         work.mark(name, hits.positions[stands])

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, LakeError
 from lsmlake.format import manifest, puffin
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
+from lsmlake.format.paths import bucket_directory
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
@@ -95,7 +96,9 @@ class _Checker:
             yield from self._once(file.name, lambda state=state, file=file: self._file(schema, state, file, repeats=True))
 
     def _bucket(self, schema: Schema, state: BucketState, latest: bool) -> Iterator[Finding]:
-        where = self.meta.paths.bucket_dir(state.bucket)
+        options = schema.parsed_options
+        directory = bucket_directory(state.bucket, schema.partition_by, options.partition_default_name)
+        where = f"{self.meta.paths.root}/{directory}"
         for text in violations(state):
             yield Finding(where, text)
         for file in state.files:
@@ -105,7 +108,7 @@ class _Checker:
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
             yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
-        if latest and schema.parsed_options.deletion_vectors:
+        if latest and options.deletion_vectors:
             yield from self._guard(where, lambda: self._one_home(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -121,7 +124,7 @@ class _Checker:
             yield _finding(where, broken)
 
     def _file(self, schema: Schema, state: BucketState, file: DataFile, *, repeats: bool) -> Iterator[Finding]:
-        path = self.meta.paths.data(state.bucket, file.name)
+        path = self.meta.paths.data(file)
         size = self.meta.env.storage.size(path)
         if size != file.bytes:
             what = "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
@@ -184,7 +187,7 @@ class _Checker:
             if file.level == 0:
                 continue
             vector = self.meta.vectors(state.vectors, [file.name]).get(file.name)
-            with DataReader(self.meta.env, self.meta.paths.data(state.bucket, file.name), file, schema) as reader:
+            with DataReader(self.meta.env, self.meta.paths.data(file), file, schema) as reader:
                 table = reader.read(range(reader.groups), schema.key)
             keys.append(table if vector is None else living(Chunk(0, table), vector))
         if not keys:

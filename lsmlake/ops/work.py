@@ -69,7 +69,7 @@ class Work:
         self.changed.discard(name)
 
     def reader(self, file: DataFile) -> DataReader:
-        return DataReader(self.meta.env, self.meta.paths.data(self.bucket, file.name), file, self.schema)
+        return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema)
 
     def rows(self, file: DataFile, columns: Iterable[str]) -> pa.Table:
         """All rows of a level-0 file, dead ones included; of the columns in `own_columns` and `_row_kind`."""

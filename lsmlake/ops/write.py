@@ -125,18 +125,18 @@ def write_bucket(
     files = write_run(meta.env, meta.paths, schema, bucket, remembered, Origin(0, APPEND), _nan_columns(tables, schema))
     if not files:
         return None
-    written = [meta.paths.data(bucket, file.name) for file in files]
+    written = [meta.paths.data(file) for file in files]
     try:
         origin = Origin(0, APPEND)
         changelog = write_run(meta.env, meta.paths, schema, bucket, given, origin, float_columns(schema), CHANGELOG)
-        written += (meta.paths.data(bucket, file.name) for file in changelog)
+        written += (meta.paths.data(file) for file in changelog)
         append = Change(bucket, total, added=files, changelog=changelog)
         message = CommitMessage(bucket, append, rows=sum(f.rows for f in files), written=tuple(written))
         if choose is None:
             return message
         own = _by_file(files, kept)
         if len(files) == 1:  # a slice would keep all others in memory
-            remember(meta, schema, bucket, files[0], own[files[0].name].select(schema.key))
+            remember(meta, schema, files[0], own[files[0].name].select(schema.key))
         return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, own)
     except BaseException:
         meta.delete_quietly(written)

@@ -89,7 +89,7 @@ class _Native:
     where: str | None
 
     def paths(self, files: Sequence[tuple[Bucket, DataFile]]) -> list[str]:
-        return [self.meta.paths.data(bucket, file.name) for bucket, file in files]
+        return [self.meta.paths.data(file) for _, file in files]
 
     def scan(self, paths: Sequence[str]):
         """Plain Parquet, all columns; Catalyst takes those it needs."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt
+from lsmlake.format.files import DataFile
 
 RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
 _LENGTH_AND_MAGIC = 8
@@ -20,9 +21,10 @@ _CHUNK_BYTES = 1 << 22
 
 
 class Sums(NamedTuple):
-    """CRC-32 of a file and of its footer (with the footer's length and the magic that end the file)."""
+    """CRC-32 of a file, and the length and CRC-32 of its footer; the footer includes the eight bytes that end the file."""
 
     file: int
+    footer_bytes: int
     footer: int
 
 
@@ -53,30 +55,36 @@ class SummingSink:
 
     def sums(self) -> Sums:
         """Of all that was written; the footer whole and kept."""
-        return Sums(self.sum, zlib.crc32(footer_in(b"".join(self.ending))))
+        footer = footer_in(b"".join(self.ending))
+        return Sums(self.sum, len(footer), zlib.crc32(footer))
 
 
 def footer_in(ending: bytes) -> bytes:
     """The Parquet footer at the end of `ending`; all of it if it says that it is longer."""
-    length = int.from_bytes(ending[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
-    return ending[-length:]
+    return ending[-_stated_length(ending) :]
 
 
-def read_footer(source: pa.NativeFile, size: int, checksum: int | None, where: str) -> bytes:
-    """The footer of an open file of `size` bytes. One read, a second for a long footer. Raises Corrupt, naming `where`, if the
-    file has another size or the footer is not the one of `checksum` (`None`: unknown)."""
-    if source.size() != size:
-        raise Corrupt("data file has another length", where=where, expected=f"{size} bytes", found=source.size(), cure=RESTORE)
-    ending = _read_ending(source, size, _TAIL_BYTES)
+def _stated_length(ending: bytes) -> int:
+    """How long the footer says it is."""
+    return int.from_bytes(ending[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
+
+
+def read_footer(source: pa.NativeFile, file: DataFile, where: str) -> bytes:
+    """The footer of the open data file `file`, in one read; where the manifest does not know its length, a long footer takes two.
+    Raises Corrupt, naming `where`, if the file has another size or the footer is not the one that the manifest describes."""
+    if source.size() != file.bytes:
+        found = f"{source.size()} bytes"
+        raise Corrupt("data file has another length", where=where, expected=f"{file.bytes} bytes", found=found, cure=RESTORE)
+    ending = _read_ending(source, file.bytes, file.footer_bytes or _TAIL_BYTES)
     footer = footer_in(ending)
-    missing = int.from_bytes(ending[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC - len(footer)
-    if 0 < missing <= size - len(footer):
-        footer = footer_in(_read_ending(source, size, len(footer) + missing))
-    if checksum is not None and (found := zlib.crc32(footer)) != checksum:
+    missing = _stated_length(ending) - len(footer)
+    if 0 < missing <= file.bytes - len(footer) and file.footer_bytes is None:
+        footer = footer_in(_read_ending(source, file.bytes, len(footer) + missing))
+    if file.footer_checksum is not None and (found := zlib.crc32(footer)) != file.footer_checksum:
         raise Corrupt(
             "data file has a damaged footer",
             where=where,
-            expected=f"checksum {checksum:#010x}",
+            expected=f"checksum {file.footer_checksum:#010x}",
             found=f"{found:#010x}",
             cure=RESTORE,
         )

@@ -57,7 +57,7 @@ class DataReader:
         self.path, self.file, self.schema = path, file, schema
         with reading(path):
             self.source = env.storage.read(path)
-            footer = pa.BufferReader(read_footer(self.source, file.bytes, file.footer_checksum, path))
+            footer = pa.BufferReader(read_footer(self.source, file, path))
             self.footer = pq.read_metadata(footer)
             self.encoded = _dictionaries(self.footer, schema, encoded)
             self.parquet = pq.ParquetFile(

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from lsmlake.format.files import Bucket, ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
-from lsmlake.format.paths import TablePaths
+from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.rowkind import INSERT
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.format.stats import bounds
@@ -64,14 +64,17 @@ def write_run(
     table. A file becomes visible only when complete; after an error there is none.
     """
     files: list[DataFile] = []
+    directory = bucket_directory(bucket, schema.partition_by, schema.parsed_options.partition_default_name)
     try:
         with ExitStack() as stack:
             writer: _FileWriter | None = None
             for table in tables:
                 while table.num_rows:
                     if writer is None:
-                        path = paths.data(bucket, f"{prefix}-{env.ids()}.parquet")
-                        writer = _open(stack, env, path, schema, table, nan_columns)
+                        name = f"{prefix}-{env.ids()}.parquet"
+                        sink = stack.enter_context(env.storage.write(paths.new_data(directory, name)))
+                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns)
+                        stack.push(writer.discard_on_error)
                     table = writer.add(table)
                     key_ends = not table.num_rows or _row(table.select(schema.key), 0) != writer.max_key
                     if writer.bytes >= schema.parsed_options.target_file_bytes and key_ends:
@@ -81,17 +84,10 @@ def write_run(
             if writer is not None:
                 files.append(writer.finish(origin, env.clock()))
     except BaseException:
-        delete_quietly(env.storage, [paths.data(bucket, file.name) for file in files])
+        delete_quietly(env.storage, [paths.data(file) for file in files])
         raise
     assert all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
     return tuple(files)
-
-
-def _open(stack: ExitStack, env: Env, path: str, schema: Schema, first: pa.Table, nan_columns: Collection[str]) -> _FileWriter:
-    sink = stack.enter_context(env.storage.write(path))
-    writer = _FileWriter(path.rpartition("/")[2], schema, sink, first, nan_columns)
-    stack.push(writer.discard_on_error)
-    return writer
 
 
 def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
@@ -102,8 +98,11 @@ def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
 class _FileWriter:
     """One Parquet file being written."""
 
-    def __init__(self, name: str, schema: Schema, sink: pa.NativeFile, first: pa.Table, nan_columns: Collection[str]) -> None:
-        self.name, self.schema, self.sink, self.nan_columns = name, schema, sink, frozenset(nan_columns)
+    def __init__(
+        self, directory: str, name: str, schema: Schema, sink: pa.NativeFile, first: pa.Table, nan_columns: Collection[str]
+    ) -> None:
+        self.directory, self.name, self.schema, self.sink = directory, name, schema, sink
+        self.nan_columns = frozenset(nan_columns)
         self.group_rows = _row_group_rows(first, schema)
         self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
@@ -175,6 +174,7 @@ class _FileWriter:
         stats = _file_stats(self.footer[0], self.schema, self.nan_nulls)
         return DataFile(
             self.name,
+            self.directory,
             self.sink.tell(),
             self.rows,
             self.delete_rows,
