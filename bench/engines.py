@@ -51,7 +51,7 @@ _TARGETS = {"partial-update": 3.0, "partial-update, a sequence group": 3.0, "agg
 def run(folder: Path, rows: int = 5_000_000, rounds: int = 4) -> Report:
     """`rows`: of all runs together."""
     runs = [_run(np.random.default_rng(n), rows // RUNS, rows // 2) for n in range(RUNS)]
-    schemas = {name: Schema.create(_COLUMNS, ["k"], [], options, None, 0, name) for name, (options, _) in ENGINES.items()}
+    schemas = {name: Schema.create(_COLUMNS, ["k"], [], options, None, 0, name, name) for name, (options, _) in ENGINES.items()}
     answers: dict[str, pa.Table] = {}
 
     def side(name: str, pool: ThreadPoolExecutor, _: int) -> Callable[[], object]:

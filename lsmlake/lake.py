@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound
-from lsmlake.format.paths import TablePaths, check_database, database_dir, split_name
+from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, split_name
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.metadata import Metadata, read_first_schema
 from lsmlake.table import Table
 
 _MARK = "database.json"
@@ -80,7 +80,7 @@ class Lake:
         return [name for name in self.env.storage.folders(folder) if self._is_table(f"{folder}/{name}")]
 
     def _is_table(self, root: str) -> bool:
-        return self.env.storage.size(TablePaths(root).schema(0)) is not None
+        return self.env.storage.size(first_schema(root)) is not None
 
     def create_table(
         self,
@@ -98,11 +98,10 @@ class Lake:
         database, table = split_name(name)
         self._need(database)
         root = f"{database_dir(database)}/{table}"
-        created = Schema.create(
-            self._columns(schema), primary_key, partition_by, dict(options or {}), comment, self.env.clock(), name
-        )
+        columns, clock, table_uuid = self._columns(schema), self.env.clock(), self.env.ids()
+        created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
         engine_of(created, name)  # refuses columns and functions that do not go together
-        if not Metadata(self.env, TablePaths(root)).put_schema(created) and not if_not_exists:
+        if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure="choose another name or pass if_not_exists=True")
         return self.table(name)
 
@@ -126,11 +125,12 @@ class Lake:
         database, table = split_name(name)
         self._need(database)
         root = f"{database_dir(database)}/{table}"
-        if not self._is_table(root):
+        first = read_first_schema(self.env, root)
+        if first is None:
             near = get_close_matches(table, self.tables(database), n=1)
             cure = f"did you mean {database}.{near[0]}?" if near else "create_table makes it; tables() lists those there are"
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
-        return Table(name, Metadata(self.env, TablePaths(root)), self.engine)
+        return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.engine)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no

@@ -336,7 +336,8 @@ def test_verify_finds_what_is_wrong(copy: Path):
 
 
 def test_ls_goes_on_past_a_broken_table(copy: Path):
-    (copy / "sales.db/orders/snapshot/snapshot-3").write_bytes(b"no longer JSON")
+    path = table_of(copy).meta.paths.snapshot(3)
+    (copy / path).write_bytes(b"no longer JSON")
     result = CliRunner().invoke(app, ["ls", "-w", str(copy)])
     assert result.exit_code == 1
     assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
@@ -344,7 +345,7 @@ def test_ls_goes_on_past_a_broken_table(copy: Path):
         ["sales.orders", "-"],
         ["scratch", "-"],
     ]
-    assert result.stderr.startswith("error: sales.db/orders/snapshot/snapshot-3: ")
+    assert result.stderr.startswith(f"error: {path}: ")
     records = json.loads(CliRunner().invoke(app, ["ls", "--json", "-w", str(copy)]).stdout)
     assert "snapshot-3" in records[1]["error"] and records[0]["error"] is None
     assert "snapshot-3" in complaint("show", "sales.orders", "-w", copy, code=1)

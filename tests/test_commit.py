@@ -144,7 +144,8 @@ def test_a_failure_while_publishing_is_looked_into():
     world = MemoryStorage()
     table = created(world)
     table.upsert(rows(table, 0, 9))
-    (number,) = [n for n, call in enumerate(calls_of(world, table), 1) if call == ("put_if_absent", "d.db/t/snapshot/snapshot-2")]
+    second = table.meta.paths.snapshot(2)
+    (number,) = [n for n, call in enumerate(calls_of(world, table), 1) if call == ("put_if_absent", second)]
     for after in (False, True):
         storage = FaultStorage(copied(world)).fail_at(number, after=after, mode="error")
         if after:
@@ -237,7 +238,7 @@ def test_who_loses_every_time_is_told_and_leaves_nothing():
         if not lost:
             return store.put_if_absent(path, data)
         other = replace(Snapshot.decode(data, path), writer_id="another", commit_id=None)
-        first = Snapshot.decode(contents(store)["d.db/t/snapshot/snapshot-1"], "")
+        first = Snapshot.decode(contents(store)[table.meta.paths.snapshot(1)], "")
         same = replace(first, id=other.id, writer_id="another")
         return store.put_if_absent(path, same.encode()) and False
 

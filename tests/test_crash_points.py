@@ -34,7 +34,7 @@ OPTIONS = {
 
 
 NO_TIERS = unset_option("compaction.tier-runs")
-HINT = ("read", "d.db/t/snapshot/LATEST")  # which is not there: a call without an effect to fail after
+HINT = ("read", "d.db/t/snapshot/0000/LATEST")  # which is not there: a call without an effect to fail after
 
 
 class Verb(NamedTuple):

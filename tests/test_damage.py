@@ -153,7 +153,7 @@ def test_a_missing_file_is_named(kind):
 
 def test_a_missing_snapshot_in_between_is_a_finding():
     storage = copied(world())
-    storage.delete("d.db/t/snapshot/snapshot-2")
+    storage.delete(table_on(storage).meta.paths.snapshot(2))
     assert any("I4: snapshots are not contiguous" in finding.what for finding in table_on(storage).verify())
 
 
@@ -213,7 +213,7 @@ def test_a_store_that_fails_is_no_damage():
 
 def test_the_hint_of_the_latest_snapshot_may_be_anything():
     latest = table_on(world()).meta.latest_id()
-    path = "d.db/t/snapshot/LATEST"
+    path = table_on(world()).meta.paths.latest
     for content in (b"", b"0", b"1", b"99", b"\xff\xfe", b"x" * 100):
         assert table_on(with_file(path, content)).meta.latest_id() == latest
 

@@ -246,15 +246,15 @@ def test_numbers_of_expired_snapshots_are_free_a_day_later():
     for number in range(4):
         write(table, range(3), number)
     table.expire_snapshots(retain_max=1)
-    marks = [path for path in contents(table.meta.env.storage) if "/snapshot/snapshot-" in path]
+    marks = [path for path in contents(table.meta.env.storage) if "/snapshot-" in path]
     assert len(marks) == 4
-    (latest,) = (e for e in table.meta.env.storage.list("d.db/t/snapshot") if e.path.endswith("snapshot-4"))
+    (latest,) = (e for e in table.meta.env.storage.list(table.meta.paths.snapshots) if e.path.endswith("snapshot-4"))
     table.meta.env.clock.now_ms = latest.modified_ms + 90_000_000
     table.expire_snapshots(retain_max=1)
-    assert [path for path in contents(table.meta.env.storage) if "/snapshot/snapshot-" in path] == [latest.path]
+    assert [path for path in contents(table.meta.env.storage) if "/snapshot-" in path] == [latest.path]
 
 
-@pytest.mark.parametrize("part", ["data-", "manifest-list", "index-manifest", "snapshot/snapshot-"])
+@pytest.mark.parametrize("part", ["data-", "manifest-list", "index-manifest", "/snapshot-"])
 def test_a_writer_whose_base_expires_under_it_does_not_fail(part):
     storage = Meanwhile("read", part)
     table = made(storage, bucket="1")

@@ -61,7 +61,7 @@ COLUMNS = st.lists(st.tuples(NAMES, TYPES, st.booleans()), min_size=1, max_size=
 
 def with_key(columns: list[tuple], **options: object) -> Schema:
     arrow = pa.schema([pa.field("_k", pa.int64()), *(pa.field(*column) for column in columns)])
-    return Schema.create(arrow, ["_k"], [], options, "words", 5, "d.t")
+    return Schema.create(arrow, ["_k"], [], options, "words", 5, "0000", "d.t")
 
 
 def ids_in(type_: pa.DataType) -> list[int]:

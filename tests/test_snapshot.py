@@ -22,6 +22,7 @@ NUMBERS = st.integers(0, 2**62)
 SNAPSHOTS = st.builds(
     Snapshot,
     id=st.integers(1, 2**40),
+    table_uuid=st.text(max_size=9),
     schema_id=NUMBERS,
     base_manifest_list=NAMED,
     delta_manifest_list=NAMED,
@@ -51,7 +52,7 @@ def test_a_snapshot_is_json_that_people_can_read():
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
     table.upsert({"k": [1]}, writer_id="Zoë", commit_id=7)
-    content = json.loads(contents(lake.env.storage, "d.db/t/snapshot")["d.db/t/snapshot/snapshot-1"])
+    content = json.loads(contents(lake.env.storage)[table.meta.paths.snapshot(1)])
     assert (content["format"], content["version"], content["writer_id"], content["commit_id"]) == (
         "lsmlake-snapshot",
         1,
@@ -155,7 +156,7 @@ def test_files_that_are_not_snapshots_do_not_matter():
     table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
     table.upsert({"k": [1]})
     for name in ("snapshot-2.bak", "snapshot-x", "snapshot--3", "EARLIEST", "deeper/snapshot-9.old"):
-        lake.env.storage.put_if_absent(f"d.db/t/snapshot/{name}", b"")
+        lake.env.storage.put_if_absent(f"{table.meta.paths.snapshots}/{name}", b"")
     assert table.meta.snapshot_ids() == [1]
     assert table.meta.latest_id() == 1
 

@@ -108,7 +108,7 @@ def rewritten(table: Table, **changes: object) -> list[str]:
 
 
 def test_a_snapshot_that_counts_wrongly(table):
-    assert rewritten(table, total_rows=7) == ["d.db/t/snapshot/snapshot-2: total_rows is 7, the files hold 40"]
+    assert rewritten(table, total_rows=7) == [f"{table.meta.paths.snapshot(2)}: total_rows is 7, the files hold 40"]
 
 
 def test_a_vector_of_a_file_that_is_gone(table):

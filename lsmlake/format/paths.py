@@ -23,6 +23,11 @@ def database_dir(database: str) -> str:
     return f"{database}.db"
 
 
+def first_schema(root: str) -> str:
+    """Schema 0 of the table in folder `root`. It exists as long as the table does, and holds the table's uuid."""
+    return f"{root}/schema/schema-0"
+
+
 def split_name(name: str) -> tuple[str, str]:
     """'sales.orders' -> ('sales', 'orders'). Raises InvalidQuery unless it is two plain names."""
     parts = name.split(".")
@@ -61,43 +66,45 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class TablePaths:
-    """The places of one table below `root` ('sales.db/orders')."""
+    """The places of one table below `root` ('sales.db/orders').
+
+    A file whose name can occur again (`snapshot-1`) lies in a folder named after the table's uuid. So a program that still works
+    for a dropped table cannot touch the files of another table that was created under the same name.
+    """
 
     root: str
+    table_uuid: str
 
     @property
     def schemas(self) -> str:
-        return f"{self.root}/schema"
+        """Of all schemas but the first."""
+        return f"{self.root}/schema/{self.table_uuid}"
 
     def schema(self, number: int) -> str:
-        return f"{self.root}/schema/schema-{number}"
+        return f"{self.schemas}/schema-{number}" if number else first_schema(self.root)
 
     @property
     def snapshots(self) -> str:
-        return f"{self.root}/snapshot"
+        return f"{self.root}/snapshot/{self.table_uuid}"
 
     def snapshot(self, number: int) -> str:
-        return f"{self.root}/snapshot/snapshot-{number}"
+        return f"{self.snapshots}/snapshot-{number}"
 
     @property
     def latest(self) -> str:
-        return f"{self.root}/snapshot/LATEST"
-
-    @property
-    def earliest(self) -> str:
-        return f"{self.root}/snapshot/EARLIEST"
+        return f"{self.snapshots}/LATEST"
 
     @property
     def changelogs(self) -> str:
-        return f"{self.root}/changelog"
+        return f"{self.root}/changelog/{self.table_uuid}"
 
     def changelog(self, number: int) -> str:
         """What is kept of an expired snapshot whose changelog is."""
-        return f"{self.root}/changelog/changelog-{number}"
+        return f"{self.changelogs}/changelog-{number}"
 
     @property
     def consumers(self) -> str:
-        return f"{self.root}/consumer"
+        return f"{self.root}/consumer/{self.table_uuid}"
 
     def consumer(self, name: str) -> str:
         """Raises InvalidQuery unless it is a plain name."""
@@ -108,7 +115,7 @@ class TablePaths:
                 expected="letters, digits, '_', '-' and '.', no '.' in front",
                 cure="e.g. 'daily-export'",
             )
-        return f"{self.root}/consumer/consumer-{name}"
+        return f"{self.consumers}/consumer-{name}"
 
     def manifest(self, name: str) -> str:
         return f"{self.root}/manifest/{name}"

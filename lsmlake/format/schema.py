@@ -25,10 +25,12 @@ ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"21474831
 class Schema:
     """`columns`: canonical Arrow fields carrying `PARQUET:field_id` at every level, key columns not nullable.
 
-    `primary_key` and `partition_by` are column names; `options` the options as given, as text.
+    `table_uuid` tells the table from every other one, also from a dropped one of the same name. `primary_key` and `partition_by`
+    are column names; `options` the options as given, as text.
     """
 
     id: int
+    table_uuid: str
     columns: pa.Schema
     highest_field_id: int
     primary_key: tuple[str, ...]
@@ -45,6 +47,7 @@ class Schema:
         options: Mapping[str, object],
         comment: str | None,
         time_ms: int,
+        table_uuid: str,
         where: str,
     ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
@@ -59,6 +62,7 @@ class Schema:
         columns = types.number_fields(columns, ids)
         return Schema(
             0,
+            table_uuid,
             columns,
             next(ids) - 1,
             tuple(primary_key),
@@ -109,6 +113,7 @@ class Schema:
             "schema",
             {
                 "id": self.id,
+                "table_uuid": self.table_uuid,
                 "fields": [types.to_json(field) for field in self.columns],
                 "highest_field_id": self.highest_field_id,
                 "primary_key": self.primary_key,
@@ -126,6 +131,7 @@ class Schema:
         try:
             return Schema(
                 content["id"],
+                content["table_uuid"],
                 pa.schema([types.from_json(field) for field in content["fields"]]),
                 content["highest_field_id"],
                 tuple(content["primary_key"]),

@@ -21,7 +21,8 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """State `id` of a table. The live set is the fold of the manifests in `base_manifest_list`, then `delta_manifest_list`.
+    """State `id` of the table `table_uuid`. The live set is the fold of the manifests in `base_manifest_list`, then
+    `delta_manifest_list`.
 
     `writer_id`, `commit_id`: who published it, for replays. `writers`: the highest commit id of every writer that gave one,
     so a replay is recognised however old. `total_rows` counts rows in live files less their dead rows; rows waiting in level
@@ -29,6 +30,7 @@ class Snapshot:
     """
 
     id: int
+    table_uuid: str
     schema_id: int
     base_manifest_list: Named
     delta_manifest_list: Named

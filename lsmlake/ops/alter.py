@@ -50,7 +50,7 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
         latest = meta.latest()
         old = meta.schema_of(latest)
         options = _altered(old.options, alterations, name)
-        new = old.with_options(options, meta.next_schema_id(), meta.env.clock(), name)
+        new = old.with_options(options, meta.schema_ids()[-1] + 1, meta.env.clock(), name)
         if new.options == old.options:
             return None
         engine_of(new, name)

@@ -308,6 +308,7 @@ class _Attempt:
             writers[self.identity.writer_id] = self.identity.commit_id
         return Snapshot(
             id=number,
+            table_uuid=self.schema.table_uuid,
             schema_id=schema_id,
             base_manifest_list=base_list,
             delta_manifest_list=delta_list,

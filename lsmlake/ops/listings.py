@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 
 from lsmlake.format import manifest
 from lsmlake.format.files import BucketState, DataFile
-from lsmlake.format.paths import numbered
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import recency
@@ -163,8 +162,8 @@ def manifests(meta: Metadata, snapshot: Snapshot | None) -> pa.Table:
 
 
 def schemas(meta: Metadata) -> pa.Table:
-    numbers = numbered([entry.path for entry in meta.env.storage.list(meta.paths.schemas)], "schema")
-    found = [meta.schema(number) for number in numbers]
+    meta.first_schema()
+    found = [meta.schema(number) for number in meta.schema_ids()]
     return pa.table(
         {
             "schema_id": pa.array([s.id for s in found], pa.int64()),

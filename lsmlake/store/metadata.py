@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from lsmlake.format import manifest, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketState, CommitMessage, VectorRef
 from lsmlake.format.manifest import ManifestMeta
-from lsmlake.format.paths import TablePaths, numbered
+from lsmlake.format.paths import TablePaths, first_schema, numbered
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.store.env import Env
@@ -27,15 +28,18 @@ _EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, o
 _LOOKS = 10
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
 
+_Decoded = TypeVar("_Decoded", Schema, Snapshot)
+
 
 class Cache:
-    """The newest `_CACHED` decoded files that can never change, by path. Threads share it, processes do not; pickles empty."""
+    """The newest `_CACHED` decoded files that can never change, by path: every path that is cached holds a uuid, its own or the
+    table's. Threads share it, processes do not; pickles empty."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, object] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: str, make: Callable[[], object]) -> object:
+    def get(self, key: Hashable, make: Callable[[], object]) -> object:
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -51,9 +55,18 @@ class Cache:
         return Cache, ()
 
 
+def read_first_schema(env: Env, root: str) -> Schema | None:
+    """Schema 0 of the table in folder `root`, None if there is no table. Raises Corrupt, UnsupportedFormat."""
+    path = first_schema(root)
+    try:
+        return Schema.decode(read_bytes(env.storage, path), path)
+    except FileNotFoundError:
+        return None
+
+
 @dataclass(frozen=True)
 class Metadata:
-    """The metadata of one table."""
+    """The metadata of one table: of the table with uuid `paths.table_uuid`, not of another one that has got its name."""
 
     env: Env
     paths: TablePaths
@@ -63,28 +76,45 @@ class Metadata:
 
     def schema(self, number: int) -> Schema:
         path = self.paths.schema(number)
-        return self.cache.get(path, lambda: Schema.decode(self._read(path, None), path))
+        if number == 0:
+            return self.cache.get(f"{path}#{self.paths.table_uuid}", self.first_schema)
+        return self.cache.get(path, lambda: self._own(Schema.decode(self._read(path, None), path), path))
+
+    def first_schema(self) -> Schema:
+        """Schema 0, read again, which proves that the table still exists under its name. Raises TableNotFound with the reason if
+        the table was dropped or renamed, or if another table has its name."""
+        path = self.paths.schema(0)
+        try:
+            data = read_bytes(self.env.storage, path)
+        except FileNotFoundError:
+            raise TableNotFound(
+                "the table was dropped or renamed",
+                where=self.paths.root,
+                expected=f"schema file {path}",
+                cure="open it by the name it has now; tables() lists the tables there are",
+            ) from None
+        schema = self.cache.get(data, lambda: Schema.decode(data, path))
+        if schema.table_uuid != self.paths.table_uuid:
+            raise TableNotFound(
+                "the table was dropped and another one was created under its name",
+                where=self.paths.root,
+                expected=f"table_uuid {self.paths.table_uuid}",
+                found=schema.table_uuid,
+                cure="open the new table with lake.table(...)",
+            )
+        return schema
 
     def schema_of(self, snapshot: Snapshot | None) -> Schema:
         """The schema in effect at a snapshot; that of `None`, before the first, is schema 0. Raises TableNotFound."""
-        if snapshot is not None:
-            return self.schema(snapshot.schema_id)
-        if self.env.storage.size(self.paths.schema(0)) is None:
-            raise TableNotFound(
-                "no table here",
-                where=self.paths.root,
-                expected="a folder 'schema' with schema-0",
-                cure="check the name and the warehouse",
-            )
-        return self.schema(0)
+        return self.first_schema() if snapshot is None else self.schema(snapshot.schema_id)
 
     def latest_schema(self) -> Schema:
         """The schema in effect. Raises TableNotFound if there is no table."""
         return self.schema_of(self.latest())
 
-    def next_schema_id(self) -> int:
-        """A number no schema has; those above the one in effect were never published."""
-        return numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")[-1] + 1
+    def schema_ids(self) -> list[int]:
+        """All schemas, ascending; those after the one in effect were never published."""
+        return [0, *numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")]
 
     def put_schema(self, schema: Schema) -> bool:
         """False if that version exists."""
@@ -93,17 +123,18 @@ class Metadata:
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, number: int) -> Snapshot:
-        """Raises SnapshotNotFound."""
+        """Raises SnapshotNotFound; TableNotFound if the table is not there any more."""
         path = self.paths.snapshot(number)
         try:
             data = read_bytes(self.env.storage, path)
         except FileNotFoundError:
+            self.first_schema()
             raise SnapshotNotFound(
                 f"there is no snapshot {number}", where=self.paths.root, cure="snapshots() lists those that are kept"
             ) from None
         if data == _EXPIRED:
             raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure="snapshots() lists those kept")
-        snapshot = Snapshot.decode(data, path)
+        snapshot = self._own(Snapshot.decode(data, path), path)
         if snapshot.id != number:
             raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
         return snapshot
@@ -294,6 +325,13 @@ class Metadata:
         data, places = puffin.encode(vectors)
         self._write(self.paths.puffin(name), data)
         return {file: VectorRef(name, *place) for file, place in places.items()}
+
+    def _own(self, found: _Decoded, path: str) -> _Decoded:
+        """`found` itself. Raises Corrupt if it belongs to another table: somebody has copied the file."""
+        if found.table_uuid != self.paths.table_uuid:
+            expected = f"table_uuid {self.paths.table_uuid}"
+            raise Corrupt("file of another table", where=path, expected=expected, found=found.table_uuid, cure=_RESTORE)
+        return found
 
     # -- bytes --------------------------------------------------------------------------------------------------------
 
