@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, Wording
 
 
 def as_table(data: object) -> pa.Table:
@@ -14,7 +14,9 @@ def as_table(data: object) -> pa.Table:
     """
     if type(data).__module__.startswith("pyspark."):
         raise InvalidData(
-            "a Spark DataFrame needs Spark attached", found=type(data).__name__, cure='use lsmlake.connect("...", spark=spark)'
+            "a Spark DataFrame needs Spark attached",
+            found=type(data).__name__,
+            cure=Wording('use lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session"),
         )
     try:
         if isinstance(data, pa.RecordBatch):

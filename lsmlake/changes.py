@@ -14,7 +14,7 @@ from lsmlake.lsm.predicate import parse
 from lsmlake.ops.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.travel import Moment, resolve
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Changes:
             raise InvalidQuery(
                 "the start of changes is the number of a snapshot, 0 = before the first",
                 found=repr(self.start),
-                cure="see snapshots()",
+                cure=LIST_SNAPSHOTS,
             )
         if last is not None and self.start > last.id:
             raise InvalidQuery(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.following import Following
 from lsmlake.format.schema import Schema
@@ -85,6 +85,9 @@ class Engine:
         _needs_spark("write_stream()")
 
 
+_ATTACH = Wording('attach a session: lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session")
+
+
 def _needs_spark(what: str) -> NoReturn:
     need("pyspark", what)
-    raise InvalidQuery(f"{what} needs Spark", cure='attach a session: lsmlake.connect("...", spark=spark)')
+    raise InvalidQuery(f"{what} needs Spark", cure=_ATTACH)

@@ -15,10 +15,31 @@
     ├── StorageFailed (OSError)           the store refused: disk full, permission, network
     └── MissingDependency (ImportError)   something outside the wheel is needed: Java, an extra
 
-A message says what, where, what was expected, what was found and the cure; `LakeError` puts them in that order.
+A message says what, where, what was expected, what was found and the cure; `LakeError` puts them in that order. A part that names
+a call of the library is a `Wording`, which also says how the command line does the same.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Wording(str):
+    """Text for a program, and `command`: the same for somebody at the command line."""
+
+    command: str
+
+    def __new__(cls, text: str, *, command: str) -> Wording:
+        worded = super().__new__(cls, text)
+        worded.command = command
+        return worded
+
+    def __reduce__(self):
+        return _worded, (str(self), self.command)
+
+
+def _worded(text: str, command: str) -> Wording:
+    return Wording(text, command=command)
 
 
 class LakeError(Exception):
@@ -29,14 +50,20 @@ class LakeError(Exception):
     """
 
     def __init__(self, what: str, *, where: str = "", expected: object = "", found: object = "", cure: str = "") -> None:
-        parts = [f"{where}: {what}" if where else what]
-        if expected != "":
-            parts.append(f"expected {expected}")
-        if found != "":
-            parts.append(f"found {found}")
-        message = ", ".join(parts)
-        super().__init__(f"{message}; {cure}" if cure else message)
         self.what, self.where, self.expected, self.found, self.cure = what, where, expected, found, cure
+        super().__init__(self._message(str))
+
+    def for_command_line(self) -> str:
+        """The message in terms of commands and flags."""
+        return self._message(lambda part: part.command if isinstance(part, Wording) else str(part))
+
+    def _message(self, worded: Callable[[object], str]) -> str:
+        what = worded(self.what)
+        parts = [f"{self.where}: {what}" if self.where else what]
+        parts += [f"expected {worded(self.expected)}"] if self.expected != "" else []
+        parts += [f"found {worded(self.found)}"] if self.found != "" else []
+        message = ", ".join(parts)
+        return f"{message}; {worded(self.cure)}" if self.cure else message
 
     def __reduce__(self):
         return _rebuild, (type(self), self.what, self.where, self.expected, self.found, self.cure)

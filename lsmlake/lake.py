@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lsmlake.engine import Engine
-from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound
+from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, split_name
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
@@ -20,6 +20,17 @@ from lsmlake.store.metadata import Metadata, read_first_schema
 from lsmlake.table import Table
 
 _MARK = "database.json"
+_TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or leave --create out")
+_NOT_EMPTY = Wording("drop its tables or pass cascade=True", command="drop its tables first")
+_NO_TABLE = Wording(
+    "create_table makes it; tables() lists those there are",
+    command="`lsmlake ls` lists those there are; `lsmlake load TABLE FILES --create` makes one from files",
+)
+
+
+def _no_database(name: str) -> Wording:
+    by_loading = "`lsmlake load TABLE FILES --create` makes one with its first table"
+    return Wording(f"create_database({name!r}) makes it", command=f"`lsmlake ls` lists those there are; {by_loading}")
 
 
 def table_at(path: str) -> Table:
@@ -46,7 +57,7 @@ class Lake:
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Raises TableExists."""
         if not self.env.storage.put_if_absent(f"{database_dir(check_database(name))}/{_MARK}", b"{}") and not if_not_exists:
-            raise TableExists(f"database {name!r} exists", cure="choose another name or pass if_not_exists=True")
+            raise TableExists(f"database {name!r} exists", cure=_TAKEN)
 
     def databases(self) -> list[str]:
         """Names, ascending."""
@@ -56,7 +67,7 @@ class Lake:
         """Raises TableNotFound; InvalidQuery if it has tables and `cascade` is not set."""
         tables = self.tables(name)
         if tables and not cascade:
-            raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure="drop its tables or pass cascade=True")
+            raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure=_NOT_EMPTY)
         for table in tables:
             self.drop_table(f"{name}.{table}")
         self.env.storage.delete(f"{database_dir(name)}/{_MARK}")
@@ -67,7 +78,7 @@ class Lake:
     def _need(self, database: str) -> None:
         if not self._has(check_database(database)):
             near = get_close_matches(database, self.databases(), n=1)
-            cure = f"did you mean {near[0]!r}?" if near else f"create_database({database!r}) makes it"
+            cure = f"did you mean {near[0]!r}?" if near else _no_database(database)
             known = ", ".join(self.databases())
             raise TableNotFound(f"there is no database {database!r}", expected=f"one of {known}" if known else "", cure=cure)
 
@@ -102,7 +113,7 @@ class Lake:
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
         engine_of(created, name)  # refuses columns and functions that do not go together
         if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
-            raise TableExists(f"table {name!r} exists", cure="choose another name or pass if_not_exists=True")
+            raise TableExists(f"table {name!r} exists", cure=_TAKEN)
         return self.table(name)
 
     def _columns(self, schema: object) -> pa.Schema:
@@ -128,7 +139,7 @@ class Lake:
         first = read_first_schema(self.env, root)
         if first is None:
             near = get_close_matches(table, self.tables(database), n=1)
-            cure = f"did you mean {database}.{near[0]}?" if near else "create_table makes it; tables() lists those there are"
+            cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
         return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.engine)
 

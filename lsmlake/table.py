@@ -33,7 +33,7 @@ from lsmlake.ops.upsert import inline_choice, upsert_rows
 from lsmlake.ops.verify import Finding, verify
 from lsmlake.scan import Scan
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
 
 @dataclass(frozen=True)
@@ -280,9 +280,9 @@ class Table:
             remove_consumer(self.meta, name)
             return
         if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int) or next_snapshot < 1:
-            raise InvalidQuery("next_snapshot is the number of a snapshot", found=repr(next_snapshot), cure="see snapshots()")
+            raise InvalidQuery("next_snapshot is the number of a snapshot", found=repr(next_snapshot), cure=LIST_SNAPSHOTS)
         if next_snapshot > (self.meta.latest_id() or 0) + 1:
-            raise InvalidQuery("a consumer cannot be ahead of its table", found=next_snapshot, cure="see snapshots()")
+            raise InvalidQuery("a consumer cannot be ahead of its table", found=next_snapshot, cure=LIST_SNAPSHOTS)
         put_consumer(self.meta, name, Progress(next_snapshot))
 
     def verify(self) -> list[Finding]:

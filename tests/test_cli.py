@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from test_tidy import PYTHON_CALL
 from typer.testing import CliRunner
 
 import lsmlake
@@ -365,7 +366,11 @@ def test_ls_goes_on_past_a_broken_table(copy: Path):
         (["show", "sales.db/orders/"], "write sales.orders"),
         (["show", "./orders"], "not a table name"),
         (["ls", "nowhere"], "there is no database 'nowhere'"),
-        (["files", "sales.orders", "--snapshot", "99"], "there is no snapshot 99"),
+        (["ls", "nowhere"], "`lsmlake ls` lists those there are"),
+        (["show", "sales.zzz"], "`lsmlake ls` lists those there are"),
+        (["files", "sales.orders", "--snapshot", "99"], "there is no snapshot 99; `lsmlake snapshots TABLE` lists"),
+        (["expire", "sales.orders", "--retain-max", "0"], "correct --retain-max"),
+        (["expire", "sales.orders", "--older-than", "soon"], "not a timestamp"),
         (["show", "sales.orders", "--bucket", "2"], "no such bucket, expected 0 to 1, found 2"),
         (["show", "sales.orders", "--partition", "day=1999-01-01"], "expected 'day=2026-01-01' or 'day=2026-01-02'"),
         (["show", "sales.empty", "--partition", "day=1999-01-01"], "the table has no partitions"),
@@ -375,7 +380,9 @@ def test_ls_goes_on_past_a_broken_table(copy: Path):
     ],
 )
 def test_wrong_arguments_get_one_helpful_line(warehouse: Path, args: list[str], said: str):
-    assert said in complaint(*args, "-w", warehouse)
+    line = complaint(*args, "-w", warehouse)
+    assert said in line
+    assert not PYTHON_CALL.search(line), "errors on the command line name commands and flags"
 
 
 @pytest.mark.parametrize("args", [["shw", "x"], ["show"], ["files", "sales.orders", "--snapshot", "one"], ["ls", "--nonsense"]])
@@ -533,4 +540,4 @@ def test_expire_removes_old_snapshots_and_says_so(copy: Path):
     assert table_of(copy).snapshots().num_rows == 1
     assert table_of(copy).scan().count() == before
     nonsense = ["--retain-max", "1", "--retain-min", "2"]
-    assert "retain_max is below" in complaint("expire", "sales.orders", *nonsense, "-w", copy)
+    assert "--retain-max is below --retain-min" in complaint("expire", "sales.orders", *nonsense, "-w", copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,34 @@ def test_only_the_spark_layer_knows_pyspark(path: Path):
 def test_no_way_into_the_jvm(path: Path):
     names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
     assert not names & {"_jvm", "_jdf", "_jsc", "_jsparkSession", "_gateway"}
+
+
+def test_an_error_that_names_a_call_says_it_for_the_command_line_too():
+    """A cure such as "snapshots() lists them" is a `Wording`, which also names a command."""
+    for path in SOURCES:
+        if name_of(path).startswith("spark/") or name_of(path) in PROGRAMS_ONLY:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and (text := " ".join(spoken(node))):
+                assert not PYTHON_CALL.search(text), f"{name_of(path)}:{node.lineno} speaks Python to the command line: {text}"
+
+
+PROGRAMS_ONLY = {"ops/prepare.py": "no command deletes by key"}
+"""Files whose errors no command can meet. No command writes through spark/ either."""
+PYTHON_CALL = re.compile(r"\w\((?!s\b|p\b|\d)|=True|=False|\blsmlake\.|\b[a-z]+_[a-z]+=")
+
+
+def spoken(call: ast.Call) -> list[str]:
+    """The literal parts of `what` and `cure` of a call that makes an error, unless a Wording holds them."""
+    values = [keyword.value for keyword in call.keywords if keyword.arg == "cure"]
+    values += call.args[:1] if values else []
+    values = [value for value in values if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "Wording")]
+    return [
+        part.value
+        for value in values
+        for part in ast.walk(value)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
 
 
 def test_modules_are_acyclic():

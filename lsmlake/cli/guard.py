@@ -54,7 +54,7 @@ class GuardedGroup(LazyGroup):
 
 
 def one_line(error: LakeError) -> str:
-    return printable(" ".join(str(error).split()))
+    return printable(" ".join(error.for_command_line().split()))
 
 
 def _drop_output() -> None:

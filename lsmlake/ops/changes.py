@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format import manifest
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
@@ -108,7 +108,10 @@ def _no_changelog(what: str, where: str) -> InvalidQuery:
         where=where,
         expected="changelog-producer = input, lookup or full-compaction",
         found="none",
-        cure="use mode 'diff', or have it written from now on by alter(set_option('changelog-producer', 'lookup'))",
+        cure=Wording(
+            "use mode 'diff', or have it written from now on by alter(set_option('changelog-producer', 'lookup'))",
+            command="use --mode diff, or have it written from now on: `lsmlake alter TABLE --set changelog-producer=lookup`",
+        ),
     )
 
 

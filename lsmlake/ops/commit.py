@@ -15,7 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, LakeError, SnapshotNotFound, StorageFailed
+from lsmlake.errors import (
+    CommitConflict,
+    CommitUnknown,
+    Corrupt,
+    InvalidData,
+    LakeError,
+    SnapshotNotFound,
+    StorageFailed,
+    Wording,
+)
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
@@ -232,7 +241,10 @@ class _Attempt:
                 "the store failed while publishing",
                 where=self.meta.paths.snapshot(number),
                 found=unknown.cause,
-                cure="look at snapshots(); commit again with the same writer_id and commit_id, which is safe",
+                cure=Wording(
+                    "look at snapshots(); commit again with the same writer_id and commit_id, which is safe",
+                    command="see `lsmlake snapshots TABLE` for a new snapshot before you run the command again",
+                ),
             ) from silent
 
     def _told(self, there: Snapshot) -> Committed | Conflict:

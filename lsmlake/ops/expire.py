@@ -22,7 +22,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format import manifest
 from lsmlake.format.manifest import ADD
 from lsmlake.format.schema import Schema
@@ -44,6 +44,12 @@ class Retention(NamedTuple):
     limit: int | None = None
 
 
+_LEAST = Wording("correct retain_min", command="correct --retain-min")
+_MOST = Wording("correct retain_max", command="correct --retain-max")
+_LIMIT = Wording("correct limit", command="correct --limit")
+_TURNED = Wording("retain_max is below retain_min", command="--retain-max is below --retain-min")
+
+
 @dataclass(frozen=True)
 class ExpireReport:
     """What went: snapshots, changelogs that outlived theirs, and files of any kind."""
@@ -57,14 +63,14 @@ def snapshot_retention(
     options: Options, now_ms: int, least: int | None, most: int | None, older_than_ms: int | None, limit: int | None
 ) -> Retention:
     """What is given, else what the options say. Raises InvalidQuery."""
-    for name, number in (("retain_min", least), ("retain_max", most), ("limit", limit)):
+    for name, number in ((_LEAST, least), (_MOST, most), (_LIMIT, limit)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise InvalidQuery(f"{name} is a number of snapshots", expected="1 or more", found=repr(number), cure="correct it")
+            raise InvalidQuery("not a number of snapshots", expected="1 or more", found=repr(number), cure=name)
     most = options.retain_max if most is None else most
     if least is None:
         least = options.retain_min if most is None else min(options.retain_min, most)
     if most is not None and most < least:
-        raise InvalidQuery("retain_max is below retain_min", found=f"{most} < {least}", cure="turn them round")
+        raise InvalidQuery(_TURNED, found=f"{most} < {least}", cure="correct one of them")
     time_ms = now_ms - options.retain_ms if older_than_ms is None else older_than_ms
     return Retention(least, most, time_ms, options.expire_limit if limit is None else limit)
 

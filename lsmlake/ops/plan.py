@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.schema import Schema
@@ -149,13 +149,20 @@ def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) ->
     return bool(np.asarray(evaluate(predicate, values))[0])
 
 
+_COUNT = Wording("count() counts rows", command="name a column")
+
+
 def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, ...]:
     if columns is None:
         return tuple(schema.columns.names)
     if isinstance(columns, str):
         raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
     if not columns:
-        raise InvalidQuery("no column is asked for", expected=f"some of {schema.columns.names}", cure="count() counts rows")
+        raise InvalidQuery(
+            "no column is asked for",
+            expected=f"some of {schema.columns.names}",
+            cure=Wording("count() counts rows", command="name a column"),
+        )
     by_lower = {name.lower(): name for name in schema.columns.names}
     unknown = [name for name in columns if name.lower() not in by_lower]
     if unknown:

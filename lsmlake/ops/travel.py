@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -27,7 +27,7 @@ def resolve(meta: Metadata, moment: Moment) -> Snapshot | None:
         raise InvalidQuery("a snapshot and a timestamp are given", cure="give one of them")
     if moment.snapshot is not None:
         if isinstance(moment.snapshot, bool) or not isinstance(moment.snapshot, int):
-            raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure="snapshots() lists them")
+            raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure=LIST_SNAPSHOTS)
         return meta.snapshot(moment.snapshot)
     return meta.latest() if moment.timestamp is None else _at(meta, milliseconds(moment.timestamp))
 
@@ -52,7 +52,7 @@ def _at(meta: Metadata, time_ms: int) -> Snapshot:
             where=meta.paths.root,
             expected=f"a time from {_text(meta, ids)} on",
             found=_iso(time_ms),
-            cure="snapshots() lists those that are kept",
+            cure=LIST_SNAPSHOTS,
         )
     return meta.snapshot(ids[place - 1])
 

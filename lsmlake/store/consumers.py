@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lsmlake.errors import Corrupt
+from lsmlake.errors import Corrupt, Wording
 from lsmlake.format import envelope
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 
 _PREFIX = "consumer-"
+
+_RESET = Wording("reset_consumer() writes or removes it", command="`lsmlake consumers TABLE --remove NAME` removes it")
 
 
 class Progress(NamedTuple):
@@ -45,7 +47,7 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
     except FileNotFoundError:
         return None
     if not isinstance(content.get("next_snapshot"), int) or not isinstance(content.get("full"), bool):
-        raise Corrupt("consumer names no snapshot", where=path, found=content, cure="reset_consumer() writes or removes it")
+        raise Corrupt("consumer names no snapshot", where=path, found=content, cure=_RESET)
     return Progress(content["next_snapshot"], content["full"])
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, TableNotFound
+from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format import manifest, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketState, CommitMessage, VectorRef
@@ -27,6 +27,7 @@ _CACHED = 256
 _EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, or a slow commit could take it again
 _LOOKS = 10
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
+LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
 
 _Decoded = TypeVar("_Decoded", Schema, Snapshot)
 
@@ -129,11 +130,9 @@ class Metadata:
             data = read_bytes(self.env.storage, path)
         except FileNotFoundError:
             self.first_schema()
-            raise SnapshotNotFound(
-                f"there is no snapshot {number}", where=self.paths.root, cure="snapshots() lists those that are kept"
-            ) from None
+            raise SnapshotNotFound(f"there is no snapshot {number}", where=self.paths.root, cure=LIST_SNAPSHOTS) from None
         if data == _EXPIRED:
-            raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure="snapshots() lists those kept")
+            raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure=LIST_SNAPSHOTS)
         snapshot = self._own(Snapshot.decode(data, path), path)
         if snapshot.id != number:
             raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
@@ -150,7 +149,7 @@ class Metadata:
             raise SnapshotNotFound(
                 f"snapshot {snapshot.id} has expired while it was read",
                 where=self.paths.root,
-                cure="do it again; expire_snapshots keeps longer what was the latest not long ago",
+                cure="read the latest snapshot; option snapshot.time-retained keeps replaced snapshots longer",
             ) from broken
 
     def is_kept(self, number: int) -> bool:
