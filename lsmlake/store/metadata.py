@@ -101,7 +101,7 @@ class Metadata:
                 where=self.paths.root,
                 expected=f"table_uuid {self.paths.table_uuid}",
                 found=schema.table_uuid,
-                cure="open the new table with lake.table(...)",
+                cure=Wording("open the new table with lake.table(...)", command="run the command again"),
             )
         return schema
 
