@@ -74,7 +74,9 @@ class Engine:
         """How `frame` would read the plan, in words."""
         return "embedded: Arrow scan, positions masked by vectors"
 
-    def sink(self, table: object, writer_id: str | None, row_kind: str | None) -> object:
+    def sink(
+        self, table: object, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None
+    ) -> object:
         """A function for `foreachBatch`."""
         _needs_spark("sink()")
 

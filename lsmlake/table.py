@@ -145,14 +145,33 @@ class Table:
             )
         return Identity(writer_id, commit_id)
 
-    def sink(self, writer_id: str | None = None, *, row_kind: str | None = None):
+    def sink(
+        self,
+        writer_id: str | None = None,
+        *,
+        row_kind: str | None = None,
+        checkpoint: str | None = None,
+        replaces: str | None = None,
+    ):
         """Spark: a function for `df.writeStream.foreachBatch(...)`; every micro-batch is applied exactly once.
 
-        `writer_id` names the stream: the same over restarts from one checkpoint, another for a new checkpoint, whose batches are
-        numbered from 0 again and would be taken for those already written. Default: the id of the query, which keeps to that.
-        `row_kind`: as in `upsert`.
+        Args:
+            writer_id: the name of the stream, the same over restarts. Default: the id of the query, which lies in its checkpoint.
+                Where one foreachBatch function calls two sinks of a table, each needs a name of its own. A name belongs to one
+                query: batches of another query, or of the same stream with a new checkpoint, are refused.
+            row_kind: as in `upsert`.
+            checkpoint: the checkpoint directory of the query. Spark Connect needs it, or a writer_id: it does not tell a
+                foreachBatch function which query calls it.
+            replaces: the id of the query that wrote under this writer_id until now; this query takes its place for good. The
+                error that refuses a batch names it.
+
+        Raises:
+            InvalidData: when a batch is written under the name of another sink or query; nothing of the batch is written.
+
+        Example:
+            >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
         """
-        return self.engine.sink(self, writer_id, row_kind)
+        return self.engine.sink(self, writer_id, row_kind, checkpoint, replaces)
 
     def write_stream(
         self, df: object, *, checkpoint: str, trigger: Mapping[str, object] | None = None, row_kind: str | None = None

@@ -16,7 +16,9 @@ from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMess
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.commit import Identity, commit
 from lsmlake.ops.invariants import apply, violations
+from lsmlake.ops.prepare import prepare
 from lsmlake.ops.rebase import rebase, stands
+from lsmlake.ops.upsert import upsert_rows
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
@@ -129,6 +131,56 @@ def test_two_writers_do_not_know_each_others_numbers():
     assert table.upsert(rows(table, 0, 4), writer_id="a", commit_id=5).id == 1
     assert table.upsert(rows(table, 0, 4), writer_id="b", commit_id=5).id == 2
     assert table.upsert(rows(table, 0, 4), writer_id="b", commit_id=6).writers == {"a": 5, "b": 6}
+
+
+def batch(table: Table, number: int, query: str | None, stamp: int, replaces: str | None = None) -> Snapshot:
+    """A micro-batch of `query` under the name "w"."""
+    schema, identity = table.current, Identity("w", number, query, replaces)
+    return upsert_rows(table.meta, schema, prepare(rows(table, 0, 4, stamp), schema)[0], identity, None)
+
+
+def test_a_writers_name_belongs_to_one_query():
+    table = created()
+    first = [batch(table, number, "q1", number) for number in range(3)]
+    before = contents(table.meta.env.storage)
+    assert batch(table, 2, "q1", 2) == first[2], "a replay"
+    for number in (0, 2, 3):
+        with pytest.raises(InvalidData, match=r"'w' belongs to another .*query.* query q1, found query q2; .*'q1'"):
+            batch(table, number, "q2", 8)
+        with pytest.raises(InvalidData, match="belongs to another streaming query"):
+            batch(table, number, "q2", 8, replaces="q0")
+    assert contents(table.meta.env.storage) == before
+    assert batch(table, 2, None, 9) == first[2], "plain upsert keeps its contract"
+
+
+def test_a_query_may_take_the_place_of_another():
+    """Its batches are new whatever their numbers, and the query it replaced cannot come back."""
+    table = created()
+    for number in range(3):
+        batch(table, number, "q1", number)
+    taken = [batch(table, number, "q2", 10 + number, replaces="q1") for number in range(2)]
+    assert [snapshot.id for snapshot in taken] == [4, 5]
+    assert [batch(table, number, "q2", 10, replaces="q1") for number in range(2)] == taken
+    with pytest.raises(InvalidData, match="expected query q2, found query q1"):
+        batch(table, 3, "q1", 3)
+    assert table.meta.latest().queries == {"w": "q2"}
+
+
+def test_a_query_does_not_continue_the_numbers_of_a_job():
+    table = created()
+    table.upsert(rows(table, 0, 4), writer_id="w", commit_id=5)
+    with pytest.raises(InvalidData, match=r"'w' belongs to another job.*give each sink a writer_id of its own$"):
+        batch(table, 6, "q1", 1)
+
+
+def test_a_query_that_is_not_known_goes_by_its_numbers():
+    """Spark Connect does not always say which query calls. The first that is known keeps the name."""
+    table = created()
+    assert [batch(table, number, query, 1).id for number, query in enumerate(("", "q1", ""))] == [1, 2, 3]
+    assert (batch(table, 2, "q1", 1).id, batch(table, 2, "", 1).id) == (3, 3)
+    assert table.meta.latest().queries == {"w": "q1"}
+    with pytest.raises(InvalidData, match="expected query q1, found query q2"):
+        batch(table, 3, "q2", 1)
 
 
 def test_a_writer_without_number_is_never_a_replay():

@@ -38,6 +38,7 @@ SNAPSHOTS = st.builds(
     watermark=st.none() | NUMBERS,
     statistics=st.none() | st.text(max_size=9),
     writers=st.dictionaries(st.text(max_size=9), NUMBERS, max_size=3),
+    queries=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
     properties=st.dictionaries(st.text(), st.text(), max_size=3),
 )
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from spark_support import configured, on_connect, same
 from strategies import unreferenced
 
@@ -122,23 +123,64 @@ def wait_for(happened, query, seconds: float = 60) -> None:
 @pytest.mark.connect
 def test_a_sink_is_a_function_for_foreach_batch(table, source, tmp_path):
     if on_connect():
-        with pytest.raises(InvalidOption, match="cannot learn which query calls it"):
+        with pytest.raises(InvalidOption, match="does not tell a foreachBatch function which query calls it"):
             table.sink()
-        return
-    run(started(source.writeStream.foreachBatch(table.sink()), tmp_path))
+        sink = table.sink(checkpoint=str(tmp_path / "c"))
+    else:
+        sink = table.sink()
+        for outside in (sink, table.sink(writer_id="orders")):
+            with pytest.raises(InvalidData, match="called outside of a streaming query"):
+                outside(source.sparkSession.range(1).selectExpr("id", "id AS v"), 0)
+    query = started(source.writeStream.foreachBatch(sink), tmp_path)
+    run(query)
     check(table)
-    assert [number for _, number, _ in commits(table)] == list(range(FILES))
-    with pytest.raises(InvalidData, match="called outside of a streaming query"):
-        table.sink()(source.sparkSession.range(1).selectExpr("id", "id AS v"), 0)
+    assert commits(table) == [(query.id, number, WIDTH) for number in range(FILES)]
 
 
 @pytest.mark.connect
 def test_a_sink_may_have_a_name(table, source, tmp_path):
-    for _ in range(2):
-        sink = table.sink(writer_id="orders")
-        run(started(source.writeStream.foreachBatch(sink), tmp_path))
+    """The name goes with one checkpoint: over restarts, and until another query is said to take its place."""
+
+    def stream(checkpoint: str, **how: str):
+        query = started(source.writeStream.foreachBatch(table.sink(writer_id="orders", **how)), tmp_path / checkpoint)
+        run(query)
+        return query
+
+    first = stream("a")
+    forget(tmp_path / "a" / "c", FILES - 1)
+    assert stream("a").id == first.id
     check(table)
     assert commits(table) == [("orders", number, WIDTH) for number in range(FILES)]
+    assert table.meta.latest().queries == {"orders": first.id}
+    with pytest.raises(PySparkException, match=rf"another streaming query.*expected query {first.id}, found query .*replaces="):
+        stream("b")
+    check(table)
+    second = stream("b", replaces=first.id)
+    assert commits(table)[FILES:] == [("orders", number, WIDTH) for number in range(FILES)]
+    assert table.meta.latest().queries == {"orders": second.id}
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("names", [("one", "two"), ("one", "one"), (None, None)])
+def test_two_sinks_of_one_function_need_two_names(table, source, tmp_path, names):
+    """Their rows are others, but the batch is the same."""
+    if on_connect() and names[0] is None:
+        sinks = [table.sink(checkpoint=str(tmp_path / "c")) for _ in names]
+    else:
+        sinks = [table.sink(writer_id=name) for name in names]
+
+    def both(df, batch_id: int) -> None:
+        sinks[0](df.where("id % 2 = 0"), batch_id)
+        sinks[1](df.where("id % 2 = 1"), batch_id)
+
+    if len(set(names)) == 2:
+        run(started(source.writeStream.foreachBatch(both), tmp_path))
+        check(table)
+        return
+    for _ in range(2):  # the first half of the batch is there; when the query is started again it is not written again
+        with pytest.raises(PySparkException, match=r"has written batch 0 under the writer_id .*give each sink a writer_id"):
+            run(started(source.writeStream.foreachBatch(both), tmp_path))
+        assert [(number, rows) for _, number, rows in commits(table)] == [(0, WIDTH // 2)]
 
 
 # --- run again ---

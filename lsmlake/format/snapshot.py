@@ -25,8 +25,10 @@ class Snapshot:
     `delta_manifest_list`.
 
     `writer_id`, `commit_id`: who published it, for replays. `writers`: the highest commit id of every writer that gave one,
-    so a replay is recognised however old. `total_rows` counts rows in live files less their dead rows; rows waiting in level
-    0 count even if they supersede others. `delta_rows`: rows this commit brought. Times are milliseconds since the epoch.
+    so a replay is recognised however old. `queries`: the id of the streaming query that writes under a writer's name, where a
+    stream was given a name; "" if Spark did not say which query it was. `total_rows` counts rows in live files less their dead
+    rows; rows waiting in level 0 count even if they supersede others. `delta_rows`: rows this commit brought. Times are
+    milliseconds since the epoch.
     """
 
     id: int
@@ -46,6 +48,7 @@ class Snapshot:
     watermark: int | None = None
     statistics: str | None = None
     writers: Mapping[str, int] = field(default_factory=dict)
+    queries: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:

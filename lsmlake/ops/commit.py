@@ -62,10 +62,19 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who commits. `commit_id` None: the commit is known only to itself and its retries. Raises InvalidData."""
+    """Who commits. Raises InvalidData.
+
+    Args:
+        commit_id: None: the commit is known only to itself and its retries.
+        query: the id of the streaming query that commits under this name; "" if it cannot be known; None: not a query, or a query
+            whose id is the name. Two queries never share a name: their batches have the same numbers and other rows.
+        replaces: the id of the query whose name this query takes over.
+    """
 
     writer_id: str
     commit_id: int | None = None
+    query: str | None = None
+    replaces: str | None = None
 
     def __post_init__(self) -> None:
         number = self.commit_id
@@ -134,12 +143,13 @@ def commit(
 def replayed(meta: Metadata, identity: Identity, latest: Snapshot | None) -> Snapshot | None:
     """The snapshot that already holds this commit; `None` if it has not taken place.
 
-    Raises InvalidData if the writer has gone past this id and the snapshot is not kept, so it cannot be told.
+    Raises InvalidData if another streaming query writes under this name, or if the writer has gone past this id and the snapshot
+    is not kept, so nobody knows whether it took place.
     """
     if identity.commit_id is None or latest is None:
         return None
     last = latest.writers.get(identity.writer_id)
-    if last is None or identity.commit_id > last:
+    if last is None or _takes_over(meta, identity, latest) or identity.commit_id > last:
         return None
     number = latest.id
     while number > 0:
@@ -158,6 +168,27 @@ def replayed(meta: Metadata, identity: Identity, latest: Snapshot | None) -> Sna
         expected=f"more than {last}",
         found=identity.commit_id,
         cure="commit ids of a writer must grow; use another writer_id for another job",
+    )
+
+
+def _takes_over(meta: Metadata, identity: Identity, latest: Snapshot) -> bool:
+    """Whether a known name passes from one query to another, whose batches are then new whatever their numbers.
+
+    Raises InvalidData if it may not: `identity.replaces` does not name the query that has it.
+    """
+    owner = latest.queries.get(identity.writer_id)
+    if identity.query is None or (owner is not None and "" in (owner, identity.query)) or owner == identity.query:
+        return False
+    if owner is not None and owner == identity.replaces:
+        return True
+    raise InvalidData(
+        f"the writer_id {identity.writer_id!r} belongs to another {'job' if owner is None else 'streaming query'}, "
+        "whose batches have the same numbers",
+        where=meta.paths.root,
+        expected="commits with writer_id and commit_id, no stream" if owner is None else f"query {owner}",
+        found=f"query {identity.query}" if identity.query else "a streaming query",
+        cure="give each sink a writer_id of its own"
+        + ("" if owner is None else f"; if this query takes the place of that one for good, pass replaces={owner!r} to sink()"),
     )
 
 
@@ -315,9 +346,11 @@ class _Attempt:
             if vectors or index:
                 index = self._noted(meta.put_index(vectors))
         rows = sum(message.rows for message in self.messages)
-        writers = dict(latest.writers) if latest else {}
+        writers, queries = (dict(latest.writers), dict(latest.queries)) if latest else ({}, {})
         if self.identity.commit_id is not None:
             writers[self.identity.writer_id] = self.identity.commit_id
+            if self.identity.query or (self.identity.query == "" and self.identity.writer_id not in queries):
+                queries[self.identity.writer_id] = self.identity.query
         return Snapshot(
             id=number,
             table_uuid=self.schema.table_uuid,
@@ -334,6 +367,7 @@ class _Attempt:
             changelog_manifest_list=self._noted(meta.put_manifest_list(told)) if told else None,
             changelog_rows=sum(file.rows for change in changes for file in change.changelog),
             writers=writers,
+            queries=queries,
             properties=dict(self.properties),
         )
 

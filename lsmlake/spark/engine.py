@@ -88,8 +88,10 @@ class SparkEngine(Engine):
             return "spark native: Catalyst scan, dead rows masked by broadcast bitmaps"
         return "spark arrow: tasks read and mask, the bitmaps are too large to broadcast"
 
-    def sink(self, table: object, writer_id: str | None, row_kind: str | None):
-        return stream.sink(table, writer_id, row_kind, is_connect(self.spark))
+    def sink(
+        self, table: object, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None
+    ) -> stream.Sink:
+        return stream.sink(table, writer_id, row_kind, checkpoint, replaces, is_connect(self.spark))
 
     def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
         return stream.write_stream(table, data, checkpoint, trigger, row_kind)

@@ -1,67 +1,82 @@
-"""Streams in and out. Streaming upsert, exactly once: every micro-batch is one commit known by (query id, batch id).
+"""Streams in and out. Streaming upsert, exactly once: every micro-batch is one commit, known by its writer and its batch number.
 
-A batch that Spark runs again - because the driver died between our commit and its own checkpoint - finds that commit and does
-nothing. The query id lies in the checkpoint, so it outlives restarts and goes with the checkpoint if that is removed, when
-batches are numbered from 0 again.
+After a crash between our commit and Spark's own checkpoint Spark runs the batch again; the writer finds its commit and does
+nothing. The writer is the query, unless the user names it: the query's id lies in the checkpoint, so it outlives restarts, and a
+new checkpoint, whose batches are numbered from 0 again, has another one. Under a name of the user's the table keeps the query's
+id too, so that batches of another query are never taken for replays.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.following import Following
+from lsmlake.ops.commit import Identity
+from lsmlake.ops.prepare import Request
 from lsmlake.spark import source
-from lsmlake.spark.types import is_connect
+from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
-_QUERY_ID = "sql.streaming.queryId"
-_PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
+_WRITTEN = Batches()
 
 
 @dataclass(frozen=True)
 class Sink:
-    """What `foreachBatch` calls. Pickles: on Spark Connect it runs in a process beside the server."""
+    """What `foreachBatch` calls. On Spark Connect it is pickled, and runs in a process beside the server."""
 
     table: Table
     writer_id: str | None
-    checkpoint: str | None
     row_kind: str | None
+    checkpoint: str | None
+    replaces: str | None
+    arrival: Arrival | None = None
 
     def __call__(self, df, batch_id: int) -> None:
-        writer_id = self.writer_id or _query_id(df.sparkSession, self.checkpoint)
-        self.table.upsert(df, row_kind=self.row_kind, writer_id=writer_id, commit_id=batch_id)
+        calling = caller(df.sparkSession, self.checkpoint, self.arrival)
+        if calling is None:
+            raise InvalidData(
+                "a sink was called outside of a streaming query, or in a thread that Spark does not know",
+                where=self.table.name,
+                expected="a call by foreachBatch, in its thread or in a pyspark.InheritableThread",
+                cure="call it there, or use upsert(df, writer_id=..., commit_id=...)",
+            )
+        query = None if self.writer_id is None else calling.query  # a query's id, as a name, is nobody else's
+        identity = Identity(self.writer_id or calling.query, batch_id, query, self.replaces)
+        table = self.table
+        with _WRITTEN.once(table.meta.env.storage.place(table.path), identity.writer_id, calling.run, batch_id):
+            engine, schema = table.engine, table.current
+            engine.upsert(table.meta, schema, df, identity, request=Request(self.row_kind), compact=None)
+
+    def __reduce__(self):
+        return _arrived, tuple(getattr(self, field.name) for field in fields(self) if field.name != "arrival")
 
 
-def _query_id(spark, checkpoint: str | None) -> str:
-    """Classic Spark tells the thread that runs the batch; on Connect the id is read from the checkpoint, a small job."""
-    if is_connect(spark):
-        folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # what Spark reads is a pattern, a checkpoint is not
-        text = spark.read.text(f"{folder}/metadata").first()[0]
-        return json.loads(text)["id"]
-    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
-    if not query:
-        raise InvalidData(
-            "called outside of a streaming query, so batches cannot be told apart",
-            expected="a call by foreachBatch",
-            cure="pass writer_id to sink(), or use upsert",
-        )
-    return query
+def _arrived(*values: object) -> Sink:
+    return Sink(*values, arrival=Arrival.now())
 
 
-def sink(table: Table, writer_id: str | None, row_kind: str | None, connect: bool) -> Sink:
-    if writer_id is None and connect:
+def sink(
+    table: Table, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None, connect: bool
+) -> Sink:
+    if writer_id is None and checkpoint is None and connect:
         raise InvalidOption(
-            "on Spark Connect a foreachBatch function cannot learn which query calls it",
+            "Spark Connect does not tell a foreachBatch function which query calls it",
             where=f"{table.name}.sink()",
-            expected="writer_id",
-            cure="name the stream, the same over restarts, as in sink(writer_id='orders-stream'), or use write_stream",
+            expected="writer_id or checkpoint",
+            cure="pass the query's checkpoint directory, or a name of its own, as in sink(writer_id='orders-stream')",
         )
-    return Sink(table, writer_id, None, row_kind)
+    if writer_id is None and replaces is not None:
+        raise InvalidOption(
+            "replaces means nothing without writer_id",
+            where=f"{table.name}.sink()",
+            found=f"replaces={replaces!r}",
+            cure="name the stream, or leave it out",
+        )
+    return Sink(table, writer_id, row_kind, checkpoint, replaces)
 
 
 def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
@@ -73,7 +88,7 @@ def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
-    writer = df.writeStream.foreachBatch(Sink(table, None, str(checkpoint), row_kind))
+    writer = df.writeStream.foreachBatch(Sink(table, None, row_kind, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
 
