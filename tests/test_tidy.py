@@ -144,12 +144,14 @@ def test_no_way_into_the_jvm(path: Path):
 
 def test_an_error_that_names_a_call_says_it_for_the_command_line_too():
     """A cure such as "snapshots() lists them" is a `Wording`, which also names a command."""
-    for path in SOURCES:
-        if name_of(path).startswith("spark/") or name_of(path) in PROGRAMS_ONLY:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and (text := " ".join(spoken(node))):
-                assert not PYTHON_CALL.search(text), f"{name_of(path)}:{node.lineno} speaks Python to the command line: {text}"
+    texts = {
+        f"{name_of(path)}:{node.lineno}": " ".join(spoken(node))
+        for path in SOURCES
+        if not name_of(path).startswith("spark/") and name_of(path) not in PROGRAMS_ONLY
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    }
+    assert {place: text for place, text in texts.items() if PYTHON_CALL.search(text)} == {}
 
 
 PROGRAMS_ONLY = {"ops/prepare.py": "no command deletes by key"}

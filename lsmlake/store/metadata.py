@@ -92,7 +92,10 @@ class Metadata:
                 "the table was dropped or renamed",
                 where=self.paths.root,
                 expected=f"schema file {path}",
-                cure="open it by the name it has now; tables() lists the tables there are",
+                cure=Wording(
+                    "open it by the name it has now; tables() lists the tables there are",
+                    command="use the name it has now; `lsmlake ls` lists the tables there are",
+                ),
             ) from None
         schema = self.cache.get(data, lambda: Schema.decode(data, path))
         if schema.table_uuid != self.paths.table_uuid:
