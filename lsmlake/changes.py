@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lsmlake.border import public, through
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
@@ -17,6 +18,7 @@ from lsmlake.ops.travel import Moment, resolve
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
 
+@public
 @dataclass(frozen=True)
 class Changes:
     """What happened after snapshot `start` up to and with snapshot `end`.
@@ -66,7 +68,7 @@ class Changes:
         bucket, else a chunk of a file. Raises InvalidQuery, SnapshotNotFound."""
         like, pieces = self._pieces()
         batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(changes_schema(like), batches)
+        return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches, "Changes"))
 
     def to_arrow(self) -> pa.Table:
         """All changes, bucket after bucket."""

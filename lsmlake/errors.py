@@ -13,10 +13,15 @@
     ├── Corrupt                           bytes on disk are not what was written
     ├── UnsupportedFormat                 written by a newer lsmlake
     ├── StorageFailed (OSError)           the store refused: disk full, permission, network
+    ├── EngineFailed (RuntimeError)       Spark could not do its work; Spark's own error is the cause
+    ├── InternalError (RuntimeError)      a fault of lsmlake itself: report it
     └── MissingDependency (ImportError)   something outside the wheel is needed: Java, an extra
 
 A message says what, where, what was expected, what was found and the cure; `LakeError` puts them in that order. A part that names
 a call of the library is a `Wording`, which also says how the command line does the same.
+
+Nothing else leaves the library but MemoryError and what is no Exception, such as KeyboardInterrupt: `foreign` turns any other
+exception into one of these.
 """
 
 from __future__ import annotations
@@ -132,3 +137,37 @@ class MissingDependency(LakeError, ImportError):
 
     def __str__(self) -> str:  # ImportError prints its own msg field
         return Exception.__str__(self)
+
+
+class EngineFailed(LakeError, RuntimeError):
+    """The attached engine, Spark, could not do what it was asked to. Its own error is the cause (`__cause__`) of this one."""
+
+
+class InternalError(LakeError, RuntimeError):
+    """An error that the library did not foresee. It is the cause (`__cause__`) of this one."""
+
+
+_ENGINES = ("pyspark.", "py4j.")
+_FOUND_MAX = 500
+
+
+def foreign(error: Exception, where: str) -> LakeError:
+    """The error of this module that stands for an exception of another: the only place where the one becomes the other.
+
+    Raise it `from error`. `where` names what the user called.
+    """
+    found = f"{type(error).__name__}: {error}"[:_FOUND_MAX]
+    if f"{type(error).__module__}.".startswith(_ENGINES):
+        return EngineFailed("Spark failed", where=where, found=found, cure="Spark's own error, the cause of this one, says more")
+    if isinstance(error, OSError):
+        return StorageFailed("an input or output failed", where=where, found=found, cure="see the cause and try again")
+    if isinstance(error, RecursionError):
+        return InvalidQuery("an argument is nested too deeply", where=where, found=type(error).__name__, cure="nest it less")
+    if isinstance(error, UnicodeError):
+        return InvalidData("text that is no valid Unicode", where=where, found=ascii(found), cure="correct the text")
+    return InternalError(
+        "an error that lsmlake did not foresee",
+        where=where,
+        found=found,
+        cure="it is a fault of lsmlake: report it, with the traceback of its cause",
+    )

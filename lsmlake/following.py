@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lsmlake.border import public, through
 from lsmlake.errors import InvalidQuery
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
@@ -53,6 +54,7 @@ class Following:
         return Follower(meta, frame(meta, schema, predicate, self.columns), mode, start, self.consumer)
 
 
+@public
 @dataclass(frozen=True)
 class ChangeBatch:
     """What one snapshot brought, or, first of all, the rows there were. `snapshot`: its number."""
@@ -65,7 +67,8 @@ class ChangeBatch:
     def to_batches(self) -> pa.RecordBatchReader:
         """The changes as they are read, those of a key in order: `_row_kind`, then the columns."""
         tables = (table for piece in self.pieces for table in read_piece(self.meta, self.like, piece))
-        return pa.RecordBatchReader.from_batches(changes_schema(self.like), (b for table in tables for b in table.to_batches()))
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(changes_schema(self.like), through(batches, "ChangeBatch"))
 
     def to_arrow(self) -> pa.Table:
         return self.to_batches().read_all()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lsmlake.border import public
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, split_name
@@ -45,6 +46,7 @@ def table_at(path: str) -> Table:
     return Lake(Env(LocalStorage(folder.parent.parent)), Engine()).table(f"{database}.{folder.name}")
 
 
+@public
 @dataclass(frozen=True)
 class Lake:
     """All databases below one root. Made by `lsmlake.connect`."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lsmlake.border import public, through
 from lsmlake.engine import Engine
 from lsmlake.extras import need
 from lsmlake.lsm.predicate import Unsupported, parse
@@ -16,6 +17,7 @@ from lsmlake.ops.travel import Moment, resolve
 from lsmlake.store.metadata import Metadata
 
 
+@public
 @dataclass(frozen=True)
 class Scan:
     """Rows of a table at a moment. Each `to_...` reads the table as it is when called, unless a snapshot was named."""
@@ -50,7 +52,7 @@ class Scan:
         file under way. No order is promised, but the same plan gives the same one."""
         plan = self.plan()
         batches = (batch for table in read_plan(self.meta, plan) for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(output_schema(plan), batches)
+        return pa.RecordBatchReader.from_batches(output_schema(plan), through(batches, "Scan"))
 
     def to_arrow(self) -> pa.Table:
         """All rows. No order is promised."""

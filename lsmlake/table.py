@@ -12,6 +12,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from lsmlake.arrow import as_table
+from lsmlake.border import public
 from lsmlake.changes import Changes
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery
@@ -36,6 +37,7 @@ from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
 
+@public
 @dataclass(frozen=True)
 class Table:
     """A primary-key table. Holds no state of the table: every verb looks for the latest snapshot and its schema."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lsmlake.border import public
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
@@ -15,6 +16,7 @@ from lsmlake.store.local import LocalStorage
 _WORKERS_MAX = 4  # a compaction takes some 0.6 GB
 
 
+@public
 def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake:
     """Open the warehouse in directory `location` (a path or file:// address), made by the first write.
 
@@ -35,6 +37,7 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
     return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _engine(spark))
 
 
+@public
 def register(spark: object) -> None:
     """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
     known to a session. On Connect lsmlake must be installed beside the server."""

@@ -396,7 +396,7 @@ def test_the_changelog_of_a_producer_that_is_gone_can_be_read():
         table.changes(0, mode="changelog").count()
 
 
-@pytest.mark.parametrize("alteration", [unset_option("wirte-only"), set_option(5, 1), unset_option("")])
+@pytest.mark.parametrize("alteration", [unset_option("wirte-only"), unset_option("")])
 def test_an_option_that_is_none_cannot_be_set_or_unset(alteration):
     with pytest.raises(InvalidOption, match="unknown option"):
         made().alter(alteration)

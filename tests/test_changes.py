@@ -95,7 +95,7 @@ def test_an_empty_table_has_no_changes():
     [
         (3, 1, InvalidQuery, "end before they start"),
         (-1, 1, InvalidQuery, "number of a snapshot"),
-        ("1", 1, InvalidQuery, "number of a snapshot"),
+        ("1", 1, InvalidQuery, "an integer"),
         (1, 9, SnapshotNotFound, "no snapshot 9"),
     ],
 )

@@ -16,6 +16,7 @@ SOURCES = sorted(LIBRARY.rglob("*.py"))
 
 LAYERS = [
     "errors",
+    "border",
     "extras",
     "option_types",
     "field_options",

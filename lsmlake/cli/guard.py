@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from lsmlake.cli.commands import LazyGroup
-from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound
+from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound, foreign
 from lsmlake.report.text import printable
 
 VARIABLE = "LSMLAKE_WAREHOUSE"
@@ -20,6 +20,7 @@ EXIT_CODES = (
     "Exit codes: 0 all is well; 1 the operation failed, or a check found something; 2 wrong usage: bad arguments, or no such "
     "warehouse, table or snapshot; 130 interrupted."
 )
+_OF_TYPER = typer.Exit, typer.Abort, typer.BadParameter.__mro__[2]  # the last is ClickException, which has moved between releases
 _USAGE_ERRORS = (InvalidQuery, InvalidOption, TableNotFound, SnapshotNotFound)
 
 
@@ -40,9 +41,7 @@ class GuardedGroup(LazyGroup):
             sys.stdout.flush()
             return result
         except LakeError as error:
-            if isinstance(ctx.obj, Settings) and ctx.obj.debug:
-                traceback.print_exc()
-            _end(f"error: {one_line(error)}", USAGE if isinstance(error, _USAGE_ERRORS) else FAILED)
+            _fail(ctx, error)
         except KeyboardInterrupt:
             _end("interrupted", INTERRUPTED)
         except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
@@ -51,6 +50,16 @@ class GuardedGroup(LazyGroup):
         except OSError as error:  # the storage raises none, so it is the output that cannot be written
             _drop_output()
             _end(f"error: cannot write the result: {error.strerror or error}", FAILED)
+        except (*_OF_TYPER, MemoryError):
+            raise
+        except Exception as error:
+            _fail(ctx, foreign(error, f"lsmlake {ctx.invoked_subcommand or ''}".strip()))
+
+
+def _fail(ctx: typer.Context, error: LakeError) -> NoReturn:
+    if isinstance(ctx.obj, Settings) and ctx.obj.debug:
+        traceback.print_exc()
+    _end(f"error: {one_line(error)}", USAGE if isinstance(error, _USAGE_ERRORS) else FAILED)
 
 
 def one_line(error: LakeError) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from lsmlake.border import public
 from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.schema import Schema
@@ -34,11 +35,13 @@ class Alteration(NamedTuple):
     value: object | None
 
 
+@public
 def set_option(name: str, value: object) -> Alteration:
     """For `Table.alter`: give an option, by its name, a value."""
     return Alteration(name, value)
 
 
+@public
 def unset_option(name: str) -> Alteration:
     """For `Table.alter`: give an option its default again."""
     return Alteration(name, None)

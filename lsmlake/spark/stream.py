@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.following import Following
 from lsmlake.ops.commit import Identity
@@ -24,6 +25,7 @@ from lsmlake.table import Table
 _WRITTEN = Batches()
 
 
+@public
 @dataclass(frozen=True)
 class Sink:
     """What `foreachBatch` calls. On Spark Connect it is pickled, and runs in a process beside the server."""

@@ -66,6 +66,7 @@ def spread(spark, work: Callable[[object], object], values: Sequence[object]) ->
 def _work(work: Callable[[object], object], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for value in unpacked(batches):
         try:
-            yield result(work(value))
+            outcome = work(value)
         except LakeError as error:
-            yield result(error)
+            outcome = error
+        yield result(outcome)

@@ -1,0 +1,205 @@
+"""The border between users and the library: `@public` on a class or a function.
+
+On the way in every argument is checked against the type that the signature gives it, so that a wrong one is refused with the name
+of the parameter before anything happens. On the way out an exception that is none of `lsmlake.errors` becomes one
+(`errors.foreign`). Signatures, docstrings and types stay as they are written.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property, wraps
+from reprlib import Repr
+from typing import Any, Literal, NamedTuple, TypeVar, Union
+
+from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, foreign
+
+Thing = TypeVar("Thing", bound=Callable)
+
+_PROTOCOLS = {"__len__", "__iter__", "__getitem__", "__call__", "__arrow_c_stream__", "_repr_html_", "__repr__"}
+"""Methods that users call though their names begin with an underscore."""
+
+# the kind of error for an argument of a wrong type; InvalidQuery if neither names one
+
+_BY_VERB: Mapping[str, type[LakeError]] = {
+    **dict.fromkeys(("upsert", "append", "delete_keys", "overwrite", "sink", "write_stream", "create_table_from"), InvalidData),
+    **dict.fromkeys(("set_option", "unset_option"), InvalidOption),
+}
+_BY_PARAMETER: Mapping[str, type[LakeError]] = {
+    **dict.fromkeys(("options", "alterations"), InvalidOption),
+    **dict.fromkeys(("schema", "primary_key", "partition_by", "comment"), InvalidSchema),
+}
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def public(thing: Thing) -> Thing:
+    """Put the border around a function, or around all public methods and properties of a class."""
+    if not isinstance(thing, type):
+        return _guarded(thing)
+    for name, member in list(vars(thing).items()):
+        if name.startswith("_") and name not in _PROTOCOLS:
+            continue
+        if isinstance(member, types.FunctionType):
+            setattr(thing, name, _guarded(member))
+        elif isinstance(member, (staticmethod, classmethod)):
+            setattr(thing, name, type(member)(_guarded(member.__func__)))
+        elif isinstance(member, property):
+            setattr(thing, name, property(_guarded(member.fget), doc=member.__doc__))
+        elif isinstance(member, cached_property):
+            member.func = _guarded(member.func)
+    return thing
+
+
+def _guarded(function: Callable) -> Callable:
+    signature = inspect.signature(function)
+    where = function.__qualname__
+
+    @wraps(function)
+    def guarded(*args: object, **kwargs: object) -> object:
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # Python itself names the argument that is missing or unknown
+        _check(function, given)
+        try:
+            result = function(*args, **kwargs)
+        except (LakeError, MemoryError):
+            raise
+        except Exception as error:
+            raise foreign(error, where) from error
+        return through(result, where) if isinstance(result, types.GeneratorType) else result
+
+    return guarded
+
+
+def through(items: Iterator, where: str) -> Iterator:
+    """The items of an iterator that users hold, or that Arrow reads for them, with the border around every step."""
+    try:
+        yield from items
+    except (LakeError, MemoryError):
+        raise
+    except Exception as error:
+        raise foreign(error, where) from error
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+class Type(NamedTuple):
+    """What a parameter takes: in words, and as a test of a value."""
+
+    words: str
+    fits: Callable[[object], bool]
+
+
+def _check(function: Callable, given: inspect.BoundArguments) -> None:
+    for name, value in given.arguments.items():
+        wanted = _types(function).get(name)
+        if wanted is None:
+            continue
+        parameter = given.signature.parameters[name]
+        values = value if parameter.kind is inspect.Parameter.VAR_POSITIONAL else (value,)
+        for one in values:
+            if value is parameter.default or wanted.fits(one):
+                continue
+            verb = function.__name__
+            kind = _BY_PARAMETER.get(name) or _BY_VERB.get(verb, InvalidQuery)
+            cure = f"write [{one!r}]" if isinstance(one, str) and is_text(one) and wanted.fits([one]) else "correct the argument"
+            raise kind(
+                f"{name} has the wrong type" if is_text_throughout(one) else f"{name} has text that is no valid Unicode",
+                where=f"{verb}()",
+                expected=wanted.words,
+                found=_SHORT.repr(one),
+                cure=cure,
+            )
+
+
+@cache
+def _types(function: Callable) -> dict[str, Type]:
+    """Of the parameters of a function whose type can be tested."""
+    found = {name: type_of(hint) for name, hint in typing.get_type_hints(function).items() if name != "return"}
+    return {name: wanted for name, wanted in found.items() if wanted is not None}
+
+
+def is_text(value: object) -> bool:
+    """Whether `value` is text that can be stored: without half surrogate pairs, which UTF-8 cannot hold."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_text_throughout(value: object) -> bool:
+    """Whether all text in a value, and in a list or mapping of values, can be stored."""
+    if isinstance(value, str):
+        return is_text(value)
+    if isinstance(value, Mapping):
+        return all(is_text_throughout(part) for item in value.items() for part in item)
+    return not isinstance(value, (list, tuple)) or all(map(is_text_throughout, value))
+
+
+_PLAIN = {
+    str: Type("text", is_text),
+    bool: Type("True or False", lambda value: isinstance(value, bool)),
+    int: Type("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    float: Type("a number", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
+    types.NoneType: Type("None", lambda value: value is None),
+    object: Type("valid text", lambda value: not isinstance(value, str) or is_text(value)),
+}
+_LISTS = list, tuple, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable
+
+
+def type_of(hint: object) -> Type | None:
+    """The test that a type annotation stands for; None if there is none."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if hint is Any:
+        return _PLAIN[object]
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _any_of([type_of(part) for part in inner])
+    if origin is Literal:
+        return Type(" or ".join(map(repr, inner)), lambda value: any(value is one or value == one for one in inner))
+    if origin in _LISTS or hint in _LISTS:
+        return _list_of(type_of(inner[0]) if inner else None)
+    if origin in (dict, Mapping) or hint in (dict, Mapping):
+        return _mapping_of(*map(type_of, inner or (object, object)))
+    if origin is Callable or hint is Callable:
+        return Type("a function", callable)
+    if isinstance(hint, type) and origin is None and not hint.__module__.startswith("lsmlake."):  # those say more themselves
+        return Type(f"a {hint.__name__}", lambda value: isinstance(value, hint))
+    return None
+
+
+def _any_of(parts: list[Type | None]) -> Type | None:
+    if None in parts:
+        return None
+    return Type(" or ".join(part.words for part in parts), lambda value: any(part.fits(value) for part in parts))
+
+
+def _list_of(item: Type | None) -> Type:
+    """A collection with a length, so that looking at it does not use it up."""
+
+    def fits(value: object) -> bool:
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, collections.abc.Collection):
+            return False
+        return item is None or all(map(item.fits, value))
+
+    return Type({None: "a list", _PLAIN[str]: "a list of names"}.get(item) or f"a list, each item {item.words}", fits)
+
+
+def _mapping_of(key: Type | None, value: Type | None) -> Type:
+    def fits(given: object) -> bool:
+        return isinstance(given, Mapping) and all(
+            part is None or part.fits(one) for item in given.items() for part, one in zip((key, value), item, strict=True)
+        )
+
+    return Type("a mapping, its keys text" if key == _PLAIN[str] else "a mapping", fits)
