@@ -118,6 +118,28 @@ def test_dead_rows_are_masked_in_every_chunk_and_piece_of_a_file(spark, spark_la
     assert table.scan().count() == count
 
 
+def test_a_column_with_a_dot_and_the_field_of_a_struct_are_told_apart(lake, spark_lake):
+    columns = "a STRUCT<b: DOUBLE, `c.d`: STRING>, `a.b` INT NOT NULL, `x``y` STRING, `.z w` STRING NOT NULL, `a.c.d` STRING"
+    table = lake.create_table("d.t", columns, primary_key=["a.b", ".z w"], options=KEEP_DEAD)
+    nan = float("nan")
+
+    def rows(keys: range, stamp: int) -> list[dict]:
+        inner = {k: {"b": nan if k % 2 else -float(k), "c.d": f"i{k}"} for k in keys}
+        return [{"a": inner[k], "a.b": k, "x`y": f"x{stamp}", ".z w": f"z{k}", "a.c.d": f"o{k}"} for k in keys]
+
+    table.upsert(rows(range(3000), 1))
+    spark_lake.table("d.t").upsert(spark_lake.engine.spark.createDataFrame(pa.Table.from_pylist(rows(range(0, 3000, 9), 2))))
+    table.upsert(rows(range(5), 3), compact=False)
+    for where in (None, "`a.b` = 18", "a.b >= 0", "a.`c.d` = 'i27' OR `a.c.d` = 'o9'", "`x``y` <> 'x1' AND `.z w` > 'z5'"):
+        expected = table.scan(where=where).to_arrow()
+        assert expected.num_rows == {None: 3000, "`a.b` = 18": 1, "a.b >= 0": 1501}.get(where, expected.num_rows)
+        for strategy in STRATEGIES:
+            same(spark_lake.table("d.t").scan(where=where).to_spark(strategy), expected)
+    for names in (["a.b"], ["a"], [".z w", "x`y"]):
+        for strategy in STRATEGIES:
+            same(spark_lake.table("d.t").scan(columns=names).to_spark(strategy), table.scan(columns=names).to_arrow())
+
+
 @pytest.mark.connect
 def test_files_of_one_size_are_told_apart(lake, spark_lake):
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"bucket": 8, **KEEP_DEAD})

@@ -111,6 +111,10 @@ def plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+def has_field_id(field: pa.Field) -> bool:
+    return FIELD_ID in (field.metadata or {})
+
+
 def field_id(field: pa.Field) -> int:
     return int(field.metadata[FIELD_ID])
 

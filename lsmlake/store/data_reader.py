@@ -1,6 +1,7 @@
-"""A data file in: by row group, with positions, dead rows masked.
+"""Reads a data file: by row group, with row positions, without dead rows.
 
-Its footer is trusted only as far as its checksum goes (`store.checksum`); of pages Parquet itself checks the sums.
+A column is found by its field id and read by the positions of its leaves (`format.leaves`). The footer is trusted only as far as
+its checksum goes (`store.checksum`); Parquet itself checks the checksums of pages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, LakeError
+from lsmlake.format import leaves, types
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
@@ -50,8 +52,9 @@ def reading(path: str) -> Iterator[None]:
 
 
 class DataReader:
-    """An open data file. `columns` asked for must be top-level names; types come out plain, but for `encoded`: where Parquet
-    holds these as a dictionary worth the name, they come out as one, in half the time. Close it, or use `with`."""
+    """An open data file. `columns` are names of columns of the schema, or `_row_kind`. Types come out plain, but for text columns
+    in `encoded`: where Parquet holds one as a small dictionary, it comes out as a dictionary, in half the time. Close it, or use
+    `with`."""
 
     def __init__(self, env: Env, path: str, file: DataFile, schema: Schema, encoded: Collection[str] = ()) -> None:
         self.path, self.file, self.schema = path, file, schema
@@ -59,11 +62,12 @@ class DataReader:
             self.source = env.storage.read(path)
             footer = pa.BufferReader(read_footer(self.source, file, path))
             self.footer = pq.read_metadata(footer)
-            self.encoded = _dictionaries(self.footer, schema, encoded)
+            self.columns = _stored_columns(self.footer.schema.to_arrow_schema())
+            self.encoded = self._dictionaries(encoded)
             self.parquet = pq.ParquetFile(
                 self.source,
                 metadata=self.footer,
-                read_dictionary=self.encoded,
+                read_dictionary=[self._stored(name).leaves[0] for name in self.encoded],
                 page_checksum_verification=True,
                 pre_buffer=False,
             )
@@ -82,7 +86,7 @@ class DataReader:
 
     @property
     def has_row_kind(self) -> bool:
-        return ROW_KIND in self.parquet.schema_arrow.names
+        return self._id(ROW_KIND) in self.columns
 
     @property
     def groups(self) -> int:
@@ -90,9 +94,11 @@ class DataReader:
 
     def group_bounds(self, column: str) -> tuple[pa.Array, pa.Array, pa.Array]:
         """(min, max, null count) of a top-level column in every row group; null = unknown."""
-        index = {self.footer.schema.column(i).path: i for i in range(self.footer.num_columns)}.get(column)
         type_ = self.schema.plain_columns.field(column).type
-        found = [None if index is None else self.footer.row_group(i).column(index).statistics for i in range(self.groups)]
+        if pa.types.is_nested(type_):
+            return pa.nulls(self.groups, type_), pa.nulls(self.groups, type_), pa.nulls(self.groups, pa.int64())
+        leaf = self._stored(column).leaves[0]
+        found = [self.footer.row_group(i).column(leaf).statistics for i in range(self.groups)]
         known = [s is not None and s.has_min_max for s in found]
         low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], type_)
         high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], type_)
@@ -101,21 +107,46 @@ class DataReader:
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """The row groups one after the other, all rows, `_row_kind` only if asked for."""
         with reading(self.path):
-            table = self.parquet.read_row_groups(list(groups), columns=list(columns), use_threads=True)
+            found = self.parquet.reader.read_row_groups(list(groups), column_indices=self._leaves(columns), use_threads=True)
+            table = self._plain(found, columns)
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
-        return self._plain(table, columns)
+        return table
 
     def _check_rows(self, found: int, expected: int) -> None:
         if found != expected:
             raise Corrupt("data file lacks rows", where=self.path, expected=expected, found=found, cure=RESTORE)
 
-    def _plain(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
-        there = set(table.column_names)
-        if missing := [name for name in columns if name not in there]:
+    def _id(self, column: str) -> int:
+        return types.field_id(ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column))
+
+    def _stored(self, column: str) -> _Stored:
+        """Where the file holds a column. Raises Corrupt."""
+        if (found := self.columns.get(self._id(column))) is None:
             raise Corrupt(
-                "data file lacks columns", where=self.path, expected=missing, found=self.parquet.schema_arrow.names, cure=RESTORE
+                "data file lacks a column",
+                where=self.path,
+                expected=f"{column!r} with field id {self._id(column)}",
+                found=f"the field ids {sorted(self.columns)}",
+                cure=RESTORE,
             )
-        return table.select(list(columns)).cast(pa.schema(map(self._field, columns)))
+        return found
+
+    def _leaves(self, columns: Sequence[str]) -> list[int]:
+        """The positions to read, in the order of the file: Arrow gives columns in the order of what it is asked for."""
+        return sorted({leaf for column in columns for leaf in self._stored(column).leaves})
+
+    def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """`found`: what Parquet read of `columns`, in the order of the file; by position, since names there may be others."""
+        places = [self._stored(column).place for column in columns]
+        order = {place: number for number, place in enumerate(sorted(set(places)))}
+        taken = found.select([order[place] for place in places]).rename_columns(list(columns))
+        return taken.cast(pa.schema(map(self._field, columns)))
+
+    def _dictionaries(self, names: Collection[str]) -> list[str]:
+        """The text columns among `names` that every row group holds as a dictionary, in a few bytes a row."""
+        groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
+        texts = [name for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)]
+        return [n for n in texts if all(_by_dictionary(group.column(self._stored(n).leaves[0])) for group in groups)]
 
     def _field(self, column: str) -> pa.Field:
         if column == ROW_KIND:
@@ -137,15 +168,16 @@ class DataReader:
                 page_checksum_verification=True,
                 pre_buffer=False,
             )
-            batches = parquet.iter_batches(step, columns=list(columns), use_threads=True)
-        while (batch := self._next(batches)) is not None:
-            yield Chunk(start, self._plain(pa.Table.from_batches([batch]), columns))
-            start += batch.num_rows
+            batches = parquet.reader.iter_batches(step, range(self.groups), self._leaves(columns), use_threads=True)
+        while (table := self._next(batches, columns)) is not None:
+            yield Chunk(start, table)
+            start += table.num_rows
         self._check_rows(start, self.file.rows)
 
-    def _next(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    def _next(self, batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
         with reading(self.path):
-            return next(batches, None)
+            batch = next(batches, None)
+            return None if batch is None else self._plain(pa.Table.from_batches([batch]), columns)
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 16) -> Iterator[Chunk]:
         """Chunks of whole consecutive row groups, about `rows` rows each, in file order."""
@@ -160,12 +192,17 @@ class DataReader:
             yield Chunk(int(self.starts[run[0]]), self.read(run, columns) if columns else _no_columns(self.starts, run))
 
 
-def _dictionaries(footer: pq.FileMetaData, schema: Schema, names: Collection[str]) -> list[str]:
-    """Those of the text columns `names` that every row group holds by dictionary, in a few bytes a row."""
-    index = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
-    texts = [name for name in names if pa.types.is_string(schema.row_columns.field(name).type) and name in index]
-    return [name for name in texts if all(_by_dictionary(group.column(index[name])) for group in groups)]
+class _Stored(NamedTuple):
+    """A column in a file: its place among the columns, and the positions of its leaves."""
+
+    place: int
+    leaves: range
+
+
+def _stored_columns(schema: pa.Schema) -> dict[int, _Stored]:
+    """The columns of a file by field id."""
+    stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
+    return {types.field_id(field): _Stored(place, own) for place, (field, own) in stored if types.has_field_id(field)}
 
 
 def _by_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:

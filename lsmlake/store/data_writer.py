@@ -1,16 +1,14 @@
-"""A sorted run out into Parquet files that roll at a target size, with statistics.
+"""Writes a sorted run into Parquet files that roll at a target size, and gathers their statistics.
 
-Any Parquet reader understands them: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`. Columns
-with a NaN get no Parquet statistics at all: writers leave NaN out of the bounds, so a reader that orders NaN last, as Spark
-does, would skip row groups it must not.
+Any Parquet reader understands the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
+`store.layout` chooses encodings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import pyarrow as pa
@@ -18,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.format.files import Bucket, ColumnStats, DataFile
+from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.rowkind import INSERT
@@ -25,6 +24,7 @@ from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.format.stats import bounds
 from lsmlake.store.checksum import SummingSink
 from lsmlake.store.env import Env
+from lsmlake.store.layout import layout
 from lsmlake.store.storage import delete_quietly
 
 DATA, CHANGELOG = "data", "changelog"
@@ -32,8 +32,6 @@ DATA, CHANGELOG = "data", "changelog"
 
 _ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
-_SAMPLE_ROWS = 1 << 12
-_DISTINCT_SHARE = 0.985  # of such a sample: some 140,000 values in all, a dictionary of which outgrows its limit in Parquet
 _SINK_BYTES = 1 << 20  # Parquet writes piece by piece, a call into Python and a wait for the interpreter each
 
 
@@ -102,13 +100,12 @@ class _FileWriter:
         self, directory: str, name: str, schema: Schema, sink: pa.NativeFile, first: pa.Table, nan_columns: Collection[str]
     ) -> None:
         self.directory, self.name, self.schema, self.sink = directory, name, schema, sink
-        self.nan_columns = frozenset(nan_columns)
         self.group_rows = _row_group_rows(first, schema)
         self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options
-        delta = [name for name in schema.key if _integer_kind(schema.columns.field(name).type)]
-        plain = [f.name for f in schema.columns if has_order(f.type) and f.name not in self.nan_columns]
+        places = positions(self.arrow)
+        chosen = layout(self.arrow, schema.key, first, nan_columns)
         self.sums = SummingSink(sink)
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(self.sums, mode="w"), _SINK_BYTES)
         self.writer = pq.ParquetWriter(
@@ -116,10 +113,10 @@ class _FileWriter:
             self.arrow,
             compression=options.compression,
             compression_level=options.zstd_level if options.compression == "zstd" else None,
-            use_dictionary=_repetitive(first, [path for path in leaf_paths(self.arrow) if path not in delta]),
-            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
-            sorting_columns=[pq.SortingColumn(self.arrow.get_field_index(name)) for name in schema.key],
-            write_statistics=plain if self.nan_columns else True,
+            use_dictionary=chosen.dictionary,
+            column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
+            sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key],
+            write_statistics=chosen.statistics,
             write_page_index=True,
             write_page_checksum=True,
             store_decimal_as_integer=True,  # Spark decodes one in fixed bytes by way of a BigInteger
@@ -128,7 +125,7 @@ class _FileWriter:
         )
         self.pending: list[pa.Table] = []
         self.rows = self.delete_rows = self.waiting = 0
-        self.nan_nulls = dict.fromkeys(self.nan_columns, 0)
+        self.nulls = dict.fromkeys(chosen.unbounded, 0)  # of columns of which Parquet does not count them
         self.min_key: tuple | None = None
         self.max_key: tuple = ()
 
@@ -154,8 +151,8 @@ class _FileWriter:
         self.min_key = self.min_key if self.min_key is not None else _row(key, 0)
         self.max_key = _row(key, key.num_rows - 1)
         self.rows += table.num_rows
-        for name in self.nan_nulls:
-            self.nan_nulls[name] += table[name].null_count
+        for name in self.nulls:
+            self.nulls[name] += table[name].null_count
         if ROW_KIND in table.column_names:
             self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
         self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
@@ -171,7 +168,7 @@ class _FileWriter:
         self.sums.keep_ending()
         self.writer.close()
         self.buffered.flush()
-        stats = _file_stats(self.footer[0], self.schema, self.nan_nulls)
+        stats = _file_stats(self.footer[0], self.schema, self.nulls)
         return DataFile(
             self.name,
             self.directory,
@@ -191,15 +188,6 @@ class _FileWriter:
         )
 
 
-def _repetitive(first: pa.Table, leaves: Sequence[str]) -> list[str]:
-    """The leaves that a dictionary may make smaller, going by the first rows. With any other the writer would find out for itself
-    in twice the time, and the file would keep the useless dictionary."""
-    sample = first.slice(0, _SAMPLE_ROWS)
-    flat = {field.name for field in sample.schema if not pa.types.is_nested(field.type)}.intersection(leaves)
-    unique = {name for name in flat if pc.count_distinct(sample[name]).as_py() > _DISTINCT_SHARE * sample.num_rows}
-    return [name for name in leaves if name not in unique]
-
-
 def _with_kinds(schema: Schema) -> pa.Schema:
     """A delete may know only its key: the other columns are nullable in such a file."""
     return pa.schema([*(f if f.name in schema.key else f.with_nullable(True) for f in schema.columns), ROW_KIND_FIELD])
@@ -207,24 +195,6 @@ def _with_kinds(schema: Schema) -> pa.Schema:
 
 def _row(key: pa.Table, row: int) -> tuple:
     return tuple(column[row].as_py() for column in key.columns)
-
-
-def _integer_kind(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
-
-
-@lru_cache(maxsize=64)
-def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
-    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink, store_schema=False)
-    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    return tuple(parquet.column(i).path for i in range(len(parquet.names)))
-
-
-def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
-    """The dotted names of the physical columns Parquet makes of `schema`."""
-    return _leaf_paths(schema.serialize().to_pybytes())
 
 
 def nan_columns(table: pa.Table) -> list[str]:
@@ -252,18 +222,17 @@ def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
     }
 
 
-def _file_stats(footer: pq.FileMetaData, schema: Schema, nan_nulls: Mapping[str, int]) -> dict[int, ColumnStats]:
-    """Fold the row groups' statistics. Nested columns have none of their own; of a column with NaN only the nulls are known."""
-    index = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str, int]) -> dict[int, ColumnStats]:
+    """Fold the row groups' statistics. Nested columns have none of their own; of `unbounded` columns only the nulls are known."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
-    for field, number in zip(schema.columns, schema.field_ids().values(), strict=True):
+    for field, number, own in zip(schema.columns, schema.field_ids().values(), positions(schema.columns), strict=True):
         if not has_order(field.type):
             continue
-        if field.name in nan_nulls:
-            result[number] = ColumnStats(nan_nulls[field.name], None, None)
+        if field.name in unbounded:
+            result[number] = ColumnStats(unbounded[field.name], None, None)
             continue
-        found = [group.column(index[field.name]).statistics for group in groups]
+        found = [group.column(own.start).statistics for group in groups]
         nulls = sum(s.null_count for s in found)
         known = [(s.min, s.max) for s in found if s.has_min_max]
         complete = len(known) == sum(s.num_values > 0 for s in found)

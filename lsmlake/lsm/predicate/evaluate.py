@@ -116,8 +116,8 @@ def _values(column: Column, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.C
     values = table.column(column.path[0])
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    for name in column.path[1:]:
-        values = pc.struct_field(values, [name])  # null where the struct is null
+    for name in column.path[1:]:  # by position: Arrow takes a name that begins with "." or "[" for a path
+        values = pc.struct_field(values, [values.type.get_field_index(name)])  # null where the struct is null
     return values
 
 

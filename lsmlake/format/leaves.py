@@ -1,0 +1,46 @@
+"""Leaves: the physical columns that Parquet makes of a schema, in the order in which a file stores them.
+
+A leaf is addressed by its position, and a column by its field id, never by a dotted path: `a.b` may be the field b of the struct
+a, or a column that is called `a.b`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+
+class Leaf(NamedTuple):
+    """A physical column. `column`: the position of the column it belongs to; `nested`: it lies inside a struct, list or map."""
+
+    column: int
+    type: pa.DataType
+    nested: bool
+
+
+def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
+    """The leaves of a schema; a leaf's place in the result is its position in a file."""
+    return tuple(
+        Leaf(number, type_, pa.types.is_nested(field.type))
+        for number, field in enumerate(schema)
+        for type_ in _leaf_types(field.type)
+    )
+
+
+def positions(schema: pa.Schema) -> tuple[range, ...]:
+    """For each column of a schema the positions of its leaves."""
+    found, start = [], 0
+    for field in schema:
+        stop = start + len(_leaf_types(field.type))
+        found.append(range(start, stop))
+        start = stop
+    return tuple(found)
+
+
+def _leaf_types(type_: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_struct(type_):
+        return [leaf for field in type_ for leaf in _leaf_types(field.type)]
+    if pa.types.is_map(type_):
+        return [*_leaf_types(type_.key_type), *_leaf_types(type_.item_type)]
+    return _leaf_types(type_.value_type) if pa.types.is_list(type_) else [type_]

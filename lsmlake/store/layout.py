@@ -1,0 +1,85 @@
+"""How Parquet stores the leaves of a data file: which get a dictionary, a delta encoding, statistics.
+
+PyArrow takes these options by dotted path, and two leaves may share a path: `a.b` is a column of that name, or the field b of the
+struct a. An option is set for a path only if it suits every leaf of that path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lsmlake.format import leaves
+from lsmlake.format.leaves import Leaf
+from lsmlake.format.manifest import has_order
+
+_SAMPLE_ROWS = 1 << 12
+_DISTINCT_SHARE = 0.985  # of such a sample: some 140,000 values in all, a dictionary of which outgrows its limit in Parquet
+
+
+class Layout(NamedTuple):
+    """Dotted paths by option; `unbounded`: the columns with an order that get no statistics in the file."""
+
+    dictionary: list[str]
+    delta: list[str]
+    statistics: list[str]
+    unbounded: frozenset[str]
+
+
+def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns: Collection[str]) -> Layout:
+    """The layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
+
+    Writers leave NaN out of the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that it must read:
+    a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.
+    """
+    paths, stored = leaf_paths(schema), leaves.leaves(schema)
+    names = [schema.names[leaf.column] for leaf in stored]
+    unique = _unique(first)
+    delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in zip(stored, names, strict=True)]
+    repeats = [not d and (leaf.nested or name not in unique) for d, leaf, name in zip(delta, stored, names, strict=True)]
+    bounded = [_bounded(leaf, name, nan_columns) for leaf, name in zip(stored, names, strict=True)]
+    statistics = _suiting(paths, bounded)
+    known = {name for path, leaf, name in zip(paths, stored, names, strict=True) if path in statistics and not leaf.nested}
+    ordered = {field.name for field in schema if has_order(field.type)}
+    return Layout(_suiting(paths, repeats), _suiting(paths, delta), statistics, frozenset(ordered - known))
+
+
+def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
+    """The paths of which every leaf suits, each once."""
+    bad = {path for path, good in zip(paths, suits, strict=True) if not good}
+    return [path for path in dict.fromkeys(paths) if path not in bad]
+
+
+def _bounded(leaf: Leaf, name: str, nan_columns: Collection[str]) -> bool:
+    return not pa.types.is_floating(leaf.type) if leaf.nested else name not in nan_columns
+
+
+def _integer_kind(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+
+
+def _unique(first: pa.Table) -> set[str]:
+    """The columns that a dictionary does not make smaller, going by the first rows. The writer would find that out for itself in
+    twice the time, and the file would keep the useless dictionary."""
+    sample = first.slice(0, _SAMPLE_ROWS)
+    flat = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
+    return {name for name in flat if pc.count_distinct(sample[name]).as_py() > _DISTINCT_SHARE * sample.num_rows}
+
+
+@lru_cache(maxsize=64)
+def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink, store_schema=False)
+    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return tuple(parquet.column(i).path for i in range(len(parquet.names)))
+
+
+def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
+    """The dotted paths of the leaves, in the order of `format.leaves`; two leaves may have the same."""
+    return _leaf_paths(schema.serialize().to_pybytes())
