@@ -12,7 +12,7 @@ import pyarrow as pa
 from lsmlake.border import public
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
-from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, split_name
+from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_of_a_table, split_name
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.store.env import Env
@@ -72,6 +72,8 @@ class Lake:
             raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure=_NOT_EMPTY)
         for table in tables:
             self.drop_table(f"{name}.{table}")
+        for folder in self.env.storage.folders(database_dir(name)):
+            self._clear(f"{database_dir(name)}/{folder}")
         self.env.storage.delete(f"{database_dir(name)}/{_MARK}")
 
     def _has(self, database: str) -> bool:
@@ -114,6 +116,7 @@ class Lake:
         columns, clock, table_uuid = self._columns(schema), self.env.clock(), self.env.ids()
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
         engine_of(created, name)  # refuses columns and functions that do not go together
+        self._clear(root)
         if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)
         return self.table(name)
@@ -146,10 +149,47 @@ class Lake:
         return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.engine)
 
     def drop_table(self, name: str) -> None:
-        """Remove a table and all its files. Raises TableNotFound. The schema goes first: what is left after a crash is no
-        table."""
+        """Remove a table and all its files; symbolic links in its folder are removed, what they point to is not touched.
+
+        A commit under way fails with TableNotFound. Raises TableNotFound.
+        """
         root = self.table(name).path
-        storage = self.env.storage
-        paths = [entry.path for entry in storage.list(root)]
-        for path in sorted(paths, key=lambda path: (not path.startswith(f"{root}/schema/"), path)):
-            storage.delete(path)
+        self.env.storage.delete(first_schema(root))  # from here on there is no table, whatever remains of it
+        self._clear(root, foreign=True)
+
+    def rename_table(self, name: str, new_name: str) -> Table:
+        """Give a table another name, in the same database or in another one: at once, without copying a file.
+
+        Handles by the old name raise TableNotFound from now on, and so does a commit under way that is not published yet; open
+        the table by its new name. Returns the table. Raises TableNotFound, TableExists.
+        """
+        root = self.table(name).path
+        database, table = split_name(new_name)
+        self._need(database)
+        new_root = f"{database_dir(database)}/{table}"
+        self._clear(new_root)
+        if not self.env.storage.move(root, new_root):
+            self.table(name)  # dropped or renamed by somebody else meanwhile?
+            if self._is_table(new_root):
+                raise TableExists(f"table {new_name!r} exists", cure="choose another name, or drop that table first")
+            raise InvalidQuery(
+                f"the folder of {new_name!r} is not empty", where=new_root, cure="choose another name, or empty it"
+            )
+        return self.table(new_name)
+
+    def _clear(self, root: str, *, foreign: bool = False) -> None:
+        """Remove from a folder without a table what a drop that died left there, or a program that still worked for a dropped
+        table; with `foreign` also files of other names than a table's.
+
+        Nothing of a table that is created meanwhile is removed: its files have names that no file had before, but for schema 0.
+        """
+        if self._is_table(root):
+            return
+        found = [entry.path for entry in self.env.storage.list(root) if entry.path != first_schema(root)]
+        if self._is_table(root):
+            return
+        remains = [path for path in found if foreign or is_of_a_table(path, root)]
+        for path in sorted(remains, key=lambda path: (not path.startswith(f"{root}/snapshot/"), path)):
+            self.env.storage.delete(path)
+        if found or foreign:
+            self.env.storage.prune(root)

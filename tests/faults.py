@@ -1,6 +1,6 @@
 """Storages that misbehave on purpose, and all the ways in which two programs can meet on one.
 
-A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size or delete.
+A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size, delete, move, prune.
 
 - `FaultStorage` fails one chosen call, or runs full; `every_fault` tries each call of a program in turn.
 - `interleavings` runs two programs in every order of their calls. Each order is replayed from a fresh world: the programs are
@@ -77,6 +77,14 @@ class HookedStorage(Storage):
     def delete(self, path: str) -> None:
         with self.around("delete", path):
             self.inner.delete(path)
+
+    def move(self, source: str, target: str) -> bool:
+        with self.around("move", source):
+            return self.inner.move(source, target)
+
+    def prune(self, prefix: str) -> None:
+        with self.around("prune", prefix):
+            self.inner.prune(prefix)
 
     def place(self, path: str) -> str:
         return self.inner.place(path)

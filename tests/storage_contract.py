@@ -209,6 +209,54 @@ class StorageContract:
         assert tuple(storage.folders("b")) == ("c",)
         assert tuple(storage.folders("b/c/d")) == tuple(storage.folders("nothing")) == tuple(storage.folders("file")) == ()
 
+    def test_a_directory_moves_with_everything_in_it(self, storage):
+        for name in ("a/t/schema/0", "a/t/b/c", "a/t-2/x", "b/x"):
+            put(storage, name, name.encode())
+        assert storage.move("a/t", "b/u")
+        assert paths(storage) == ("a/t-2/x", "b/u/b/c", "b/u/schema/0", "b/x")
+        assert read_bytes(storage, "b/u/b/c") == b"a/t/b/c"
+        assert storage.move("b/u", "new/parent/u")
+        assert paths(storage, "new") == ("new/parent/u/b/c", "new/parent/u/schema/0")
+        put(storage, "b/u/again", b"")
+        assert storage.move("b/u", "a/t"), "a directory whose files are gone is no obstacle"
+        assert paths(storage, "a/t") == ("a/t/again",)
+
+    def test_a_directory_does_not_move_onto_another_or_from_nowhere(self, storage):
+        for name in ("a/t/x", "a/u/y"):
+            put(storage, name, b"")
+        for source, target in [("a/t", "a/u"), ("nothing", "a/v"), ("a/t/x", "a/v"), ("a/t", "a/t")]:
+            assert not storage.move(source, target)
+        assert paths(storage) == ("a/t/x", "a/u/y")
+        with pytest.raises(InvalidQuery):
+            storage.move("a/t", "../t")
+
+    def test_of_many_threads_exactly_one_moves(self, storage):
+        put(storage, "t/deep/x", b"")
+        with ThreadPoolExecutor(8) as pool:
+            moved = list(pool.map(lambda number: storage.move("t", f"u{number}"), range(8)))
+        assert paths(storage) == (f"u{moved.index(True)}/deep/x",)
+        assert moved.count(True) == 1
+
+    def test_directories_without_files_are_pruned_and_others_are_not(self, storage):
+        for name in ("t/a/x", "t/b/c/y", "u/z"):
+            put(storage, name, b"")
+        storage.delete("t/b/c/y")
+        storage.prune("t")
+        assert tuple(storage.folders("t")) == ("a",)
+        storage.delete("t/a/x")
+        storage.prune("t")
+        storage.prune("nothing")
+        assert tuple(storage.folders("")) == ("u",)
+        assert paths(storage) == ("u/z",)
+
+    def test_files_are_written_while_their_directory_is_pruned(self, storage):
+        with ThreadPoolExecutor(4) as pool:
+            writes = [pool.submit(put, storage, f"t/a/b/{number % 3}", b"x") for number in range(60)]
+            while not all(done.done() for done in writes):
+                storage.delete("t/a/b/0")
+                storage.prune("t")
+        assert [done.exception() for done in writes if done.exception()] == []
+
     def test_files_may_be_deleted_during_a_listing(self, storage):
         for number in range(5):
             put(storage, f"d{number}/f", b"")

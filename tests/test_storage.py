@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import time
+from functools import partial
 from itertools import islice, product
 from math import comb
 from threading import Event
@@ -127,6 +128,70 @@ class TestLocal(StorageContract):
             with pytest.raises(StorageFailed, match=r"root/d/f.*move away the file") as caught:
                 verb()
             assert isinstance(caught.value.__cause__, OSError)
+
+    def test_no_verb_follows_a_link_inside_the_root(self, storage, tmp_path):
+        outside = tmp_path / "outside"
+        (outside / "deep").mkdir(parents=True)
+        for name in ("f", "deep/f"):
+            (outside / name).write_bytes(b"precious")
+        put(storage, "t/real", b"x")
+        root = tmp_path / "root"
+        for name, target in [("linked", outside), ("t/linked", outside), ("t/file", outside / "f"), ("t/circle", root / "t")]:
+            (root / name).symlink_to(target)
+        (root / "t/itself").symlink_to(root / "t/itself")
+        assert paths(storage) == ("t/real",)
+        assert paths(storage, "t") == ("t/real",)
+        assert (tuple(storage.folders("")), tuple(storage.folders("t"))) == (("t",), ())
+        assert (storage.size("t/file"), storage.size("t/itself")) == (None, None)
+        for verb in (
+            lambda: paths(storage, "linked"),
+            lambda: tuple(storage.folders("linked/deep")),
+            lambda: storage.size("t/linked/f"),
+            lambda: storage.read("linked/f"),
+            lambda: put(storage, "t/linked/f", b"spoilt"),
+            lambda: storage.put_if_absent("linked/deep/new", b""),
+            lambda: storage.delete("linked/deep/f"),
+            lambda: storage.delete("t/itself/f"),
+            lambda: storage.move("linked", "u"),
+            lambda: storage.move("t", "linked/t"),
+            lambda: storage.prune("linked"),
+        ):
+            with pytest.raises(
+                StorageFailed, match=r"a symbolic link inside a warehouse is not followed.*put the directory itself"
+            ):
+                verb()
+        for name in ("t/file", "t/itself"):
+            with pytest.raises(FileNotFoundError):
+                storage.read(name)
+        storage.delete("t/file")
+        storage.delete("t/real")
+        storage.prune("t")
+        assert not (root / "t").exists()
+        assert sorted(path.name for path in outside.rglob("*")) == ["deep", "f", "f"]
+        assert (outside / "f").read_bytes() == (outside / "deep/f").read_bytes() == b"precious"
+
+    def test_the_root_may_be_a_link(self, tmp_path):
+        (tmp_path / "real").mkdir()
+        (tmp_path / "linked").symlink_to(tmp_path / "real")
+        storage = LocalStorage(tmp_path / "linked")
+        put(storage, "a/f", b"x")
+        assert (tmp_path / "real/a/f").read_bytes() == b"x"
+        assert paths(storage) == ("a/f",)
+
+    def test_a_directory_that_vanishes_under_a_writer_is_told(self, storage, tmp_path):
+        for publish in (lambda: put(storage, "d/f", b""), lambda: storage.put_if_absent("d/f", b"")):
+            put(storage, "d/other", b"")
+
+            def rename(*names, verb=None):
+                os.rename(tmp_path / "root/d", tmp_path / "root" / f"away-{time.time_ns()}")
+                return verb(*names)
+
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(StorageFailed, match="removed or renamed while a file"):
+                patch.setattr(os, "replace", partial(rename, verb=os.replace))
+                patch.setattr(os, "link", partial(rename, verb=os.link))
+                publish()
+        for left in (tmp_path / "root").glob("away-*/.tmp-*"):
+            left.unlink()
 
     def test_a_directory_in_the_place_of_a_file_is_told(self, storage):
         put(storage, "d/f", b"")

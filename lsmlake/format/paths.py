@@ -23,6 +23,16 @@ def database_dir(database: str) -> str:
     return f"{database}.db"
 
 
+_OF_A_TABLE = re.compile(
+    r"(schema|snapshot|changelog|consumer|manifest|index)/.+|(.+/)?bucket-\d+/(data|changelog)-[^/]+\.parquet", re.DOTALL
+)
+
+
+def is_of_a_table(path: str, root: str) -> bool:
+    """Whether a file below `root` has a name that files of a table have."""
+    return _OF_A_TABLE.fullmatch(path.removeprefix(f"{root}/")) is not None
+
+
 def first_schema(root: str) -> str:
     """Schema 0 of the table in folder `root`. It exists as long as the table does, and holds the table's uuid."""
     return f"{root}/schema/schema-0"

@@ -5,6 +5,8 @@
 3. Write the manifest of the changes (once for each outcome of 2), its lists and, if vectors changed, the index manifest.
 4. Check the invariants of the touched buckets.
 5. Create the snapshot if absent. Taken: remove what this attempt wrote, wait a little, start again.
+6. Look whether the snapshot before it, or its mark, is still there, and schema 0. A writer that was asleep for long may have
+   created a snapshot whose number had been freed, or of a table that was dropped meanwhile: neither is a commit.
 
 The outcome of one attempt is a value. Files are removed only when it is certain that nothing published names them.
 """
@@ -23,6 +25,7 @@ from lsmlake.errors import (
     LakeError,
     SnapshotNotFound,
     StorageFailed,
+    TableNotFound,
     Wording,
 )
 from lsmlake.format import manifest
@@ -109,7 +112,8 @@ def commit(
 
     Nothing to publish, or all of it overtaken: `snapshot` is None. Raises CommitConflict after `commit.max-retries`, or if the
     table has been altered so that the messages do not fit, and StorageFailed, the table being as before; CommitUnknown if the
-    store fails in step 5 and cannot be asked, the table being as before or after.
+    store fails in step 5 or 6 and cannot be asked, the table being as before or after; TableNotFound, nothing being published, if
+    the table was dropped or renamed, even if another one has its name by now.
     """
     buckets = [message.bucket for message in messages]
     assert len(set(buckets)) == len(buckets), "I5: a commit adds at most one run to a bucket"
@@ -237,10 +241,42 @@ class _Attempt:
                 outcome = self._told(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
                 self.publishing = isinstance(outcome, Committed)
                 return outcome
+            outcome = self._confirmed()
         except StorageFailed as failed:
             return Unknown(failed)
-        self._hint(number)
+        if isinstance(outcome, Committed):
+            self._hint(number)
+        return outcome
+
+    def _confirmed(self) -> Committed | Conflict:
+        """Step 6, the snapshot being there. Raises TableNotFound, StorageFailed, CommitUnknown."""
+        meta, (snapshot, rebased) = self.meta, self.tried
+        follows = snapshot.id == 1 or meta.is_numbered(snapshot.id - 1)
+        try:
+            meta.first_schema()  # after the other look: a table renamed in between has taken all snapshots along
+        except TableNotFound as gone:
+            self._take_back(gone)
+            raise
+        if not follows:
+            self.publishing = False
+            meta.delete_quietly([meta.paths.snapshot(snapshot.id)])
+            return Conflict()
         return Committed(snapshot, rebased.changes, rebased.overtaken)
+
+    def _take_back(self, gone: TableNotFound) -> None:
+        """Remove the snapshot, the table being gone. Raises CommitUnknown if under the old name there is neither a table nor the
+        snapshot: then it may have been published, and renamed along with the table."""
+        meta, path = self.meta, self.meta.paths.snapshot(self.tried[0].id)
+        has_successor = meta.env.storage.size(meta.paths.schema(0)) is not None
+        if not has_successor and meta.env.storage.size(path) is None:
+            raise CommitUnknown(
+                "the table was dropped or renamed while the commit was published",
+                where=path,
+                found=gone,
+                cure="if it was renamed, look at the snapshots of the table that has its new name",
+            ) from gone
+        self.publishing = False
+        meta.delete_quietly([path])
 
     def _schema_id(self, latest: Snapshot | None) -> int:
         """The schema of the new snapshot. Raises CommitConflict if it and the messages do not go together."""
@@ -281,8 +317,7 @@ class _Attempt:
     def _told(self, there: Snapshot) -> Committed | Conflict:
         """What the snapshot that has the number says. It may be ours even so: a store that repeats a request of its own accord
         answers "taken" to the one that took it."""
-        snapshot, rebased = self.tried
-        return Committed(snapshot, rebased.changes, rebased.overtaken) if there == snapshot else Conflict()
+        return self._confirmed() if there == self.tried[0] else Conflict()
 
     def give_up(self) -> None:
         """After an error or an interruption: remove all that was written, as far as the store lets us. If the snapshot was

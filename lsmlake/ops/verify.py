@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, LakeError
+from lsmlake.errors import Corrupt, LakeError, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.paths import bucket_directory
@@ -54,6 +54,8 @@ class _Checker:
         try:
             self.meta.latest_schema()
             numbers = self.meta.snapshot_ids()
+        except TableNotFound:
+            raise
         except LakeError as broken:
             yield _finding(self.meta.paths.root, broken)
             return

@@ -30,7 +30,8 @@ class Consumer(NamedTuple):
 
 
 def consumers(meta: Metadata) -> list[Consumer]:
-    """All of them, by name. Raises Corrupt."""
+    """All of them, by name. Raises Corrupt, TableNotFound."""
+    meta.first_schema()
     found = []
     for entry in meta.env.storage.list(meta.paths.consumers):
         name = entry.path.rpartition("/")[2].removeprefix(_PREFIX)
@@ -52,12 +53,14 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
 
 
 def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
-    """Make a consumer, or move it."""
+    """Make a consumer, or move it. Raises TableNotFound."""
     path = meta.paths.consumer(name)
+    meta.first_schema()
     with meta.env.storage.write(path) as sink:
         sink.write(envelope.wrap_json("consumer", progress._asdict()))
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:
-    """Does nothing if there is none."""
+    """Does nothing if there is none. Raises TableNotFound."""
+    meta.first_schema()
     meta.env.storage.delete(meta.paths.consumer(name))

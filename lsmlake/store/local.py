@@ -7,6 +7,11 @@ Content is staged in a temporary file beside its target, brought to disk, and on
 3. `write` renames it over the target; `put_if_absent` links it to the target, which fails if the name is taken;
 4. remove the temporary name if it still is one, and `fsync` the directory.
 
+Another process may remove or rename a directory while a file in it is written. Then the writer raises StorageFailed and publishes
+nothing.
+
+Symbolic links inside the root are never followed: they could lead out of it, or into a circle. The root itself may be one.
+
 A writer that is killed leaves at most a temporary file, which no listing shows. Files are read with plain reads, not mapped to
 memory: a mapped file that somebody truncates kills the process.
 """
@@ -20,11 +25,14 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 import pyarrow as pa
 
+from lsmlake.errors import StorageFailed
 from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
 
+_TRIES = 100
 _PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 
 
@@ -38,47 +46,76 @@ class LocalStorage(Storage):
         return f"LocalStorage({self.root!r})"
 
     def read(self, path: str) -> pa.NativeFile:
+        located = self._locate(path)
         if self.size(path) is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", self._locate(path))
-        with storage_errors("read", self._locate(path)):
-            return pa.OSFile(self._locate(path), "rb")
+            raise FileNotFoundError(errno.ENOENT, "no such file", located)
+        with storage_errors("read", located):
+            return pa.OSFile(located, "rb")
 
     @contextmanager
     def write(self, path: str) -> Iterator[pa.NativeFile]:
-        target = self._locate(path)
+        target = self._guarded(path)
         with storage_errors("write", target), _temporary_beside(target) as temporary:
             with _durable_sink(temporary) as sink:
                 yield sink
-            os.replace(temporary, target)
+            with _in_a_directory_that_stays(target):
+                os.replace(temporary, target)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        target = self._locate(path)
+        target = self._guarded(path)
         with storage_errors("create", target), _temporary_beside(target) as temporary:
             with _durable_sink(temporary) as sink:
                 sink.write(data)
-            return _link(temporary, target)
+            with _in_a_directory_that_stays(target):
+                return _link(temporary, target)
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        directory = self._locate(prefix) if prefix else self.root
+        directory = self._directory(prefix)
         with storage_errors("list", directory):
             yield from _walk(directory, f"{prefix}/" if prefix else "")
 
     def folders(self, prefix: str) -> Iterator[str]:
-        directory = self._locate(prefix) if prefix else self.root
+        directory = self._directory(prefix)
         with storage_errors("list", directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
-            yield from sorted(entry.name for entry in found if entry.is_dir())
+            yield from sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
 
     def size(self, path: str) -> int | None:
-        with storage_errors("look up", self._locate(path)):
+        located = self._guarded(path)
+        with storage_errors("look up", located):
             try:
-                status = os.stat(self._locate(path))
+                status = os.lstat(located)
             except (FileNotFoundError, NotADirectoryError):
                 return None
             return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def delete(self, path: str) -> None:
-        with storage_errors("delete", self._locate(path)), suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._locate(path))
+        located = self._guarded(path)
+        with storage_errors("delete", located), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(located)
+
+    def move(self, source: str, target: str) -> bool:
+        old, new = self._directory(source), self._directory(target)
+        if next(self.list(source), None) is None or next(self.list(target), None) is not None:
+            return False
+        with storage_errors("move", old):
+            _remove_empty(new, temporaries=True)
+            _make_directory(os.path.dirname(new))
+            try:
+                os.rename(old, new)
+            except FileNotFoundError:
+                return False
+            except OSError as taken:
+                if taken.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return False
+            for parent in {os.path.dirname(new), os.path.dirname(old)}:
+                _sync_directory(parent)
+        return True
+
+    def prune(self, prefix: str) -> None:
+        directory = self._directory(prefix)
+        with storage_errors("remove", directory):
+            _remove_empty(directory)
 
     def place(self, path: str) -> str:
         return self._locate(path)
@@ -89,25 +126,75 @@ class LocalStorage(Storage):
     def _locate(self, path: str) -> str:
         return f"{self.root}/{checked(path)}"
 
+    def _guarded(self, path: str) -> str:
+        """The place of a path that leads through real directories only. Raises StorageFailed."""
+        located, at = self._locate(path), len(self.root) + 1
+        while (at := located.find("/", at)) >= 0:
+            _refuse_link(located[:at])
+            at += 1
+        return located
+
+    def _directory(self, prefix: str) -> str:
+        directory = self._guarded(prefix) if prefix else self.root
+        if prefix:
+            _refuse_link(directory)
+        return directory
+
+
+def _refuse_link(path: str) -> None:
+    if os.path.islink(path):
+        raise StorageFailed(
+            "a symbolic link inside a warehouse is not followed",
+            where=path,
+            expected="a directory",
+            found=f"a link to {os.readlink(path)!r}",
+            cure="put the directory itself there or mount it, or remove the link",
+        )
+
 
 @contextmanager
 def _temporary_beside(target: str) -> Iterator[str]:
     """A fresh name in the target's directory, removed at the end; then, unless the body failed, the directory is durable."""
     directory = os.path.dirname(target)
-    _make_directory(directory)
     temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
     try:
         yield temporary
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
-    _sync_directory(directory)
+    with suppress(FileNotFoundError):  # moved away with the file in it
+        _sync_directory(directory)
+
+
+def _create(path: str) -> BinaryIO:
+    """A new file, and the directories above it. Another process may be removing empty directories."""
+    for _ in range(_TRIES):
+        _make_directory(os.path.dirname(path))
+        with suppress(FileNotFoundError):
+            return open(path, "xb")
+    raise FileNotFoundError(errno.ENOENT, "the directory is removed as often as it is made", path)
+
+
+@contextmanager
+def _in_a_directory_that_stays(target: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as gone:
+        raise StorageFailed(
+            "the directory was removed or renamed while a file in it was written",
+            where=target,
+            cure="see whether the table was dropped or renamed",
+        ) from gone
 
 
 @contextmanager
 def _durable_sink(path: str) -> Iterator[pa.NativeFile]:
-    with open(path, "xb") as handle:
-        with pa.OSFile(path, "wb") as sink:
+    with _in_a_directory_that_stays(path):
+        handle = _create(path)
+    with handle:
+        with _in_a_directory_that_stays(path):
+            sink = pa.OSFile(path, "wb")
+        with sink:
             yield sink
         os.fsync(handle.fileno())
 
@@ -127,9 +214,26 @@ def _make_directory(directory: str) -> None:
         return
     parent = os.path.dirname(directory)
     _make_directory(parent)
-    with suppress(FileExistsError):
+    with suppress(FileExistsError, FileNotFoundError):
         os.mkdir(directory)
-    _sync_directory(parent)
+        _sync_directory(parent)
+
+
+def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
+    """Removes links and empty directories; also temporary files that killed writers left, if asked."""
+    try:
+        with os.scandir(directory) as found:
+            entries = list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_symlink() or (temporaries and entry.name.startswith(TEMPORARY)):
+            with suppress(FileNotFoundError):
+                os.unlink(entry.path)
+        elif entry.is_dir(follow_symlinks=False):
+            _remove_empty(entry.path, temporaries=temporaries)
+    with suppress(OSError):  # somebody has put a file into it
+        os.rmdir(directory)
 
 
 def _sync_directory(directory: str) -> None:
@@ -147,20 +251,20 @@ def _walk(directory: str, prefix: str) -> Iterator[Entry]:
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
-        if entry.is_dir():
+        if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, f"{prefix}{entry.name}/")
-        elif not entry.name.startswith(TEMPORARY) and (status := _status(entry)):
+        elif not entry.name.startswith(TEMPORARY) and not entry.is_symlink() and (status := _status(entry)):
             yield Entry(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _order(entry: os.DirEntry) -> str:
     """Sorts a directory where the paths below it sort: `a-b` comes before `a/b`."""
-    return f"{entry.name}/" if entry.is_dir() else entry.name
+    return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
 def _status(entry: os.DirEntry) -> os.stat_result | None:
     """None if it is gone by now."""
     try:
-        return entry.stat()
+        return entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None

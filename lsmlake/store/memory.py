@@ -67,6 +67,19 @@ class MemoryStorage(Storage):
         with self._lock:
             self._files.pop(checked(path), None)
 
+    def move(self, source: str, target: str) -> bool:
+        old, new = f"{checked(source)}/", f"{checked(target)}/"
+        with self._lock:
+            moving = [path for path in self._files if path.startswith(old)]
+            if not moving or any(path.startswith(new) for path in self._files):
+                return False
+            for path in moving:
+                self._files[new + path[len(old) :]] = self._files.pop(path)
+            return True
+
+    def prune(self, prefix: str) -> None:
+        checked(prefix)
+
     def place(self, path: str) -> str:
         raise InvalidQuery("no other process can reach a table in memory", where=path, cure="connect to a directory")
 

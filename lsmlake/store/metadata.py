@@ -143,10 +143,12 @@ class Metadata:
 
     @contextmanager
     def unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
-        """What cannot be read of a snapshot because it has expired meanwhile is not damaged: Corrupt becomes SnapshotNotFound."""
+        """What cannot be read of a snapshot because it has expired meanwhile is not damaged: Corrupt becomes SnapshotNotFound, or
+        TableNotFound if the table is gone."""
         try:
             yield
         except Corrupt as broken:
+            self.first_schema()
             if snapshot is None or self.is_kept(snapshot.id):
                 raise
             raise SnapshotNotFound(
@@ -161,6 +163,10 @@ class Metadata:
             return self.snapshot(number).id == number
         except SnapshotNotFound:
             return False
+
+    def is_numbered(self, number: int) -> bool:
+        """Whether a snapshot has that number, or had it and its mark keeps it taken."""
+        return self.env.storage.size(self.paths.snapshot(number)) is not None
 
     def retire(self, number: int) -> None:
         """Put a mark in the place of a snapshot."""
@@ -191,9 +197,12 @@ class Metadata:
         return numbered([entry.path for entry in self.env.storage.list(self.paths.changelogs)], "changelog")
 
     def snapshot_ids(self) -> list[int]:
-        """The snapshots there are, ascending. One listing."""
+        """The snapshots there are, ascending. One listing. Raises TableNotFound if there are none because the table is gone."""
         entries = self.env.storage.list(self.paths.snapshots)
-        return numbered([entry.path for entry in entries if entry.size != len(_EXPIRED)], "snapshot")
+        found = numbered([entry.path for entry in entries if entry.size != len(_EXPIRED)], "snapshot")
+        if not found:
+            self.first_schema()
+        return found
 
     def latest_id(self) -> int | None:
         """The newest snapshot. The LATEST hint is where the search begins, never the answer."""
@@ -303,6 +312,7 @@ class Metadata:
                 source.seek(min(ref.offset, source.size()))
                 data = source.read(ref.length)
         except FileNotFoundError as gone:
+            self.first_schema()
             raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
         vector = DeletionVector.decode(data, path)
         if len(vector) != ref.cardinality:
@@ -362,6 +372,7 @@ class Metadata:
         try:
             data = read_bytes(self.env.storage, path)
         except FileNotFoundError as gone:
+            self.first_schema()
             raise Corrupt("metadata file is missing", where=path, cure=_RESTORE) from gone
         if length is not None and len(data) != length:
             raise Corrupt(

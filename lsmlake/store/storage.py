@@ -1,4 +1,4 @@
-"""The contract of a storage: seven verbs over named byte strings, and the one border where foreign errors become ours.
+"""The contract of a storage: nine verbs over named byte strings, and the one border where foreign errors become ours.
 
 A path is relative to the storage's root, its parts separated by '/'. Invariants, which `tests/storage_contract.py` asks of every
 backend:
@@ -7,6 +7,8 @@ backend:
 2. Of any number of `put_if_absent` on one path exactly one returns True, and its bytes stay.
 3. What `write` or `put_if_absent` returned from survives a loss of power. (`delete` promises no such thing.)
 4. An `OSError` leaves as StorageFailed, chained to its cause; but `read` of no file raises FileNotFoundError, its caller judges.
+
+A symbolic link inside a storage is never followed: listings leave it out, and a path through it is refused.
 
 After StorageFailed a write may or may not have taken place, as after any lost answer: whoever must know looks.
 """
@@ -81,6 +83,20 @@ class Storage(ABC):
     @abstractmethod
     def delete(self, path: str) -> None:
         """Removes the file; does nothing if there is none."""
+
+    @abstractmethod
+    def move(self, source: str, target: str) -> bool:
+        """Gives the directory `source`, with everything below it, the name `target`; says whether it did. It does not if there is
+        no file below `source`, or if there is one below `target`. Atomic: a reader never sees files under both names or none.
+
+        A file system does this at once. A backend without it must raise InvalidQuery: copying objects one by one is no move.
+        There, a table would be found through one small object per name, which says the folder, and renaming would replace that
+        object conditionally."""
+
+    @abstractmethod
+    def prune(self, prefix: str) -> None:
+        """Removes the directory `prefix` and those below it in which there is no file; symbolic links too, never what they point
+        to. Does nothing where a directory exists only as a part of paths."""
 
     @abstractmethod
     def place(self, path: str) -> str:
