@@ -119,3 +119,22 @@ def parsed(name: str, parse: Callable[[object], object], value: object, where: s
         raise InvalidOption(
             f"option {name!r} has a value it cannot take", where=where, expected=parse.expected, found=repr(value), cure=cure
         ) from None
+
+
+def as_text(parse: Callable[[object], object], value: object) -> str | None:
+    """A parsed value as text that `parse` reads back; None for an option that is off."""
+    if value is None or value == ():
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    units = {size: _SIZE_UNITS, duration: _TIME_UNITS}.get(parse)
+    if units is None or not value:
+        return str(value)
+    unit, factor = next((unit, factor) for unit, factor in units if value % factor == 0)
+    return f"{value // factor} {unit}"
+
+
+_SIZE_UNITS = ("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)
+_TIME_UNITS = ("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidOption, Wording
 from lsmlake.field_options import PREFIX, FieldOption, parse_field_option
-from lsmlake.option_types import CURE, boolean, duration, integer, names, one_of, parsed, size, text
+from lsmlake.option_types import CURE, as_text, boolean, duration, integer, names, one_of, parsed, size, text
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = _ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
 NONE, INPUT, LOOKUP, FULL_COMPACTION = _PRODUCERS = "none", "input", "lookup", "full-compaction"
@@ -249,6 +250,24 @@ DESCRIPTIONS: Mapping[str, str] = {name: option.metadata["description"] for name
 """What every option means, by name."""
 
 
+class OptionFacts(NamedTuple):
+    """An option for a reference page. `takes`: what its value may be; `default` is text as in SQL, None if the option is off."""
+
+    name: str
+    takes: str
+    default: str | None
+    description: str
+
+
+def reference() -> tuple[OptionFacts, ...]:
+    """Every option but those of single columns (`fields.<column>.<what>`), in the order of their subjects."""
+    return tuple(
+        OptionFacts(name, parse.expected, as_text(parse, option.default), option.metadata["description"])
+        for name, option in _BY_NAME.items()
+        for parse in [option.metadata["parse"]]
+    )
+
+
 def check_name(name: object, where: str) -> None:
     """Raises InvalidOption if there can be no option of that name."""
     if not (isinstance(name, str) and name.startswith(PREFIX)):
@@ -262,6 +281,7 @@ def _named(name: str, where: str):
     return option
 
 
+_LIST = Wording("Table.options_table() lists the options there are", command="`lsmlake options` lists the options there are")
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
 }
@@ -269,7 +289,7 @@ _CURES = {
 
 def _suggest(name: str) -> str:
     near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else "lsmlake.options.DESCRIPTIONS lists the options there are"
+    return f"did you mean {near[0]!r}?" if near else _LIST
 
 
 def _check(options: Options, given: Mapping[str, object], where: str) -> None:

@@ -334,6 +334,10 @@ class Table:
         """A row a version of the schema."""
         return listings.schemas(self.meta)
 
+    def options_table(self) -> pa.Table:
+        """One row per option: its name, the value that the table sets (null: none), default, possible values and meaning."""
+        return listings.options(self.current)
+
     def states(self) -> dict[Bucket, BucketState]:
         """The buckets of the latest snapshot, as values."""
         latest = self.meta.latest()

@@ -14,7 +14,7 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.errors import InvalidOption
-from lsmlake.options import DESCRIPTIONS, Options
+from lsmlake.options import DESCRIPTIONS, Options, reference
 
 SOURCES = Path(lsmlake.__file__).parent
 
@@ -150,3 +150,12 @@ def test_tier_runs_is_how_many_runs_stand():
             standing.append(len(set(table.files()["level"].to_pylist())))
         assert max(standing) < 2 * runs
         assert max(standing) >= runs - 1
+
+
+def test_defaults_in_the_reference_mean_what_they_are():
+    by_name = {option.metadata["name"]: option for option in fields(Options) if option.metadata}
+    assert [facts.name for facts in reference()] == list(by_name)
+    for facts in reference():
+        option = by_name[facts.name]
+        read = None if facts.default is None else option.metadata["parse"](facts.default)
+        assert read == (option.default or None if option.default == () else option.default), facts

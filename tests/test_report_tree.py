@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lsmlake.report.tree import TreeRow, bar_cells, common_prefix, shortened, tree_picture
+from lsmlake.report.elide import end_elided, middle_elided
+from lsmlake.report.tree import TreeRow, bar_cells, common_prefix, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
 
 RUNS = [
@@ -137,15 +138,17 @@ def test_what_all_keys_begin_with_is_found():
 
 @given(st.text(), st.integers(1, 30))
 def test_a_shortened_key_fits(text, width):
-    short = shortened(text, width)
-    assert cell_len(short) <= width
-    assert short == text or short.endswith("…")
+    for short in (end_elided(text, width), middle_elided(text, width)):
+        assert cell_len(short) <= width
+        assert short == text or "…" in short
 
 
 def test_keys_are_cut_only_if_they_must_be():
-    assert shortened("12345", 5) == "12345"
-    assert shortened("123456", 5) == "1234…"
-    assert shortened("日本語", 5) == "日本…"
+    assert end_elided("12345", 5) == "12345"
+    assert end_elided("123456", 5) == "1234…"
+    assert end_elided("日本語", 5) == "日本…"
+    assert middle_elided("data-465a4cd0ca72.parquet", 13) == "data-4…arquet"
+    assert middle_elided("日本語日本語", 7) == "日本…語"
 
 
 def test_keys_cannot_break_the_picture():

@@ -24,4 +24,10 @@ DatabaseName = Annotated[
     str | None,
     typer.Argument(metavar="[DATABASE]", help="Only its tables.", show_default=False, autocompletion=database_names),
 ]
+OptionalTableName = Annotated[
+    str | None, typer.Argument(metavar="[TABLE]", help="database.table", show_default=False, autocompletion=table_names)
+]
+Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help='Only rows of which this is true: "amount > 10".')]
+Columns = Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N", help="Of this snapshot, not the latest.")]
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", min=0, metavar="N", help="Only this bucket; may be repeated.")]

@@ -26,11 +26,17 @@ COMMANDS = {
     "demo": Entry("lsmlake.cli.demo.command", "Run a year of real flights through a table."),
     "ls": Entry("lsmlake.cli.ls", "List the tables of the warehouse."),
     "show": Entry("lsmlake.cli.show", "Show a table on one page: schema, size, LSM tree."),
+    "head": Entry("lsmlake.cli.head", "Show some rows of a table."),
+    "changes": Entry("lsmlake.cli.changes", "List the changes between two snapshots of a table."),
     "compact": Entry("lsmlake.cli.compact", "Merge the sorted runs of a table."),
     "snapshots": Entry("lsmlake.cli.snapshots", "List the snapshots of a table, the oldest first."),
     "files": Entry("lsmlake.cli.files", "List the live data files of a table."),
+    "partitions": Entry("lsmlake.cli.partitions", "List the partitions of a table."),
+    "consumers": Entry("lsmlake.cli.consumers", "List the consumers of a table, whose unread snapshots are kept."),
     "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files only they use."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
+    "alter": Entry("lsmlake.cli.alter", "Set or remove options of a table, as one commit."),
+    "options": Entry("lsmlake.cli.options", "List the options of a table, or all options there are."),
 }
 
 

@@ -10,6 +10,7 @@ import typer
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import spinner
 from lsmlake.ops.expire import ExpireReport
 from lsmlake.report.text import counted
 
@@ -35,7 +36,9 @@ def expire(
     Without options as the table's options snapshot.* say. The latest stays, and what a consumer has yet to read.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    report = found.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
+    with spinner() as progress:
+        progress.add_task("expiring snapshots", total=None)
+        report = found.expire_snapshots(retain_max=retain_max, retain_min=retain_min, older_than=older_than, limit=limit)
     emit(asdict(report), Sentences((_sentence(found.name, report),)), json)
 
 

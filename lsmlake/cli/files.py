@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.arguments import Debug, Json, SnapshotId, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
+from lsmlake.report.values import json_rows
 from lsmlake.report.views import files_view
-
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N", help="Of this snapshot, not the latest.")]
 
 
 def files(
@@ -27,4 +24,4 @@ def files(
     By partition and bucket, the newest run first.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table).files(snapshot)
-    emit(found.to_pylist(), files_view(found), json)
+    emit(json_rows(found), files_view(found), json)

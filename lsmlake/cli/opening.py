@@ -18,7 +18,7 @@ _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^
 
 def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, spark: object | None = None) -> Lake:
     """The warehouse named last: after the command, before it, or by the environment. Raises InvalidQuery."""
-    ctx.obj.debug |= debug
+    note_debug(ctx, debug)
     location = warehouse or ctx.obj.warehouse
     if not location:
         raise InvalidQuery("no warehouse was named", cure=f"add --warehouse DIR or set {VARIABLE}")
@@ -26,6 +26,16 @@ def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, spark: obj
     if not Path(location.removeprefix("file://")).expanduser().is_dir():
         raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=f"check --warehouse or {VARIABLE}")
     return lake
+
+
+def note_debug(ctx: typer.Context, debug: bool) -> None:
+    """--debug counts before and after the name of the command."""
+    ctx.obj.debug |= debug
+
+
+def column_names(text: str | None) -> list[str] | None:
+    """The value of --columns as names; None for all columns."""
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def open_table(lake: Lake, name: str) -> Table:

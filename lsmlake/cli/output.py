@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -36,8 +36,9 @@ class Sentences(NamedTuple):
 
 
 def emit(data: object, view: View, as_json: bool) -> None:
-    """Write a result to standard output. `data`: dicts, lists and scalars, datetimes among them."""
+    """Write a result to standard output. `data`: dicts, lists and scalars, datetimes among them; an iterator is a list."""
     if as_json:
+        data = list(data) if isinstance(data, Iterator) else data
         ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
         print(json.dumps(data, indent=2, ensure_ascii=ascii_only, default=_moment))
     elif sys.stdout.isatty():
@@ -49,5 +50,5 @@ def emit(data: object, view: View, as_json: bool) -> None:
 
 def _moment(value: object) -> str:
     if isinstance(value, datetime.datetime):
-        return value.isoformat(timespec="milliseconds")
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     raise TypeError(f"{type(value).__name__} is not JSON")

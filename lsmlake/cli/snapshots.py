@@ -7,6 +7,7 @@ import typer
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
+from lsmlake.report.values import json_rows
 from lsmlake.report.views import snapshots_view
 
 
@@ -15,4 +16,4 @@ def snapshots(
 ) -> None:
     """List the snapshots of a table, the oldest first."""
     found = open_table(open_lake(ctx, warehouse, debug), table).snapshots()
-    emit(found.to_pylist(), snapshots_view(found), json)
+    emit(json_rows(found), snapshots_view(found), json)

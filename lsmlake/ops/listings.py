@@ -10,10 +10,12 @@ from lsmlake.format.files import BucketState, DataFile
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import recency
+from lsmlake.options import reference
 from lsmlake.store.consumers import consumers as read_consumers
 from lsmlake.store.metadata import Metadata
 
 _TIME = pa.timestamp("ms", "UTC")
+_COUNTS, _BOUNDS = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())
 
 
 def snapshots(meta: Metadata) -> pa.Table:
@@ -71,9 +73,9 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
             "file_size_in_bytes": pa.array([f.bytes for _, f in rows], pa.int64()),
             "min_key": pa.array([key_text(f.min_key) for _, f in rows], pa.string()),
             "max_key": pa.array([key_text(f.max_key) for _, f in rows], pa.string()),
-            "null_value_counts": pa.array([_by_name(f, names, 0) for _, f in rows], pa.string()),
-            "min_value_stats": pa.array([_by_name(f, names, 1) for _, f in rows], pa.string()),
-            "max_value_stats": pa.array([_by_name(f, names, 2) for _, f in rows], pa.string()),
+            "null_value_counts": pa.array([_by_name(f, names, 0) for _, f in rows], _COUNTS),
+            "min_value_stats": pa.array([_by_name(f, names, 1) for _, f in rows], _BOUNDS),
+            "max_value_stats": pa.array([_by_name(f, names, 2) for _, f in rows], _BOUNDS),
             "min_sequence_number": pa.array([f.min_sequence for _, f in rows], pa.int64()),
             "max_sequence_number": pa.array([f.sequence for _, f in rows], pa.int64()),
             "schema_id": pa.array([f.schema_id for _, f in rows], pa.int32()),
@@ -114,8 +116,10 @@ def _place(state: BucketState) -> tuple:
     return tuple((value is not None, value) for value in state.bucket.partition), state.bucket.number
 
 
-def _by_name(file, names: dict[int, str], part: int) -> str:
-    return "{" + ", ".join(f"{names[n]}={stats[part]}" for n, stats in file.stats.items() if n in names) + "}"
+def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str, object]]:
+    """(column, statistic) of every column that has statistics; bounds as text."""
+    known = ((names[number], stats[part]) for number, stats in file.stats.items() if number in names)
+    return [(name, value if part == 0 or value is None else _value_text(value)) for name, value in known]
 
 
 def buckets(files_table: pa.Table) -> pa.Table:
@@ -175,3 +179,27 @@ def schemas(meta: Metadata) -> pa.Table:
             "update_time": pa.array([s.time_ms for s in found], _TIME),
         }
     )
+
+
+def option_reference() -> pa.Table:
+    """One row per option there is: its name, default, possible values and meaning."""
+    facts = reference()
+    return pa.table(
+        {
+            "name": pa.array([option.name for option in facts], pa.string()),
+            "default": pa.array([option.default for option in facts], pa.string()),
+            "takes": pa.array([option.takes for option in facts], pa.string()),
+            "description": pa.array([option.description for option in facts], pa.string()),
+        }
+    )
+
+
+def options(schema: Schema) -> pa.Table:
+    """One row per option: `value` is what the table sets, null where it sets nothing. Options of single columns, which have no
+    default, come last."""
+    known = option_reference()
+    names = known["name"].to_pylist()
+    own = pa.table({"name": pa.array([name for name in schema.options if name not in names], pa.string())})
+    found = pa.concat_tables([known, own], promote_options="default")
+    values = pa.array([schema.options.get(name) for name in found["name"].to_pylist()], pa.string())
+    return found.add_column(1, "value", values)

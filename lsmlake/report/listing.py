@@ -1,7 +1,8 @@
 """A listing: named columns of values, drawn as a table on a terminal and as plain aligned text everywhere else.
 
-On a terminal numbers are rounded, times are short and columns that do not fit a narrow window are left out. Plain text is for
-`grep`, `sort` and `awk`: a line a row under one line of titles, every column, exact numbers, nothing shortened.
+On a terminal every row is one line: numbers are rounded, times are short, long texts lose their middle, and columns that do not
+fit a narrow window are left out. Plain text is for `grep`, `sort` and `awk`: one line per row under one line of titles, every
+column, exact numbers, nothing shortened.
 """
 
 from __future__ import annotations
@@ -17,31 +18,35 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from lsmlake.report.elide import end_elided, middle_elided
 from lsmlake.report.text import local_stamp, local_time, printable
 from lsmlake.report.units import human_bytes, human_count
 
-_QUIET = Style(dim=True)
-_NONE = "-"
+QUIET = Style(dim=True)
 
 
 class Kind(Enum):
     """What a column holds, which decides how it is written."""
 
-    TEXT = "text"
-    PATH = "path"  # on a terminal its last part, shortened if need be
-    WORD = "word"  # shortened if need be, such as an identifier
+    TEXT = "text"  # a name; shortened only where words and paths have nothing left to give
+    PATH = "path"  # on a terminal the name of the file, without .parquet
+    WORD = "word"  # an identifier, or keys
     NUMBER = "number"  # an ordinal, never rounded
     COUNT = "count"
     BYTES = "bytes"
     TIME = "time"
+    PROSE = "prose"  # a sentence, folded into as many lines as it needs; at most one column of a listing
+    VALUE = "value"  # a value of a user's column, at most _VALUE_MOST wide on a terminal
+    VALUE_NUMBER = "number value"  # a number in a user's column, never rounded
 
 
-_RIGHT = (Kind.NUMBER, Kind.COUNT, Kind.BYTES)
-_SHORTENED = (Kind.PATH, Kind.WORD)
-_SHORTENED_LEAST, _FOLDED_LEAST = 13, 12
-_GAP = 2
+_RIGHT = (Kind.NUMBER, Kind.COUNT, Kind.BYTES, Kind.VALUE_NUMBER)
+_SHRINKING = ((Kind.PROSE, 24), (Kind.PATH, 13), (Kind.WORD, 13), (Kind.TEXT, 12), (Kind.VALUE, 8))
+"""What gives way when a window is too narrow, in this order, and how narrow it may become."""
+_VALUE_MOST = 32
+GAP = 2
 _SHORT: dict[Kind, Callable[..., str]] = {
-    Kind.PATH: lambda path: printable(path.rpartition("/")[2]),
+    Kind.PATH: lambda path: printable(path.rpartition("/")[2].removesuffix(".parquet")),
     Kind.COUNT: human_count,
     Kind.BYTES: human_bytes,
     Kind.TIME: local_time,
@@ -55,6 +60,7 @@ class Column(NamedTuple):
     kind: Kind
     values: Sequence[str | int | datetime.datetime | None]
     from_width: int = 0
+    none: str = "-"
 
 
 class Listing(NamedTuple):
@@ -67,13 +73,13 @@ class Listing(NamedTuple):
         if self.columns[0].values:
             yield _table([column for column in self.columns if column.from_width <= options.max_width], options.max_width)
         if self.caption:
-            yield Text(self.caption, _QUIET if self.columns[0].values else "")
+            yield Text(self.caption, QUIET if self.columns[0].values else "")
 
     def lines(self) -> Iterator[str]:
         """Plain text, titles first."""
         return aligned(
             [column.title.replace(" ", "_") for column in self.columns],
-            list(zip(*(map(_exact, column.values) for column in self.columns), strict=True)),
+            list(zip(*([_exact(column, value) for value in column.values] for column in self.columns), strict=True)),
             [column.kind in _RIGHT for column in self.columns],
         )
 
@@ -90,41 +96,52 @@ def _padded(text: str, width: int, right: bool) -> str:
     return blanks + text if right else text + blanks
 
 
+def drawn_width(column: Column) -> int:
+    """The cells that the column takes on a terminal without being shortened."""
+    return max(cell_len(column.title), *(cell_len(_short(column, value).plain) for value in column.values), 1)
+
+
 def _table(columns: Sequence[Column], width: int) -> Table:
-    cells = [[_short(column.kind, value) for value in column.values] for column in columns]
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for column, fitting in zip(columns, _widths(columns, cells, width), strict=True):
+    cells = [[_short(column, value) for value in column.values] for column in columns]
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    fitting = _widths(columns, cells, width)
+    for column, room in zip(columns, fitting, strict=True):
         table.add_column(
-            Text(column.title),
+            Text(middle_elided(column.title, room)),
             justify="right" if column.kind in _RIGHT else "left",
-            width=fitting,
-            overflow="ellipsis" if column.kind in _SHORTENED else "fold",
-            no_wrap=column.kind in _SHORTENED,
+            width=room,
+            overflow="fold",
+            no_wrap=column.kind is not Kind.PROSE,
         )
     for row in zip(*cells, strict=True):
-        table.add_row(*row)
+        table.add_row(*map(_fitted, columns, row, fitting))
     return table
 
 
+def _fitted(column: Column, text: Text, room: int) -> Text:
+    return text if column.kind is Kind.PROSE else Text(middle_elided(text.plain, room), text.style)
+
+
 def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """What each column needs; if that is too much, identifiers are shortened and then texts folded, but never numbers."""
-    widths = [max(len(column.title), *(text.cell_len for text in texts)) for column, texts in zip(columns, cells, strict=True)]
-    excess = sum(widths) + _GAP * (len(widths) - 1) - width
-    for kinds, least in ((_SHORTENED, _SHORTENED_LEAST), ((Kind.TEXT,), _FOLDED_LEAST)):
-        for place in reversed([place for place, column in enumerate(columns) if column.kind in kinds]):
+    """What each column needs; if that is too much, texts give way in the order of `_SHRINKING`, but never numbers."""
+    widths = [max(cell_len(c.title), *(text.cell_len for text in texts)) for c, texts in zip(columns, cells, strict=True)]
+    excess = sum(widths) + GAP * (len(widths) - 1) - width
+    for kind, least in _SHRINKING:
+        for place in reversed([place for place, column in enumerate(columns) if column.kind is kind]):
             given = max(min(excess, widths[place] - least), 0)
             widths[place] -= given
             excess -= given
     return widths
 
 
-def _short(kind: Kind, value: object) -> Text:
+def _short(column: Column, value: object) -> Text:
     if value is None:
-        return Text(_NONE, _QUIET)
-    return Text(_SHORT.get(kind, lambda other: printable(str(other)))(value))
+        return Text(column.none, QUIET)
+    text = _SHORT.get(column.kind, lambda other: printable(str(other)))(value)
+    return Text(end_elided(text, _VALUE_MOST) if column.kind is Kind.VALUE else text)
 
 
-def _exact(value: object) -> str:
+def _exact(column: Column, value: object) -> str:
     if value is None:
-        return _NONE
+        return column.none
     return local_stamp(value) if isinstance(value, datetime.datetime) else printable(str(value))

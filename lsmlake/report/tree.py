@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from rich import box
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.panel import Panel
 from rich.segment import Segment
@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from lsmlake.report.elide import end_elided
 from lsmlake.report.text import printable
 from lsmlake.report.units import human_bytes, human_count, human_share
 
@@ -122,8 +123,8 @@ class _KeyRange(NamedTuple):
         head = mark if self.skip else ""
         first, last = (head + _printable(key[self.skip :], options.ascii_only) for key in (self.min_key, self.max_key))
         room = options.max_width - len(to)
-        first = shortened(first, max(room // 2, room - cell_len(last)), mark)
-        yield Segment(first + to + shortened(last, room - cell_len(first), mark), _QUIET)
+        first = end_elided(first, max(room // 2, room - cell_len(last)), mark)
+        yield Segment(first + to + end_elided(last, room - cell_len(first), mark), _QUIET)
 
 
 def bar_cells(live: int, dead: int, most: int, width: int) -> tuple[int, int]:
@@ -141,13 +142,6 @@ def common_prefix(texts: Collection[str]) -> str:
     first, last = min(texts), max(texts)
     length = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:length] if length >= _LEAST_PREFIX else ""
-
-
-def shortened(text: str, width: int, mark: str = "…") -> str:
-    """`text` in at most `width` cells, its end replaced by `mark` if need be."""
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, max(width - cell_len(mark), 0)).rstrip() + mark
 
 
 def _printable(text: str, ascii_only: bool) -> str:

@@ -70,6 +70,56 @@ def files_view(files: pa.Table) -> Listing:
     )
 
 
+def partitions_view(partitions: pa.Table) -> Listing:
+    column = _values(partitions)
+    live, dead, size = (pc.sum(partitions[name]).as_py() or 0 for name in _SUMMED)
+    known = counted(partitions.num_rows, "partition")
+    total = f"{known}, {human_count(live)} live rows, {human_count(dead)} dead, {human_bytes(size)}"
+    return Listing(
+        (
+            Column("partition", Kind.TEXT, column("partition")),
+            Column("live rows", Kind.COUNT, column("record_count")),
+            Column("dead", Kind.COUNT, column("deleted_record_count")),
+            Column("files", Kind.COUNT, column("file_count")),
+            Column("size", Kind.BYTES, column("file_size_in_bytes")),
+            Column("newest file", Kind.TIME, column("last_update_time")),
+        ),
+        f"{counted(partitions.num_rows, 'partition')}, {total}"
+        if partitions.num_rows
+        else "no partition: nothing was written yet",
+    )
+
+
+def consumers_view(consumers: pa.Table) -> Listing:
+    column = _values(consumers)
+    return Listing(
+        (
+            Column("consumer", Kind.TEXT, column("consumer_id")),
+            Column("next snapshot", Kind.NUMBER, column("next_snapshot_id")),
+            Column("last progress", Kind.TIME, column("last_progress")),
+        ),
+        counted(consumers.num_rows, "consumer") if consumers.num_rows else "no consumers",
+    )
+
+
+def options_view(options: pa.Table, left: int) -> Listing:
+    """`left`: options at their defaults that are not listed."""
+    column = _values(options)
+    more = f"; {counted(left, 'option')} at the default: --all" if left else ""
+    return Listing(
+        (
+            Column("option", Kind.TEXT, column("name")),
+            Column("value", Kind.TEXT, column("value")),
+            Column("default", Kind.TEXT, column("default")),
+            Column("meaning", Kind.PROSE, column("description"), _ROOMY),
+        ),
+        f"{counted(options.num_rows, 'option')}{more}",
+    )
+
+
+_SUMMED = "record_count", "deleted_record_count", "file_size_in_bytes"
+
+
 def _files_caption(files: pa.Table) -> str:
     if not files.num_rows:
         return "no files"

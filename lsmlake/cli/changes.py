@@ -1,0 +1,45 @@
+"""`lsmlake changes`: what happened between two snapshots of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.arguments import Columns, Debug, Json, TableName, Warehouse, Where
+from lsmlake.cli.opening import column_names, open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.cli.progress import spinner
+from lsmlake.ops.first import first_rows
+from lsmlake.report.rows import Rows
+from lsmlake.report.values import json_rows
+
+Start = Annotated[int, typer.Argument(min=0, metavar="START", help="The snapshot before the first change; 0: none.")]
+End = Annotated[int | None, typer.Argument(min=1, metavar="[END]", help="The last snapshot; else the latest.")]
+Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="diff, changelog or delta.")]
+Count = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="At most so many changes.")]
+
+
+def changes(
+    ctx: typer.Context,
+    table: TableName,
+    start: Start,
+    end: End = None,
+    mode: Mode = "diff",
+    limit: Count = None,
+    where: Where = None,
+    columns: Columns = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """List the changes between two snapshots of a table.
+
+    Mode diff compares the two; changelog reads what the table's changelog-producer wrote; delta reads what the commits wrote.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    told = found.changes(start, end, mode=mode, where=where, columns=column_names(columns))
+    with spinner() as progress:
+        progress.add_task("reading", total=None)
+        rows = told.to_arrow() if limit is None else first_rows(told.to_batches(), limit)
+    emit(json_rows(rows), Rows(rows, "change"), json)

@@ -1,0 +1,31 @@
+"""`lsmlake consumers`: who reads the changes of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.report.values import json_rows
+from lsmlake.report.views import consumers_view
+
+Remove = Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Forget this consumer before listing the others.")]
+
+
+def consumers(
+    ctx: typer.Context,
+    table: TableName,
+    remove: Remove = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """List the consumers of a table, whose unread snapshots are kept."""
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    if remove is not None:
+        found.reset_consumer(remove)
+    listed = found.consumers()
+    emit(json_rows(listed), consumers_view(listed), json)

@@ -1,0 +1,40 @@
+"""`lsmlake head`: some rows of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.arguments import Columns, Debug, Json, SnapshotId, TableName, Warehouse, Where
+from lsmlake.cli.opening import column_names, open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.cli.progress import spinner
+from lsmlake.ops.first import first_rows
+from lsmlake.report.rows import Rows
+from lsmlake.report.values import json_rows
+
+Count = Annotated[int, typer.Option("-n", "--limit", min=1, metavar="N", help="How many rows.")]
+
+
+def head(
+    ctx: typer.Context,
+    table: TableName,
+    limit: Count = 10,
+    where: Where = None,
+    columns: Columns = None,
+    snapshot: SnapshotId = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """Show some rows of a table.
+
+    The rows that are found first: no order is promised. A terminal shows the columns that fit; --json and a pipe get all of them.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    scan = found.scan(where=where, columns=column_names(columns), snapshot=snapshot)
+    with spinner() as progress:
+        progress.add_task("reading", total=None)
+        rows = first_rows(scan.to_batches(), limit)
+    emit(json_rows(rows), Rows(rows), json)

@@ -1,0 +1,41 @@
+"""`lsmlake options`: what can be set for a table, and what is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from lsmlake.cli.arguments import Debug, Json, OptionalTableName, Warehouse
+from lsmlake.cli.opening import note_debug, open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.ops.listings import option_reference
+from lsmlake.report.reference import Reference
+from lsmlake.report.values import json_rows
+from lsmlake.report.views import options_view
+
+All = Annotated[bool, typer.Option("--all", help="Also the options that the table leaves at their defaults.")]
+
+
+def options(
+    ctx: typer.Context,
+    table: OptionalTableName = None,
+    all: All = False,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """List the options of a table, or all options there are.
+
+    With TABLE the options that the table sets; without it the reference: every option with its default and meaning.
+    """
+    if table is None:
+        note_debug(ctx, debug)
+        found = option_reference()
+        emit(json_rows(found), Reference(found), json)
+        return
+    found = open_table(open_lake(ctx, warehouse, debug), table).options_table()
+    listed: pa.Table = found if all else found.filter(pc.is_valid(found["value"]))
+    emit(json_rows(listed), options_view(listed, found.num_rows - listed.num_rows), json)

@@ -1,0 +1,22 @@
+"""`lsmlake partitions`: the partitions of a table."""
+
+from __future__ import annotations
+
+import typer
+
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import open_lake, open_table
+from lsmlake.cli.output import emit
+from lsmlake.report.values import json_rows
+from lsmlake.report.views import partitions_view
+
+
+def partitions(
+    ctx: typer.Context, table: TableName, json: Json = False, warehouse: Warehouse = None, debug: Debug = False
+) -> None:
+    """List the partitions of a table.
+
+    A table without partitions has one line.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table).partitions()
+    emit(json_rows(found), partitions_view(found), json)

@@ -1,0 +1,51 @@
+"""Rows of a table as a picture: the columns that fit on a terminal, all of them in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import pyarrow as pa
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from lsmlake.report.listing import GAP, QUIET, Column, Kind, Listing, drawn_width
+from lsmlake.report.text import counted
+from lsmlake.report.values import is_number, texts
+
+
+class Rows:
+    """`noun`: what a row is called in the line below them."""
+
+    def __init__(self, table: pa.Table, noun: str = "row") -> None:
+        self.table, self.noun = table, noun
+
+    @cached_property
+    def _columns(self) -> tuple[Column, ...]:
+        fields = zip(self.table.schema, self.table.columns, strict=True)
+        return tuple(
+            Column(field.name, Kind.VALUE_NUMBER if is_number(field.type) else Kind.VALUE, texts(column), none="NULL")
+            for field, column in fields
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        shown = self._fitting(options.max_width)
+        left = len(self._columns) - len(shown)
+        hidden = f"; {counted(left, 'column')} left out: name some with --columns, or use --json" if left else ""
+        caption = counted(self.table.num_rows, self.noun) + hidden
+        if self.table.num_rows:
+            yield Listing(shown, caption)
+        else:
+            yield Text(f"no {self.noun}s", QUIET)
+
+    def _fitting(self, width: int) -> tuple[Column, ...]:
+        """As many of the first columns as fit in `width`, at least one."""
+        used = -GAP
+        for number, column in enumerate(self._columns):
+            used += GAP + drawn_width(column)
+            if number and used > width:
+                return self._columns[:number]
+        return self._columns
+
+    def lines(self) -> Iterator[str]:
+        return Listing(self._columns).lines()
