@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from lsmlake.arrow import as_table
 from lsmlake.border import public
 from lsmlake.changes import Changes
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.following import ChangeBatch, Following, follow
+from lsmlake.format import rowkind
+from lsmlake.format.conform import Cast
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs import as_input
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops import listings
 from lsmlake.ops.alter import Alteration, alter
@@ -28,9 +30,10 @@ from lsmlake.ops.compaction import CompactionReport, compact_table
 from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
 from lsmlake.ops.follow import UNLIMITED, Limit
 from lsmlake.ops.plan import partition_matches
-from lsmlake.ops.prepare import Request, prepare
+from lsmlake.ops.prepare import Request
 from lsmlake.ops.travel import Moment, milliseconds, resolve
-from lsmlake.ops.upsert import inline_choice, upsert_rows
+from lsmlake.ops.upsert import inline_choice
+from lsmlake.ops.upsert_tables import upsert_tables
 from lsmlake.ops.verify import Finding, verify
 from lsmlake.scan import Scan
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
@@ -87,26 +90,45 @@ class Table:
         self,
         data: object,
         *,
-        row_kind: str | None = None,
+        cast: bool = False,
+        row_kind: str | Mapping[str, object] | None = None,
         commit_id: int | None = None,
         writer_id: str | None = None,
         compact: bool | None = None,
     ) -> Snapshot | None:
         """Insert or replace rows by key, as one commit; all of them or, after an error, none.
 
-        `data`: anything with the Arrow stream interface, or a DataFrame of the attached Spark session; columns by name. Of
-        several rows with one key the last wins. `row_kind`: text column of '+I', '-U', '+U', '-D' (default: option
-        `rowkind.field`). `writer_id`, `commit_id` make it idempotent: a pair that has committed does nothing and returns that
-        snapshot; the ids of a writer must grow. `compact`: None as the options say, True at once, False only level 0.
-        Returns None if there was nothing to commit. Raises InvalidData before anything is written; CommitConflict,
-        CommitUnknown, StorageFailed.
+        Args:
+            data: anything with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a Polars LazyFrame, a list of dicts,
+                a dict of columns, an iterator of record batches, a pyarrow dataset, the path or glob of Parquet, CSV or JSON
+                files, or a DataFrame of the attached Spark session. Columns go by name. Of several rows with one key the last
+                wins. Streams and files are read as they are written; beyond `write-buffer-size` rows are sorted on disk. Under
+                merge engines that combine rows, a column that may be null may be left out. Data without rows commits nothing,
+                whatever its columns.
+            cast: convert values of other types where nothing is lost: text to numbers, decimals, dates, timestamps and booleans,
+                a float to an integer or the decimal it prints as, nanoseconds to microseconds. A time that names no zone is
+                UTC, on Spark of the session's zone. Implied for CSV and JSON files.
+            row_kind: the column of '+I', '-U', '+U', '-D' (default: option `rowkind.field`), or, where it has other codes,
+                {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}.
+            commit_id, writer_id: make the write idempotent: a pair that has committed does nothing and returns that snapshot.
+                The ids of a writer must grow.
+            compact: None as the options say, True at once, False writes level 0 only.
+
+        Returns:
+            The snapshot, or None if there was nothing to commit.
+
+        Raises:
+            InvalidData: before anything is committed; names the column and, outside of Spark, the first row that does not fit.
+            CommitConflict, CommitUnknown, StorageFailed
         """
-        return self._write(data, Request(row_kind), self._identity(writer_id, commit_id), compact)
+        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
+        return self._write(data, request, self._identity(writer_id, commit_id), compact)
 
     def delete_keys(
         self,
         data: object,
         *,
+        cast: bool = False,
         ignore_sequence: bool = False,
         commit_id: int | None = None,
         writer_id: str | None = None,
@@ -124,15 +146,20 @@ class Table:
 
         All other arguments, the result and the errors are those of `upsert`.
         """
-        request = Request(deletes=True, ignore_sequence=ignore_sequence)
+        request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
         return self._write(data, request, self._identity(writer_id, commit_id), compact)
+
+    def _cast(self, cast: bool) -> Cast | None:
+        return Cast(self.engine.zone) if cast else None
 
     def _write(self, data: object, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
         schema = self.current
         if self.engine.owns(data):
             return self.engine.upsert(self.meta, schema, data, identity, request=request, compact=compact)
-        rows = prepare(as_table(data), schema, request)[0]
-        return upsert_rows(self.meta, schema, rows, identity, inline_choice(self.meta, schema, compact))
+        given = as_input(data, schema.plain_columns)
+        if given.text:
+            request = replace(request, cast=self._cast(True))
+        return upsert_tables(self.meta, schema, given.tables, request, identity, inline_choice(self.meta, schema, compact))
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:
@@ -151,7 +178,7 @@ class Table:
         self,
         writer_id: str | None = None,
         *,
-        row_kind: str | None = None,
+        row_kind: str | Mapping[str, object] | None = None,
         checkpoint: str | None = None,
         replaces: str | None = None,
     ):
@@ -176,7 +203,12 @@ class Table:
         return self.engine.sink(self, writer_id, row_kind, checkpoint, replaces)
 
     def write_stream(
-        self, df: object, *, checkpoint: str, trigger: Mapping[str, object] | None = None, row_kind: str | None = None
+        self,
+        df: object,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, object] | None = None,
+        row_kind: str | Mapping[str, object] | None = None,
     ):
         """Spark: upsert a streaming DataFrame, exactly once. `trigger`: arguments of `DataStreamWriter.trigger`, such as
         {"availableNow": True} or {"processingTime": "10 seconds"}. `row_kind`: as in `upsert`. Returns the StreamingQuery."""

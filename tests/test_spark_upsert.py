@@ -197,3 +197,56 @@ def test_the_bucket_key_alone_chooses_the_bucket(spark, spark_lake, lake):
     assert table.verify() == []
     assert table.scan().count() == 100 and table.scan(where="v = 2").count() == 50
     assert len(table.states()) <= 3
+
+
+# --- conversion, columns left out, erasure ---
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("collected", [True, False])
+def test_cast_converts_in_the_zone_of_the_session(spark, spark_lake, collected):
+    schema = "id BIGINT NOT NULL, day DATE, at TIMESTAMP, amount DECIMAL(10,2), l ARRAY<STRUCT<x INT>>"
+    options = {"bucket": 3, "write.collect-rows": 250_000 if collected else 0}
+    table = spark_lake.create_table("d.t", schema, primary_key=["day", "id"], partition_by=["day"], options=options)
+    table.upsert(spark.sql("SELECT 500L AS id, DATE'2026-01-02' AS day, null AS at, null AS amount, null AS l"))
+    text = spark.range(0, 300, 1, 3).selectExpr(
+        "concat(id % 100, if(id < 100, '.0', '')) AS id",
+        "if(id % 2 = 0, '2026-01-02', '2026-01-02 00:00:00') AS day",
+        "'2026-01-02 12:00:00' AS at",
+        "cast(id / 10 AS DOUBLE) AS amount",
+        "array(named_struct('x', cast(id AS STRING))) AS l",
+    )
+    with pytest.raises(InvalidData, match=r"column 'id': type does not fit.*cast=True"):
+        table.upsert(text)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        table.upsert(text, cast=True)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert table.scan().count() == 101
+    found = table.scan(where="id = 7").to_arrow().to_pylist()
+    assert [(row["at"].hour, row["amount"], row["l"]) for row in found] == [(17, Decimal("20.70"), [{"x": 207}])]
+    assert table.scan(where="id IN (1, 2, 3)").count() == 3, "rows lie in the buckets of their keys"
+    assert table.verify() == []
+    with pytest.raises(InvalidData, match=r"column 'amount'.*DECIMAL\(10,2\).*'7.125'"):
+        table.upsert(text.selectExpr("id", "day", "at", "if(id = '77', '7.125', '1') AS amount", "l"), cast=True)
+    with pytest.raises(InvalidData, match="column 'l': type does not fit"):
+        table.upsert(text.selectExpr("id", "day", "at", "amount", "'[]' AS l"), cast=True)
+    assert table.snapshots().num_rows == 2
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_columns_left_out_and_erasure(spark, spark_lake, collected):
+    options = {"merge-engine": "partial-update", "sequence.field": "n", "write.collect-rows": 250_000 if collected else 0}
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, n INT, a INT, b INT", primary_key=["id"], options=options)
+    table.upsert(spark.range(100).selectExpr("id", "9 AS n", "1 AS a"))
+    table.upsert(spark.range(50).selectExpr("id", "10 AS n", "2 AS b"))
+    same(table.scan(where="id IN (1, 70)").to_arrow(), [(1, 10, 1, 2), (70, 9, 1, None)])
+    table.alter(lsmlake.set_option("partial-update.remove-record-on-delete", True))
+    with pytest.raises(InvalidData, match=r"lacks the sequence.*ignore_sequence=True"):
+        table.delete_keys(spark.range(10))
+    table.delete_keys(spark.range(10), ignore_sequence=True)
+    table.upsert(spark.range(5, 7).selectExpr("id", "1 AS n", "3 AS b"))
+    assert table.scan().count() == 92
+    same(table.scan(where="id < 10").to_arrow(), [(5, 1, None, 3), (6, 1, None, 3)])

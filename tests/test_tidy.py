@@ -26,6 +26,7 @@ LAYERS = [
     "store",
     "ops",
     "arrow",
+    "inputs",
     "following",
     "engine",
     "scan",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import KEYS, PARTITIONS, ROW_KINDS, UTC, Shape, encoded_rows, new_lake, rank, rows_of, seen, tiny_units
 
 from lsmlake.format.files import APPEND, Bucket
-from lsmlake.format.rowkind import DELETE, INSERT
+from lsmlake.format.rowkind import DELETE, INSERT, Source
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.ops.prepare import Request, prepare
@@ -81,7 +81,7 @@ def test_prepare_knows_the_kind_of_every_row(codes, options, option_names_the_co
         data = data.set_column(shape.names.index("s"), "s", pa.array(kinds))
         prepared, kept = prepare(data, table.current)
     else:
-        prepared, kept = prepare(data.append_column("op", pa.array(kinds)), table.current, Request("op"))
+        prepared, kept = prepare(data.append_column("op", pa.array(kinds)), table.current, Request(Source("op")))
     ignored = {"-U", "-D"} if "ignore_delete" in options else {"-U"} if options else set()
     staying = [i for i, kind in enumerate(kinds) if kind not in ignored]
     assert (list(range(len(rows))) if kept is None else kept.tolist()) == staying

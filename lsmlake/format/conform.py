@@ -2,20 +2,28 @@
 
 Columns are matched by name and returned in the table's order. A value may change its type only if it keeps its meaning and
 nothing is lost: any integer to any integer, float or decimal that holds it, a float or decimal to another that holds it exactly,
-other units of time that come out even, large, view and dictionary forms. Text is never parsed, a float never becomes an integer.
+other units of time that come out even, large, view and dictionary forms. Text is parsed, and a float becomes an integer, only
+where the user asks for it (`Cast`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidData
-from lsmlake.format import nested, types
+from lsmlake.errors import InvalidData, Wording
+from lsmlake.format import lossless, nested, types
 from lsmlake.format.schema import Schema
 
+_CAST_CURE = Wording(
+    "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
+    command="convert the column first",
+)
+_TEXT_MAX = 200  # characters of a value in an error
 _FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
 _YEARS = {
     pa.date32().id: (_FIRST_DAY, _LAST_DAY),
@@ -23,15 +31,44 @@ _YEARS = {
 }
 
 
-def conform(data: pa.Table, schema: Schema, columns: Sequence[str] | None = None) -> pa.Table:
+class Cast(NamedTuple):
+    """Values of other types are converted where nothing is lost (`format.lossless`). `zone`: of times that name none."""
+
+    zone: str
+
+
+def conform(
+    data: pa.Table,
+    schema: Schema,
+    columns: Sequence[str] | None = None,
+    *,
+    cast: Cast | None = None,
+    optional: Collection[str] = (),
+    first_row: int | None = 0,
+) -> pa.Table:
     """`data` with exactly `columns` (default: all of the schema) in canonical types. Raises InvalidData.
 
     Key columns come out without nulls and NaN, and -0.0 in them becomes 0.0, which equals it. Zero-copy where types agree.
+    `optional`: columns that are null if the data lacks them. `first_row`: what the first row is called in errors; None: the rows
+    have no numbers that the user knows.
     """
     wanted = [schema.plain_columns.field(name) for name in (columns or schema.plain_columns.names)]
-    check_names(data.schema.names, [field.name for field in wanted])
-    arrays = [_convert(data[field.name], field) for field in wanted]
+    needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
+    check_names(data.schema.names, needed)
+    place = _Place(first_row)
+    arrays = [_convert(data[f.name], f, cast, place) if f.name in needed else _missing(f, data.num_rows) for f in wanted]
     return _clean_keys(pa.table(arrays, schema=pa.schema(wanted)), schema)
+
+
+class _Place(NamedTuple):
+    first_row: int | None
+
+    def of(self, field: pa.Field, row: int) -> str:
+        return f"column {field.name!r}" + ("" if self.first_row is None else f", row {self.first_row + row}")
+
+
+def _missing(field: pa.Field, rows: int) -> pa.Array:
+    return nested.nulls(rows, field.type)
 
 
 def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
@@ -47,23 +84,34 @@ def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
         raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=" and ".join(filter(None, cures)))
 
 
-def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str] | None = None) -> None:
+def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:
     """The part of `conform` that needs no rows. Raises InvalidData."""
-    wanted = columns or schema.plain_columns.names
-    check_names(found.names, wanted)
-    for name in wanted:
-        _check_type(found.field(name).type, schema.plain_columns.field(name))
+    check_names(found.names, columns)
+    for name in columns:
+        _check_type(found.field(name).type, schema.plain_columns.field(name), cast)
 
 
-def _check_type(found: pa.DataType, field: pa.Field) -> None:
-    if not _fits(found, field.type):
-        raise InvalidData(
-            "type does not fit",
-            where=f"column {field.name!r}",
-            expected=types.type_name(field.type),
-            found=found,
-            cure="convert the column before writing",
-        )
+def _check_type(found: pa.DataType, field: pa.Field, cast: Cast | None) -> None:
+    if _fits(found, field.type):
+        return
+    castable = _castable(found, field.type)
+    if castable and cast is not None:
+        return
+    raise InvalidData(
+        "type does not fit",
+        where=f"column {field.name!r}",
+        expected=types.type_name(field.type),
+        found=found,
+        cure=_CAST_CURE if castable else "convert the column before writing",
+    )
+
+
+def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    try:
+        lossless.convert(pa.array([], found), wanted, "UTC")
+        return True
+    except (lossless.Unfit, pa.ArrowNotImplementedError):
+        return False
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool:
@@ -79,9 +127,9 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
     if t.is_decimal(wanted):
         return t.is_integer(found) or t.is_decimal(found)
     if t.is_string(wanted):
-        return t.is_large_string(found) or t.is_string_view(found)
+        return types.is_text(found)
     if t.is_binary(wanted):
-        return t.is_large_binary(found) or t.is_binary_view(found) or t.is_fixed_size_binary(found)
+        return types.is_bytes(found)
     if t.is_date(wanted):
         return t.is_date(found)
     if t.is_timestamp(wanted):
@@ -101,42 +149,72 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
     return False
 
 
-def _convert(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
     where = f"column {field.name!r}"
-    _check_type(column.type, field)
+    _check_type(column.type, field, cast)
     if not field.nullable and column.null_count:
         raise InvalidData(
             "a null in a column that cannot hold one",
-            where=where,
+            where=place.of(field, pc.index(column.is_null(), pa.scalar(True)).as_py()),
             found=f"{column.null_count} nulls",
             cure="fill or drop those rows",
         )
+    made = _all_chunks(column, field, cast, place)
+    if cast is None:
+        _check_exact(column, made, field, place)
+    _check_years(made, where)
+    return nested.required(made, field.type, where) if nested.has_required(field.type) else made
+
+
+def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.ChunkedArray:
+    """`column` in the type of `field`, its inner fields nullable. Raises InvalidData naming the first value that does not fit."""
+    _check_type(column.type, field, cast)
+    return _all_chunks(column, field, cast, _Place(None))
+
+
+def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
+    wanted = nested.nullable(field.type)
+    make = partial(_cast, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
+
+    def checked(chunk: pa.Array) -> pa.Array:
+        chunk.validate(full=True)
+        return make(chunk)
+
+    made, start = [], 0
+    for chunk in column.chunks:
+        try:
+            made.append(checked(chunk))
+        except pa.ArrowException as refused:
+            row = lossless.first_bad(chunk, checked)
+            raise InvalidData(
+                "a value does not fit",
+                where=place.of(field, start + row),
+                expected=types.type_name(field.type),
+                found=f"{_text(chunk, row)} ({column.type}): {refused}",
+                cure="correct the value",
+            ) from refused
+        start += len(chunk)
+    return pa.chunked_array(made, wanted)
+
+
+def _text(array: pa.Array, row: int) -> str:
+    """A value as an error shows it."""
     try:
-        column.validate(full=True)
-        converted = _cast(column, field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as refused:
-        raise InvalidData(
-            "a value does not fit",
-            where=where,
-            expected=types.type_name(field.type),
-            found=f"{column.type}: {refused}",
-            cure="convert the column before writing",
-        ) from refused
-    _check_exact(column, converted, where)
-    _check_years(converted, where)
-    return nested.required(converted, field.type, where) if nested.has_required(field.type) else converted
+        text = repr(array[row].as_py()) if not pa.types.is_timestamp(array.type) else str(array[row].cast(pa.string()))
+    except (pa.ArrowException, ValueError, OverflowError):  # such as bytes that are no text, or a date after the year 9999
+        text = "a value that Python cannot show"
+    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "..."
 
 
-def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        column = lossless.decoded(column)
     if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
         column = column.cast(pa.decimal128(38, wanted.scale))  # Arrow wants room for any integer before it looks at the values
-    wanted = nested.nullable(wanted)
     return column if column.type == wanted else column.cast(wanted, safe=True)
 
 
-def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, where: str) -> None:
+def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, field: pa.Field, place: _Place) -> None:
     """Arrow rounds double to float without a word: compare the way back."""
     if (
         not (pa.types.is_floating(column.type) and pa.types.is_floating(converted.type))
@@ -146,13 +224,16 @@ def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, where: str
     back = converted.cast(column.type)
     same = pc.or_(pc.equal(back, column), pc.and_(pc.is_nan(back), pc.is_nan(column)))
     if pc.all(same).as_py() is False:
-        bad = column.filter(pc.invert(same))[0].as_py()
+        row = pc.index(same, pa.scalar(False)).as_py()
         raise InvalidData(
             "a value does not fit",
-            where=where,
+            where=place.of(field, row),
             expected=types.type_name(converted.type),
-            found=f"{bad!r}, which would be rounded",
-            cure="round the column yourself, or use a DOUBLE column",
+            found=f"{column[row].as_py()!r}, which would be rounded",
+            cure=Wording(
+                "round the column, use a DOUBLE column, or pass cast=True for the FLOAT that prints the same",
+                command="round the column, or use a DOUBLE column",
+            ),
         )
 
 

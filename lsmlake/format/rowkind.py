@@ -6,40 +6,98 @@ its key that arrived before are gone whatever their sequence; `ERASE`, that noth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, Wording
+from lsmlake.format import types
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4
 ERASE = 8 | ERASES | DELETE
 NAMES = ("+I", "-U", "+U", "-D")
-_TEXT = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_dictionary
 
 
-def parse(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Text column -> int8 column of kinds, no nulls. Raises InvalidData naming the column and the first bad value."""
-    if not any(check(column.type) for check in _TEXT):
+class Source(NamedTuple):
+    """The column that holds the row kinds of a write. `codes`: (value, kind) for each value it may have; the default is the names
+    of the kinds themselves."""
+
+    column: str
+    codes: tuple[tuple[object, str], ...] = tuple((name, name) for name in NAMES)
+
+    @staticmethod
+    def of(given: object) -> Source | None:
+        """From what a user passes: None, the name of a column, or {"column": name, "map": {value: kind}}. Raises InvalidData."""
+        if given is None or isinstance(given, str):
+            return None if given is None else Source(given)
+        if not isinstance(given, Mapping) or not given.keys() <= {"column", "map"} or not isinstance(given.get("column"), str):
+            raise InvalidData(
+                "row_kind names the column with the row kinds",
+                expected='the name of a column, or {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}',
+                found=repr(given),
+                cure="correct it",
+            )
+        if "map" not in given:
+            return Source(given["column"])
+        codes = given["map"]
+        if not isinstance(codes, Mapping) or not codes or not all(kind in NAMES for kind in codes.values()):
+            raise InvalidData(
+                'the "map" of row_kind gives the row kind of every code',
+                expected="some of '+I', '-U', '+U', '-D' as its values",
+                found=repr(codes),
+                cure="correct it",
+            )
+        return Source(given["column"], tuple(codes.items()))
+
+
+def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.ChunkedArray:
+    """The column of `source` in `data` as int8 kinds, no nulls. Raises InvalidData naming the column and the first bad value, and
+    its row, counted from `first_row` (None: rows have no numbers that the user knows)."""
+    where = f"column {source.column!r}"
+    if data.schema.names.count(source.column) != 1:
         raise InvalidData(
-            "a row kind is text",
-            where=f"column {name!r}",
-            expected="'+I', '-U', '+U' or '-D'",
-            found=column.type,
-            cure="map it first",
+            "the row-kind column is not in the data, or twice",
+            where=where,
+            expected="once",
+            found=data.schema.names,
+            cure="name a column of the data",
         )
-    kinds = pc.index_in(column.cast(pa.string()), value_set=pa.array(NAMES))
-    if kinds.null_count:
-        bad = column.filter(pc.is_null(kinds))[0].as_py()
+    column = data[source.column]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    expected = " or ".join(repr(code) for code, _ in source.codes)
+    try:
+        codes = pa.array([code for code, _ in source.codes], _code_type(column.type))
+    except (pa.ArrowException, TypeError, OverflowError) as unlike:
+        raise InvalidData(
+            "the row-kind column has another type than the codes", where=where, expected=expected, found=column.type, cure=_CURE
+        ) from unlike
+    number = pc.index_in(column.cast(codes.type), value_set=codes)
+    if number.null_count:
+        row = pc.index(number.is_null(), pa.scalar(True)).as_py()
         raise InvalidData(
             "unknown row kind",
-            where=f"column {name!r}",
-            expected="'+I', '-U', '+U' or '-D'",
-            found=repr(bad),
-            cure="map it first",
+            where=where if first_row is None else f"{where}, row {first_row + row}",
+            expected=expected,
+            found=repr(column[row].as_py()),
+            cure=_CURE,
         )
-    return kinds.cast(pa.int8())
+    kinds = pa.array([NAMES.index(kind) for _, kind in source.codes], pa.int8())
+    return pc.take(kinds, number)
+
+
+_CURE = Wording(
+    'map every code of the column: row_kind={"column": ..., "map": {code: kind}}',
+    command="write +I, -U, +U or -D into the column",
+)
+
+
+def _code_type(type_: pa.DataType) -> pa.DataType:
+    return pa.string() if types.is_text(type_) else type_
 
 
 def plain(kinds: np.ndarray) -> np.ndarray:

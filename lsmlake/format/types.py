@@ -8,7 +8,7 @@ users bring (large or view types, dictionaries, other units) onto it; `with_ids`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -32,6 +32,31 @@ _NAMES = {
 }
 _BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Strings of every Arrow layout but dictionaries."""
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Byte strings of every Arrow layout but dictionaries."""
+    t = pa.types
+    return t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_)
+
+
+def has_map(type_: pa.DataType) -> bool:
+    """Whether the type is a map or has one inside."""
+    return _any_inside(type_, pa.types.is_map)
+
+
+def has_struct(type_: pa.DataType) -> bool:
+    """Whether the type is a struct or has one inside."""
+    return _any_inside(type_, pa.types.is_struct)
+
+
+def _any_inside(type_: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
+    return matches(type_) or any(_any_inside(type_.field(i).type, matches) for i in range(type_.num_fields))
 
 
 def canonical(type_: pa.DataType, column: str) -> pa.DataType:

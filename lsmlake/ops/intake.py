@@ -21,7 +21,7 @@ from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import gather, with_kind
+from lsmlake.lsm.merge.rows import gather, with_kind, with_kinds
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.ops.prepare import Request, as_given, prepare, without_given
@@ -30,6 +30,9 @@ from lsmlake.options import INPUT
 from lsmlake.store.spill import Spill
 
 _ORDER = f"{RESERVED}order"
+
+
+Numbers = "pa.ChunkedArray | np.ndarray"
 
 
 class Taken(NamedTuple):
@@ -42,11 +45,14 @@ class Taken(NamedTuple):
 
 
 class Intake:
-    """Add tables, then take every bucket's rows, sorted and folded. Use as a context: leaving it removes the spills."""
+    """Add tables, then take every bucket's rows, sorted and folded. Use as a context: leaving it removes the spills.
 
-    def __init__(self, schema: Schema, request: Request) -> None:
+    `request`: how rows are to be prepared when they are sorted, in Spark's tasks. None: they are prepared when they are added.
+    """
+
+    def __init__(self, schema: Schema, request: Request | None) -> None:
         self.schema, self.request = schema, request
-        self.tables: list[tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]] = []
+        self.tables: list[tuple[pa.Table, Numbers, Numbers]] = []
         self.bytes = 0
         self.spill: Spill | None = None
         self.kinds = False  # whether any row spilled is no +I
@@ -59,7 +65,7 @@ class Intake:
         if self.spill is not None:
             self.spill.close()
 
-    def add(self, rows: pa.Table, numbers: pa.ChunkedArray, order: pa.ChunkedArray) -> None:
+    def add(self, rows: pa.Table, numbers: Numbers, order: Numbers) -> None:
         """Rows as users bring them, their bucket numbers and their places in the input. Raises InvalidData, when rows are
         spilled or taken at the latest."""
         self.tables.append((rows, numbers, order))
@@ -87,11 +93,15 @@ class Intake:
     def _prepared(self) -> tuple[pa.Table, np.ndarray, np.ndarray]:
         """What is in memory as prepared rows, their bucket numbers and places; the memory is given up."""
         taken, self.tables, self.bytes = self.tables, [], 0
-        data = pa.concat_tables([rows for rows, _, _ in taken])
+        data = pa.concat_tables(
+            with_kinds([rows for rows, _, _ in taken]) if self.request is None else [rows for rows, _, _ in taken]
+        )
         numbers = np.concatenate([np.asarray(n) for _, n, _ in taken])
         order = np.concatenate([np.asarray(o) for _, _, o in taken])
         del taken
-        rows, kept = prepare(data, self.schema, self.request)
+        if self.request is None:
+            return data, numbers, order
+        rows, kept = prepare(data, self.schema, self.request, None)
         return (rows, numbers, order) if kept is None else (rows, numbers[kept], order[kept])
 
     def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:

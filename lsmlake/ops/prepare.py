@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData
 from lsmlake.format import nested, rowkind
-from lsmlake.format.conform import conform
+from lsmlake.format.conform import Cast, conform
 from lsmlake.format.schema import RESERVED, Schema
 from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.field_settings import sequence_groups
 from lsmlake.lsm.merge.rows import with_kind
-from lsmlake.options import INPUT
+from lsmlake.options import AGGREGATION, INPUT, PARTIAL_UPDATE
 
 GIVEN = f"{RESERVED}given"
 """A column of prepared rows where the table's changelog is its input: their kinds before the engine changed them."""
@@ -26,12 +27,16 @@ GIVEN = f"{RESERVED}given"
 
 @dataclass(frozen=True)
 class Request:
-    """What a write asks for. `row_kind`: the name of a text column with row kinds. `deletes`: the rows are keys to delete;
-    `ignore_sequence`: whatever their sequence."""
+    """What a write asks for.
 
-    row_kind: str | None = None
+    `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete; `ignore_sequence`: whatever their sequence.
+    `cast`: values are converted.
+    """
+
+    row_kind: rowkind.Source | None = None
     deletes: bool = False
     ignore_sequence: bool = False
+    cast: Cast | None = None
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
@@ -40,38 +45,57 @@ def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
     return (*schema.primary_key, *(name for name in sequence if name not in schema.primary_key))
 
 
-def prepare(data: pa.Table, schema: Schema, request: Request = Request()) -> tuple[pa.Table, np.ndarray | None]:
+def prepare(
+    data: pa.Table, schema: Schema, request: Request = Request(), first_row: int | None = 0
+) -> tuple[pa.Table, np.ndarray | None]:
     """Rows as they are stored: the schema's columns in its order, then `_row_kind` if any row is not +I; and which rows of `data`
-    they are, ascending, if options dropped some (None: all). Raises InvalidData, also for a kind the merge engine cannot take."""
-    return (_deletes(data, schema, request), None) if request.deletes else _rows(data, schema, request)
-
-
-def _rows(data: pa.Table, schema: Schema, request: Request) -> tuple[pa.Table, np.ndarray | None]:
-    source = request.row_kind or schema.parsed_options.rowkind_field
-    kinds = None
+    they are, ascending, if options dropped some (None: all). `first_row`: see `conform`. Raises InvalidData, also for a kind the
+    merge engine cannot take."""
+    if request.deletes:
+        return _deletes(data, schema, request, first_row), None
+    source, kinds = row_kind_source(schema, request), None
     if source is not None:
-        if data.schema.names.count(source) != 1:
-            raise InvalidData(
-                "the row-kind column is not in the data, or twice",
-                where=f"column {source!r}",
-                expected="once",
-                found=data.schema.names,
-                cure="name a column of the data",
-            )
-        kinds = rowkind.parse(data[source], source)
-        if source not in schema.columns.names:
-            data = data.drop_columns([source])
-    rows = conform(data, schema).cast(schema.row_columns)
+        kinds = rowkind.parse(data, source, first_row)
+        if source.column not in schema.columns.names:
+            data = data.drop_columns([source.column])
+    optional = optional_columns(data.column_names, schema)
+    rows = conform(data, schema, cast=request.cast, optional=optional, first_row=first_row).cast(schema.row_columns)
     engine_of(schema).validate(rows)
     return (rows, None) if kinds is None else _with_kinds(rows, kinds, schema)
 
 
-def _deletes(data: pa.Table, schema: Schema, request: Request) -> pa.Table:
+def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
+    """The column that holds the row kinds of a write, if any does."""
+    field = schema.parsed_options.rowkind_field
+    return request.row_kind or (rowkind.Source(field) if field else None)
+
+
+def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
+    """The columns that a write to the table may leave out, which are then null: under engines that combine rows, those that may
+    be null and are no sequence. So several writers can bring some columns each. Raises InvalidData if the columns `found` include
+    some of a sequence group but not its sequence: their values would count for nothing."""
+    options = schema.parsed_options
+    if options.merge_engine not in (PARTIAL_UPDATE, AGGREGATION):
+        return frozenset()
+    for sequence, members in sequence_groups(schema, "").items():
+        given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]
+        if given and missing:
+            raise InvalidData(
+                f"the data lacks the sequence {missing} of its columns {given}",
+                expected=f"{list(sequence)}: rows without the sequence of a group do not change the group",
+                found=list(found),
+                cure="add the sequence columns, or leave out the columns of the group",
+            )
+    needed = {*schema.primary_key, *options.sequence_field}
+    return frozenset(field.name for field in schema.columns if field.nullable and field.name not in needed)
+
+
+def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | None) -> pa.Table:
     """Delete rows: all columns but those of `delete_columns` are null."""
     names, options = delete_columns(schema, request), schema.parsed_options
     check_sequence(data.column_names, schema, request)
     _check_no_nulls(data, names, schema)
-    keys = conform(data, schema, names)
+    keys = conform(data, schema, names, cast=request.cast, first_row=first_row)
     if request.ignore_sequence:
         kind = rowkind.ERASE
     else:

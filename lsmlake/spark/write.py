@@ -2,8 +2,9 @@
 
 0. A small batch comes to the driver instead: see `collected`.
 1. Check names and types on the driver; nothing has run yet.
-2. Add the bucket (Spark's own `hash` in generated code) and the place of the row in the input, for repeats of a key. From here on
-   the columns go by number: `mapInArrow` takes a dot or a backtick in a name for syntax.
+2. With `cast`, convert the values in tasks (`cast_rows`). Add the bucket (Spark's own `hash` in generated code) and the place of
+   the row in the input, for repeats of a key. From here on the columns go by number: `mapInArrow` takes a dot or a backtick in a
+   name for syntax.
 3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
    at once; with partitions Spark decides on the number of tasks.
 4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
@@ -25,10 +26,11 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops.choose import as_needed
 from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.intake import Intake
-from lsmlake.ops.prepare import Request, check_sequence, delete_columns, prepare
+from lsmlake.ops.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.ops.upsert import inline_choice, upsert_rows
 from lsmlake.ops.write import base_states, write_onto
 from lsmlake.spark import collected, tasks
+from lsmlake.spark.cast import cast_rows, raise_error
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 
@@ -69,7 +71,7 @@ def upsert(
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
         rows = rows.rename_columns(columns)
-        return upsert_rows(meta, schema, prepare(rows, schema, request)[0], identity, collected.modest(choose))
+        return upsert_rows(meta, schema, prepare(rows, schema, request, None)[0], identity, collected.modest(choose))
     write = _Write(meta, schema, columns, latest, request, choose is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.bucket)
     if limit and snapshot and snapshot.delta_rows <= limit:
@@ -78,7 +80,7 @@ def upsert(
 
 
 def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
-    placed = _placed(df, write.columns, write.schema, parallelism)
+    placed = _placed(df, write, parallelism)
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
@@ -91,17 +93,19 @@ def _check(schema: Schema, df, request: Request) -> list[str]:
     """The columns to ship. Raises InvalidData."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
-    found, row_kind = _columns_of(df), request.row_kind
-    names = list(schema.columns.names)
+    found, row_kind = _columns_of(df), request.row_kind and request.row_kind.column
     if request.deletes:
         names = list(delete_columns(schema, request))
         check_sequence(found.names, schema, request)
+    else:
+        optional = optional_columns(found.names, schema)
+        names = [name for name in schema.columns.names if name not in optional or name in found.names]
     extra = [row_kind] if row_kind and row_kind not in names else []
     if extra and found.names.count(row_kind) != 1:
         raise InvalidData(
             "the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names
         )
-    check_types(pa.schema([field for field in found if field.name not in extra]), schema, names)
+    check_types(pa.schema([field for field in found if field.name not in extra]), schema, names, request.cast)
     return names + extra
 
 
@@ -116,12 +120,17 @@ def _values(columns: Sequence[str]) -> list[str]:
     return [f"{quoted(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
 
 
-def _placed(df, columns: Sequence[str], schema: Schema, parallelism: int):
+def _placed(df, write: _Write, parallelism: int):
+    schema, columns = write.schema, write.columns
+    numbered = df.selectExpr(*_values(columns))
+    if write.request.cast is not None:
+        fields = [schema.plain_columns.field(name) if name in schema.columns.names else None for name in columns]
+        numbered = cast_rows(numbered, numbered.columns, fields, write.request.cast)
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
-    key = ", ".join(f"try_cast({quoted(name)} as {types[name]})" for name in schema.bucket_key)  # the hash depends on the type
+    key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
     buckets = schema.parsed_options.bucket
     bucket = f"cast(pmod(hash({key}), {buckets}) as int) as {_BUCKET}"
-    placed = df.selectExpr(*_values(columns), bucket, f"monotonically_increasing_id() as {_ORDER}")
+    placed = numbered.selectExpr("*", bucket, f"monotonically_increasing_id() as {_ORDER}")
     if not schema.partition_by:
         return placed.repartitionById(min(buckets, parallelism), _BUCKET)
     return placed.repartition(*(_numbered(columns.index(name)) for name in schema.partition_by), _BUCKET)
@@ -150,7 +159,7 @@ def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Comm
     with Intake(schema, write.request) as intake:
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            rows = table.drop_columns([_BUCKET, _ORDER]).rename_columns(write.columns)
+            rows = raise_error(table.drop_columns([_BUCKET, _ORDER])).rename_columns(write.columns)
             intake.add(rows, table[_BUCKET], table[_ORDER])
         for bucket, rows, given in intake.sorted():
             state = base_states(meta, schema, write.base, [bucket]).get(bucket) if choose else None

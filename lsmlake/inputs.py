@@ -1,0 +1,76 @@
+"""Whatever users pass as data, as tables to be written one after the other: one table in memory, or a stream of batches.
+
+A stream is read while it is written: beyond `write-buffer-size` its rows go to sorted spills on disk. A Polars LazyFrame comes by
+batches of its streaming engine, a DuckDB relation and a dataset by batches, a CSV or Parquet file by blocks. A JSON file is read
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import PurePath
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from lsmlake.arrow import as_table, is_pandas, unknown, without_index
+from lsmlake.errors import InvalidData
+from lsmlake.store import input_files
+
+_BATCH_ROWS = 1 << 17
+
+
+class Input(NamedTuple):
+    """`tables`: the data in order. `text`: it comes from files without types, so values must be converted."""
+
+    tables: Iterator[pa.Table]
+    text: bool = False
+
+
+def as_input(data: object, schema: pa.Schema | None = None) -> Input:
+    """`schema`: the columns of the table that the data is for, if it exists. Raises InvalidData, also while `tables` is read."""
+    if isinstance(data, (str, PurePath)):
+        paths = input_files.find(str(data))
+        text = any(input_files.is_text(path) for path in paths)
+        return Input(_without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema), text)
+    if isinstance(data, (list, tuple)) and data and hasattr(data[0], "__arrow_c_array__"):
+        return Input(as_table(part, schema) for part in data)
+    if isinstance(data, (pa.Table, pa.RecordBatch, dict, list, tuple)) or is_pandas(data) or _is_polars(data, "DataFrame"):
+        return Input(iter([as_table(data, schema)]))
+    if _is_polars(data, "LazyFrame"):
+        return Input(as_table(part, schema) for part in data.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True))
+    if isinstance(data, ds.Dataset):
+        data = data.scanner()
+    if isinstance(data, ds.Scanner):
+        return Input(_of_reader(data.to_reader(), schema))
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            return Input(_of_reader(pa.RecordBatchReader.from_stream(data), schema))
+        except (pa.ArrowException, TypeError, ValueError) as broken:
+            raise InvalidData("the data cannot be read as an Arrow stream", found=broken, cure="pass a pyarrow.Table") from broken
+    if hasattr(data, "__next__"):
+        return Input(as_table(part, schema) for part in data)
+    if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
+        return Input(iter([as_table(data, schema)]))
+    raise unknown(data)
+
+
+def _is_polars(data: object, name: str) -> bool:
+    return type(data).__module__.partition(".")[0] == "polars" and type(data).__name__ == name
+
+
+def _without_index(tables: Iterator[pa.Table], schema: pa.Schema | None) -> Iterator[pa.Table]:
+    return (without_index(table, schema) for table in tables)
+
+
+def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterator[pa.Table]:
+    yield without_index(reader.schema.empty_table(), schema)  # so that the columns of an empty stream are known
+    try:
+        for batch in reader:
+            yield without_index(pa.Table.from_batches([batch]), schema)
+    except (pa.ArrowException, OSError) as broken:
+        raise InvalidData(
+            "the stream of data failed", found=broken, cure="see the source of the stream; nothing was written"
+        ) from broken

@@ -1,0 +1,328 @@
+"""Data of every kind goes into a table: pandas, Polars, DuckDB, files, streams and Python objects; and lossless conversion."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import math
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import UTC, new_lake
+
+from lsmlake.errors import InvalidData
+from lsmlake.format.lossless import convert
+from lsmlake.table import Table
+
+DDL = "k BIGINT NOT NULL, c STRING, v DOUBLE, at TIMESTAMP_NTZ"
+SCHEMA = pa.schema([("k", pa.int64()), ("c", pa.string()), ("v", pa.float64()), ("at", pa.timestamp("us"))])
+DAY = dt.datetime(2026, 1, 2)
+ROWS = [
+    {"k": 1, "c": "a", "v": 1.5, "at": DAY},
+    {"k": 2, "c": "b", "v": None, "at": None},
+    {"k": 3, "c": "a", "v": 2.5, "at": DAY},
+]
+
+
+def table_of(ddl: str = DDL, **options: str) -> Table:
+    return new_lake().create_table("d.t", ddl, primary_key=["k"], options={k.replace("_", "-"): v for k, v in options.items()})
+
+
+def rows_of(table: Table) -> list[dict]:
+    return table.scan().to_arrow().sort_by("k").to_pylist()
+
+
+def refused(table: Table, data: object, *words: str, **how: object) -> None:
+    before = table.meta.latest_id()
+    with pytest.raises(InvalidData) as caught:
+        table.upsert(data, **how)
+    for word in words:
+        assert word in str(caught.value), caught.value
+    assert table.meta.latest_id() == before
+
+
+def arrow() -> pa.Table:
+    return pa.Table.from_pylist(
+        ROWS, pa.schema([("k", pa.int64()), ("c", pa.string()), ("v", pa.float64()), ("at", pa.timestamp("us"))])
+    )
+
+
+def frame() -> pd.DataFrame:
+    return arrow().to_pandas()
+
+
+class Reader:
+    """The Arrow stream interface and nothing else."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return arrow().__arrow_c_stream__(requested_schema)
+
+
+def duck() -> duckdb.DuckDBPyRelation:
+    data = arrow()  # noqa: F841 - DuckDB finds it by its name
+    return duckdb.connect().sql("SELECT * FROM data")
+
+
+LIKE_ROWS = {
+    "a list of dicts": lambda: ROWS,
+    "dicts that leave nulls out": lambda: [{k: v for k, v in row.items() if v is not None} for row in ROWS],
+    "a dict of columns": lambda: {name: [row[name] for row in ROWS] for name in ROWS[0]},
+    "a dict of arrays": lambda: {"k": np.arange(1, 4), "c": pl.Series(["a", "b", "a"]), "v": arrow()["v"], "at": frame()["at"]},
+    "a record batch": lambda: arrow().to_batches()[0],
+    "record batches": lambda: arrow().to_batches(max_chunksize=1),
+    "a generator": lambda: (batch for batch in arrow().to_batches(max_chunksize=1)),
+    "a reader": lambda: arrow().to_reader(max_chunksize=2),
+    "a stream": Reader,
+    "a dataset": lambda: ds.dataset(arrow()),
+    "pandas": frame,
+    "pandas, filtered": lambda: pd.concat([frame(), frame().assign(k=9)]).query("k < 9"),
+    "pandas, indexed by a column": lambda: frame().set_index("k"),
+    "pandas, categorical": lambda: frame().assign(c=pd.Categorical(["a", "b", "a"])),
+    "pandas, extension types": lambda: frame().convert_dtypes(),
+    "pandas, Arrow types": lambda: frame().convert_dtypes(dtype_backend="pyarrow"),
+    "pandas, objects": lambda: frame().astype(object),
+    "polars": lambda: pl.from_arrow(arrow()),
+    "polars, categorical": lambda: pl.from_arrow(arrow()).with_columns(pl.col("c").cast(pl.Categorical)),
+    "polars, enum": lambda: pl.from_arrow(arrow()).with_columns(pl.col("c").cast(pl.Enum(["a", "b"]))),
+    "polars, lazy": lambda: pl.from_arrow(arrow()).lazy().filter(pl.col("k") < 9),
+    "duckdb": duck,
+}
+
+
+@pytest.mark.parametrize("name", LIKE_ROWS)
+def test_data_of_every_kind_is_the_same_data(name):
+    table = table_of()
+    assert table.upsert(LIKE_ROWS[name]()).delta_rows == 3
+    assert rows_of(table) == ROWS
+
+
+@pytest.mark.parametrize(
+    "data", [[], {}, pd.DataFrame({"k": []}), pl.DataFrame(), pa.table({"zz": pa.array([], pa.date32())}), iter([])]
+)
+def test_data_without_rows_commits_nothing(data):
+    assert table_of().upsert(data) is None
+
+
+def test_wrong_data_names_what_is_accepted():
+    table = table_of("k BIGINT NOT NULL, m MAP<STRING,INT>, a DECIMAL(10,2)")
+    refused(table, 5, "list of dicts", "Polars", "glob of Parquet, CSV or JSON", "int")
+    refused(table, [{"k": 1, "m": {"x": 1}, "a": None}, {"k": 2, "zz": 1}], "extra columns ['zz']")
+    refused(table, [{"k": 1, "m": {"x": 1}, "a": None}, {"k": "two"}], "column 'k', row 1", "'two'")
+    refused(table, [{"k": 1, "m": {"x": "y"}, "a": None}], "column 'm', row 0", "map")
+    refused(table, [{"k": 1, "m": None, "a": 1.5}], "column 'a'", "DECIMAL(10,2)", "cast=True")
+    refused(table, [{"k": 1, "m": None, "a": Decimal("1.555")}], "column 'a', row 0", "1.555")
+    refused(table, [{"k": 2**70, "m": None, "a": None}], "column 'k', row 0", str(2**70))
+    refused(table, {"k": 1, "m": [None], "a": [None]}, "column 'k'", "single value 1", "list of one dict")
+    refused(table, {"k": [1, 2], "m": [None], "a": [None]}, "different lengths", "'k': 2")
+    refused(table, pd.DataFrame({"k": [1], "m": [None], "a": [None]}).set_index(pd.Index([7], name="zz")), "extra columns ['zz']")
+    refused(table, pd.DataFrame({0: [1]}), "column name is no text")
+    table.upsert([{"k": 1, "m": {"x": 1}, "a": Decimal("9.5")}, {"k": 2, "m": {"y": 2, "z": None}, "a": 7}])
+    assert [row["m"] for row in rows_of(table)] == [[("x", 1)], [("y", 2), ("z", None)]]
+
+
+def test_nanoseconds_come_out_even_or_are_named():
+    table = table_of()
+    odd = pd.to_datetime(["2026-01-02", "2026-01-02 03:04:05.000000001", None], format="ISO8601")
+    refused(table, frame().assign(at=odd), "column 'at', row 1", "05.000000001")
+    zoned = pd.to_datetime(["2026-01-02"] * 3).tz_localize("UTC")
+    refused(table, frame().assign(at=zoned), "column 'at'", "TIMESTAMP_NTZ")
+    table.upsert(frame().assign(at=pd.to_datetime(["2026-01-02 03:04:05.000001"] * 3)))
+    assert rows_of(table)[0]["at"] == dt.datetime(2026, 1, 2, 3, 4, 5, 1)
+
+
+def test_a_column_may_be_left_out_where_engines_combine_rows():
+    """Several writers of some columns each."""
+    options = {"merge-engine": "partial-update", "fields.g.sequence-group": "b"}
+    table = new_lake().create_table("d.t", "k BIGINT NOT NULL, a INT, b INT, g INT", primary_key=["k"], options=options)
+    table.upsert([{"k": 1, "a": 1}])
+    table.upsert({"k": [1], "b": [2], "g": [5]})
+    refused(table, {"k": [1], "b": [3]}, "lacks the sequence ['g'] of its columns ['b']")
+    refused(table, {"a": [3]}, "lacks the columns ['k']")
+    assert rows_of(table) == [{"k": 1, "a": 1, "b": 2, "g": 5}]
+    by_time = new_lake().create_table(
+        "d.t",
+        "k BIGINT NOT NULL, a INT, b INT",
+        primary_key=["k"],
+        options={"merge-engine": "aggregation", "sequence.field": "b"},
+    )
+    refused(by_time, {"k": [1], "a": [3]}, "lacks the columns ['b']")
+    refused(table_of(), {"k": [1]}, "lacks the columns ['c', 'v', 'at']", "add the missing ones")
+
+
+def test_row_kinds_by_codes():
+    table, codes = table_of("k BIGINT NOT NULL, v INT"), {"c": "+I", "u": "+U", "d": "-D"}
+    kinds = {"column": "op", "map": codes}
+    table.upsert({"k": [1, 2, 3], "v": [1, 2, 3], "op": ["c", "c", "u"]}, row_kind=kinds)
+    table.upsert({"k": [1, 2], "v": [0, 5], "op": pd.Categorical(["d", "u"])}, row_kind=kinds)
+    table.upsert({"k": [3], "v": [0], "op": [7]}, row_kind={"column": "op", "map": {7: "-D", 8: "+I"}})
+    assert rows_of(table) == [{"k": 2, "v": 5}]
+    refused(table, {"k": [1, 2], "v": [0, 0], "op": ["d", "x"]}, "column 'op', row 1", "'x'", "'c' or 'u' or 'd'", row_kind=kinds)
+    refused(table, {"k": [1], "v": [0], "op": [1]}, "column 'op'", "int64", row_kind=kinds)
+    for wrong in ({"col": "op"}, {"column": "op", "map": {}}, {"column": "op", "map": {"c": "insert"}}, 5):
+        refused(table, {"k": [1], "v": [0], "op": ["c"]}, "row_kind", row_kind=wrong)
+
+
+def test_files(tmp_path):
+    pq.write_table(arrow(), tmp_path / "a.parquet")
+    frame().to_parquet(tmp_path / "b.parquet")
+    frame().query("k != 2").to_parquet(tmp_path / "index.parquet")
+    frame().to_csv(tmp_path / "c.csv", index=False)
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(frame().to_csv(index=False).encode()))
+    frame().to_csv(tmp_path / "e.tsv", index=False, sep="\t")
+    frame().to_json(tmp_path / "f.jsonl", orient="records", lines=True, date_format="iso")
+    for name in ("a.parquet", "b.parquet", "c.csv", "d.csv.gz", "e.tsv", "f.jsonl"):
+        table = table_of()
+        table.upsert(tmp_path / name)
+        assert rows_of(table) == ROWS, name
+    for name, count in {"index.parquet": 2, "*.parquet": 8, "[a-b].p*": 6, ".": 20}.items():
+        assert table_of().upsert(str(tmp_path / name)).delta_rows == min(count, 3)
+    table = table_of()
+    refused(table, str(tmp_path / "nosuch*.csv"), "nosuch*.csv", ".parquet", ".jsonl")
+    refused(table, str(tmp_path / "e.txt"), "e.txt")
+    (tmp_path / "g.csv").write_text('k,c,v,at\n1,"a\nb",0.5,\n2,"",x,\n')
+    refused(table, tmp_path / "g.csv", "column 'v', row 1", "'x'")
+    (tmp_path / "h.parquet").write_bytes(b"PAR1 no")
+    refused(table, tmp_path / "h.parquet", "h.parquet", "cannot be read")
+    (tmp_path / "i.csv").write_text('k,c,v,at\n007,"",0.1,\n8,,1e3,2026-01-02\n')
+    table.upsert(tmp_path / "i.csv")
+    assert [tuple(row.values()) for row in rows_of(table)] == [(7, "", 0.1, None), (8, None, 1000.0, DAY)]
+
+
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_a_stream_larger_than_the_write_buffer_is_sorted_on_disk(producer):
+    table = table_of("k BIGINT NOT NULL, v BIGINT", write_buffer_size="64 kb", bucket="2", changelog_producer=producer)
+    table.upsert({"k": [10_000_000], "v": [0]})
+    starts = range(0, 40_000, 4_000)
+    parts = (pa.record_batch({"k": np.arange(start, start + 5_000), "v": np.full(5_000, start)}) for start in starts)
+    snapshot = table.upsert(parts, commit_id=1, writer_id="w")
+    assert (snapshot.id, snapshot.total_rows) == (2, 41_001)
+    assert table.scan(where="k = 4500").to_arrow()["v"].to_pylist() == [4_000], "the last of two rows with one key wins"
+    assert table.verify() == []
+
+    def never():
+        raise AssertionError("a commit that has taken place is not read again")
+        yield
+
+    assert table.upsert(never(), commit_id=1, writer_id="w") == snapshot
+    before = {entry.path for entry in table.meta.env.storage.list("")}
+    broken = (pa.record_batch({"k": ["x"] if start == 36_000 else np.arange(start, start + 5_000).astype(object), "v": [0] * n})
+              for start in starts for n in [1 if start == 36_000 else 5_000])  # fmt: skip
+    refused(table, broken, "column 'k'")
+    assert {entry.path for entry in table.meta.env.storage.list("")} == before
+
+
+# --- cast=True ---
+
+ALL = (
+    "k BIGINT NOT NULL, a DECIMAL(10,2), d DATE, t TIMESTAMP, n TIMESTAMP_NTZ, b BOOLEAN, s STRING, f DOUBLE, g FLOAT, "
+    "l ARRAY<STRUCT<x INT>>"
+)
+GOOD: dict[str, list[tuple[object, object]]] = {
+    "k": [("7", 7), (" +7 ", 7), ("7.0", 7), ("1e3", 1000), (7.0, 7), (Decimal("7.00"), 7), (True, 1)],
+    "a": [("9.5", "9.50"), ("1e2", "100"), ("-0.10", "-0.10"), ("9.500", "9.50"), (0.1, "0.10"), (9.5, "9.50"), (7, "7.00")],
+    "d": [("2026-01-02", DAY.date()), ("2026-01-02 00:00:00", DAY.date()), (DAY, DAY.date())],
+    "t": [
+        ("2026-01-02", DAY.replace(tzinfo=UTC)),
+        ("2026-01-02T03:04:05.123456000", dt.datetime(2026, 1, 2, 3, 4, 5, 123456, UTC)),
+        ("2026-01-02 03:04:05+02:00", dt.datetime(2026, 1, 2, 1, 4, 5, 0, UTC)),
+        ("2026-01-02T03:04:05Z", dt.datetime(2026, 1, 2, 3, 4, 5, 0, UTC)),
+        (DAY, DAY.replace(tzinfo=UTC)),
+        (DAY.date(), DAY.replace(tzinfo=UTC)),
+    ],
+    "n": [("2026-01-02 00:00", DAY), (DAY.date(), DAY)],
+    "b": [("true", True), ("N", False), ("1", True), (0, False)],
+    "s": [(7, "7"), (True, "true"), (Decimal("1.50"), "1.50"), (DAY.date(), "2026-01-02")],
+    "f": [("0.1", 0.1), ("1e300", 1e300), (" inf", math.inf), (Decimal("0.10"), 0.1), (7, 7.0)],
+    "g": [("0.1", float(np.float32(0.1))), (0.1, float(np.float32(0.1))), (0.5, 0.5)],
+    "l": [([{"x": "7"}, None, {"x": None}], [{"x": 7}, None, {"x": None}])],
+}
+BAD: dict[str, list[object]] = {
+    "k": ["7.5", "0x1F", "", "9223372036854775808", 7.5, math.inf, Decimal("7.5")],
+    "a": ["9.555", "100000000", "x", "1,5", 0.1 + 0.2, math.nan, 1e9, 100_000_000],
+    "d": ["2026-13-01", "2026-01-02 00:00:01", "02.01.2026", dt.datetime(2026, 1, 2, 1)],
+    "t": ["yesterday", "2026-01-02 25:00:00", "2026-01-02 03:04:05.1234567"],
+    "n": ["2026-01-02 03:04:05Z", "2026-01-02 03:04:05+01", DAY.replace(tzinfo=UTC)],
+    "b": ["maybe", "2", 2],
+    "s": [7.0, DAY],
+    "f": ["1e999", "", "x", Decimal("0.1234567890123456789"), 2**53 + 1],
+    "g": [1 / 3, 1e300],
+    "l": [[{"x": "y"}], [{"z": "7"}], "[]"],
+}
+
+
+def with_value(column: str, value: object) -> dict[str, list[object]]:
+    names = [part.split()[0] for part in ALL.split(", ")]
+    data = {name: [None, None] for name in names} | {"k": [100, 200], column: [None, value]}
+    return data | ({"k": [100, value]} if column == "k" else {})
+
+
+@pytest.fixture(scope="module")
+def everything() -> Table:
+    return new_lake().create_table("d.t", ALL, primary_key=["k"])
+
+
+@pytest.mark.parametrize("column", GOOD)
+def test_cast_converts_what_loses_nothing(everything, column):
+    for value, expected in GOOD[column]:
+        data = with_value(column, value)
+        if isinstance(value, (str, float, bool, Decimal)) and column == "k":
+            data["k"] = [type(value)("100" if isinstance(value, (str, Decimal)) else 100.0), value]
+        if column == "k" and value is True:
+            data["k"] = [False, True]
+        everything.upsert(data, cast=True, compact=False)
+        key = expected if column == "k" else 200
+        (row,) = everything.scan(where=f"k = {key}").to_arrow().to_pylist()
+        assert row[column] == (Decimal(expected) if column == "a" else expected), value
+
+
+@pytest.mark.parametrize("column", BAD)
+def test_cast_names_the_first_value_that_would_lose_something(everything, column):
+    for value in BAD[column]:
+        data = with_value(column, value)
+        if column == "k":
+            data["k"] = [type(value)("100"), value]
+        refused(everything, data, f"column {column!r}", cast=True)
+        if isinstance(value, str) and column not in "l":
+            refused(everything, data, f"column {column!r}, row 1", repr(value), cast=True)
+
+
+def test_without_cast_the_error_says_how(everything):
+    refused(everything, with_value("a", "9.5"), "column 'a'", "DECIMAL(10,2)", "string", "cast=True")
+    refused(everything, with_value("n", DAY.replace(tzinfo=UTC)), "column 'n'", "convert the column before writing")
+
+
+def test_local_times_are_those_of_the_zone():
+    """On Spark the zone is the session's; of an hour that the clocks repeat it is the first, an hour they skip is no time."""
+    wanted = pa.timestamp("us", "UTC")
+    (made,) = convert(pa.array(["2026-01-02 12:00:00"]), wanted, "America/New_York").to_pylist()
+    assert made == dt.datetime(2026, 1, 2, 17, tzinfo=UTC)
+    (twice,) = convert(pa.array(["2026-10-25 02:30:00"]), wanted, "Europe/Berlin").to_pylist()
+    assert twice == dt.datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    with pytest.raises(pa.ArrowInvalid, match="doesn't exist"):
+        convert(pa.array(["2026-03-29 02:30:00"]), wanted, "Europe/Berlin")
+    (day,) = convert(pa.array([dt.datetime(2026, 1, 2, 5, tzinfo=UTC)]), pa.date32(), "America/New_York").to_pylist()
+    assert day == dt.date(2026, 1, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 10))
+def test_a_float_is_the_decimal_it_prints_as(value, scale):
+    exact = Decimal(repr(value))
+    fits = exact == exact.quantize(Decimal(1).scaleb(-scale)) if abs(value) < 1e15 else False
+    if abs(value) >= 1e15:
+        return
+    try:
+        (made,) = convert(pa.array([value]), pa.decimal128(38, scale), "UTC").to_pylist()
+    except pa.ArrowInvalid:
+        assert not fits
+    else:
+        assert fits and made == exact
