@@ -12,7 +12,7 @@ import pyarrow as pa
 from lsmlake.border import public
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
-from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_of_a_table, split_name
+from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.store.env import Env
@@ -63,7 +63,8 @@ class Lake:
 
     def databases(self) -> list[str]:
         """Names, ascending."""
-        return [folder[:-3] for folder in self.env.storage.folders("") if folder.endswith(".db") and self._has(folder[:-3])]
+        names = [folder.removesuffix(".db") for folder in self.env.storage.folders("") if folder.endswith(".db")]
+        return [name for name in names if is_name(name) and self._has(name)]
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
         """Raises TableNotFound; InvalidQuery if it has tables and `cascade` is not set."""
@@ -92,7 +93,7 @@ class Lake:
         """Names of the tables of a database, ascending. Raises TableNotFound."""
         self._need(database)
         folder = database_dir(database)
-        return [name for name in self.env.storage.folders(folder) if self._is_table(f"{folder}/{name}")]
+        return [name for name in self.env.storage.folders(folder) if is_name(name) and self._is_table(f"{folder}/{name}")]
 
     def _is_table(self, root: str) -> bool:
         return self.env.storage.size(first_schema(root)) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lsmlake.errors import InvalidQuery
@@ -36,6 +36,11 @@ def is_of_a_table(path: str, root: str) -> bool:
 def first_schema(root: str) -> str:
     """Schema 0 of the table in folder `root`. It exists as long as the table does, and holds the table's uuid."""
     return f"{root}/schema/schema-0"
+
+
+def is_name(text: str) -> bool:
+    """Whether a database or a table can have this name; a folder of another name is neither."""
+    return _NAME.fullmatch(text) is not None
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -127,6 +132,11 @@ class TablePaths:
             )
         return f"{self.consumers}/consumer-{name}"
 
+    def consumer_name(self, path: str) -> str | None:
+        """The name of the consumer whose file this is; None for a stray file."""
+        name = path.removeprefix(f"{self.consumers}/consumer-")
+        return name if name != path and _CONSUMER.fullmatch(name) else None
+
     def manifest(self, name: str) -> str:
         return f"{self.root}/manifest/{name}"
 
@@ -154,7 +164,10 @@ def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str
     return "/".join([*parts, f"bucket-{bucket.number}"])
 
 
-def numbered(paths: Sequence[str], prefix: str) -> list[int]:
-    """The numbers n of the paths whose last part is '<prefix>-<n>', ascending; anything else is passed over."""
-    pattern = re.compile(rf".*/{prefix}-(\d+)")
+def numbered(paths: Iterable[str], folder: str, prefix: str) -> list[int]:
+    """The numbers n of the paths that are '<folder>/<prefix>-<n>', ascending.
+
+    Any other file is a stray and no part of the table: a number with leading zeros, an editor's backup, a file in a subfolder.
+    """
+    pattern = re.compile(rf"{re.escape(folder)}/{prefix}-(0|[1-9][0-9]{{0,17}})")
     return sorted(int(match[1]) for match in map(pattern.fullmatch, paths) if match)

@@ -9,8 +9,6 @@ from lsmlake.format import envelope
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 
-_PREFIX = "consumer-"
-
 _RESET = Wording("reset_consumer() writes or removes it", command="`lsmlake consumers TABLE --remove NAME` removes it")
 
 
@@ -30,12 +28,13 @@ class Consumer(NamedTuple):
 
 
 def consumers(meta: Metadata) -> list[Consumer]:
-    """All of them, by name. Raises Corrupt, TableNotFound."""
+    """All consumers, by name. A stray file, or a copy of a consumer's file under another name, is no consumer. Raises Corrupt,
+    TableNotFound."""
     meta.first_schema()
     found = []
     for entry in meta.env.storage.list(meta.paths.consumers):
-        name = entry.path.rpartition("/")[2].removeprefix(_PREFIX)
-        if (progress := progress_of(meta, name)) is not None:
+        name = meta.paths.consumer_name(entry.path)
+        if name is not None and (progress := progress_of(meta, name)) is not None:
             found.append(Consumer(name, progress, entry.modified_ms))
     return found
 
@@ -49,7 +48,7 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
         return None
     if not isinstance(content.get("next_snapshot"), int) or not isinstance(content.get("full"), bool):
         raise Corrupt("consumer names no snapshot", where=path, found=content, cure=_RESET)
-    return Progress(content["next_snapshot"], content["full"])
+    return Progress(content["next_snapshot"], content["full"]) if content.get("name") == name else None
 
 
 def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
@@ -57,7 +56,7 @@ def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
     path = meta.paths.consumer(name)
     meta.first_schema()
     with meta.env.storage.write(path) as sink:
-        sink.write(envelope.wrap_json("consumer", progress._asdict()))
+        sink.write(envelope.wrap_json("consumer", {"name": name, **progress._asdict()}))
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:

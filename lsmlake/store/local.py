@@ -77,7 +77,8 @@ class LocalStorage(Storage):
     def folders(self, prefix: str) -> Iterator[str]:
         directory = self._directory(prefix)
         with storage_errors("list", directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
-            yield from sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
+            listed = (entry for entry in found if entry.is_dir(follow_symlinks=False))
+            yield from sorted(entry.name for entry in listed if not entry.name.startswith(TEMPORARY))
 
     def size(self, path: str) -> int | None:
         located = self._guarded(path)
@@ -205,6 +206,8 @@ def _link(temporary: str, target: str) -> bool:
     try:
         os.link(temporary, target)
     except FileExistsError:
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, "a directory has this name", target) from None
         return os.stat(temporary).st_nlink > 1
     return True
 
@@ -251,9 +254,11 @@ def _walk(directory: str, prefix: str) -> Iterator[Entry]:
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
+        if entry.name.startswith(TEMPORARY) or entry.is_symlink():
+            continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, f"{prefix}{entry.name}/")
-        elif not entry.name.startswith(TEMPORARY) and not entry.is_symlink() and (status := _status(entry)):
+        elif status := _status(entry):
             yield Entry(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
 
 

@@ -118,7 +118,8 @@ class Metadata:
 
     def schema_ids(self) -> list[int]:
         """All schemas, ascending; those after the one in effect were never published."""
-        return [0, *numbered([entry.path for entry in self.env.storage.list(self.paths.schemas)], "schema")]
+        entries = self.env.storage.list(self.paths.schemas)
+        return sorted({0, *numbered((entry.path for entry in entries), self.paths.schemas, "schema")})
 
     def put_schema(self, schema: Schema) -> bool:
         """False if that version exists."""
@@ -176,7 +177,8 @@ class Metadata:
     def retired(self, before_ms: int) -> list[str]:
         """The paths of the marks that are as old as that, by the storage's clock."""
         entries = self.env.storage.list(self.paths.snapshots)
-        return [entry.path for entry in entries if entry.size == len(_EXPIRED) and entry.modified_ms < before_ms]
+        old = [entry.path for entry in entries if entry.size == len(_EXPIRED) and entry.modified_ms < before_ms]
+        return [self.paths.snapshot(number) for number in numbered(old, self.paths.snapshots, "snapshot")]
 
     def recorded(self, number: int) -> Snapshot:
         """A snapshot that is kept, or of which the changelog still is. Raises SnapshotNotFound."""
@@ -194,12 +196,14 @@ class Metadata:
 
     def recorded_ids(self) -> list[int]:
         """Expired snapshots whose changelog is kept, ascending."""
-        return numbered([entry.path for entry in self.env.storage.list(self.paths.changelogs)], "changelog")
+        entries = self.env.storage.list(self.paths.changelogs)
+        return numbered((entry.path for entry in entries), self.paths.changelogs, "changelog")
 
     def snapshot_ids(self) -> list[int]:
         """The snapshots there are, ascending. One listing. Raises TableNotFound if there are none because the table is gone."""
         entries = self.env.storage.list(self.paths.snapshots)
-        found = numbered([entry.path for entry in entries if entry.size != len(_EXPIRED)], "snapshot")
+        kept = (entry.path for entry in entries if entry.size != len(_EXPIRED))
+        found = numbered(kept, self.paths.snapshots, "snapshot")
         if not found:
             self.first_schema()
         return found
