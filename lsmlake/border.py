@@ -33,7 +33,17 @@ _BY_PARAMETER: Mapping[str, type[LakeError]] = {
     **dict.fromkeys(("options", "alterations"), InvalidOption),
     **dict.fromkeys(("schema", "primary_key", "partition_by", "comment"), InvalidSchema),
 }
-_SHORT = Repr()
+
+
+class _Short(Repr):
+    """A representation of bounded length that runs no code of the value's own, which may be slow, long or broken."""
+
+    def repr_instance(self, value: object, level: int) -> str:
+        return f"a {type(value).__name__}" if type(value).__repr__ not in _QUICK else super().repr_instance(value, level)
+
+
+_QUICK = float.__repr__, types.NoneType.__repr__, bool.__repr__
+_SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -206,7 +207,7 @@ class Table:
         self,
         df: object,
         *,
-        checkpoint: str,
+        checkpoint: str | Path,
         trigger: Mapping[str, object] | None = None,
         row_kind: str | Mapping[str, object] | None = None,
     ):

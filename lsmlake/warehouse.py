@@ -42,6 +42,11 @@ def register(spark: object) -> None:
     """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
     known to a session. On Connect lsmlake must be installed beside the server."""
     need_spark("register(spark)")
+    if not hasattr(spark, "dataSource"):
+        found = type(spark).__name__
+        raise InvalidQuery(
+            "not a Spark session", where="register()", expected="a SparkSession of Spark 4", found=found, cure="pass one"
+        )
     from lsmlake.spark import source
 
     source.register(spark)

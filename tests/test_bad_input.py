@@ -94,6 +94,12 @@ BAD_TABLES = {
     "a negative scale": (pa.schema([("k", pa.int32()), ("v", pa.decimal128(5, -2))]), {}, InvalidSchema, ["column 'v'"]),
     "a struct of nothing": (pa.schema([("k", pa.int32()), ("v", pa.struct([]))]), {}, InvalidSchema, ["column 'v'", "struct"]),
     "a deep bad type": (pa.schema([("k", pa.int32()), ("v", pa.list_(pa.uint8()))]), {}, InvalidSchema, ["v.element", "uint8"]),
+    "a type nested as deep as no file can be": (
+        "k INT, v " + "ARRAY<" * 31 + "INT" + ">" * 31,
+        {},
+        InvalidSchema,
+        ["column 'v'", "30"],
+    ),
     "not a schema": (42, {}, InvalidSchema, ["int", "DDL"]),
 }
 

@@ -21,6 +21,7 @@ from lsmlake.errors import InvalidSchema
 from lsmlake.format import types
 
 DECIMAL_PRECISION_MAX = 38
+_TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type
 KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
 """Words that are no plain name: a column of such a name stands in backquotes."""
@@ -58,9 +59,9 @@ def parse_columns(text: str) -> pa.Schema:
     except ParseError as error:
         raise _unreadable(text, error) from error
     except (SqlglotError, RecursionError) as error:
-        raise InvalidSchema("the columns cannot be read", where=repr(text), expected=_GRAMMAR) from error
+        raise InvalidSchema("the columns cannot be read", where=_shown(text), expected=_GRAMMAR) from error
     if not parsed.expressions:
-        raise InvalidSchema("there is no column", where=repr(text), expected=_GRAMMAR)
+        raise InvalidSchema("there is no column", where=_shown(text), expected=_GRAMMAR)
     return columns_of(parsed.expressions)
 
 
@@ -97,10 +98,14 @@ def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
     raise InvalidSchema("no such column type", where=where, expected=TYPES, found=kind.sql("spark"), cure=cure)
 
 
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
+
+
 def _unreadable(text: str, error: ParseError) -> InvalidSchema:
     first = error.errors[0] if error.errors else {}
     line = (first.get("line") or 2) - 1  # the text begins on the second line of what was parsed
-    where = f"line {line}, character {first.get('col', 0)} of {text!r}"
+    where = f"line {line}, character {first.get('col', 0)} of {_shown(text)}"
     found = first.get("highlight") or first.get("description", "")
     expected = f"{_GRAMMAR} with TYPE one of {TYPES}"
     return InvalidSchema("the columns cannot be read", where=where, expected=expected, found=repr(found))

@@ -33,6 +33,9 @@ _NAMES = {
 _BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 
+NESTING_MAX = 30
+"""Levels of ARRAY, MAP (counts twice) and STRUCT inside one column: Parquet C++ writes no file for types much deeper."""
+
 
 def is_text(type_: pa.DataType) -> bool:
     """Strings of every Arrow layout but dictionaries."""
@@ -119,7 +122,23 @@ def _canonical_field(field: pa.Field, column: str) -> pa.Field:
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:
     """All columns in canonical types, comments kept, other metadata dropped. Raises InvalidSchema."""
+    for field in schema:
+        _check_depth(field)
     return pa.schema([_canonical_field(field, field.name) for field in schema])
+
+
+def _check_depth(field: pa.Field) -> None:
+    """Raises InvalidSchema for types nested deeper than Parquet stores. Goes level by level, so no depth is too much for it."""
+    level = [field.type]
+    for _ in range(NESTING_MAX + 1):
+        level = [inner.field(i).type for inner in level if pa.types.is_nested(inner) for i in range(inner.num_fields)]
+    if level:
+        raise InvalidSchema(
+            "the type is nested too deeply",
+            where=f"column {field.name!r}",
+            expected=f"at most {NESTING_MAX} levels of ARRAY, MAP (counts twice) and STRUCT",
+            cure="store the value as JSON in a STRING, or flatten it",
+        )
 
 
 def plain(type_: pa.DataType) -> pa.DataType:

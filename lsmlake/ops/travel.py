@@ -36,11 +36,15 @@ def milliseconds(value: str | datetime.datetime) -> int:
     """Since the epoch, rounded down. Raises InvalidQuery."""
     try:
         when = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(str(value))
-    except ValueError:
+        when = when.astimezone(datetime.timezone.utc)
+    except (ValueError, OverflowError):  # no date, or in UTC none of the years 1 to 9999
         raise InvalidQuery(
-            "not a timestamp", expected="'YYYY-MM-DD HH:MM:SS' or a datetime", found=repr(value), cure="correct it"
+            "not a timestamp",
+            expected="'YYYY-MM-DD HH:MM:SS' or a datetime, of the years 1 to 9999 in UTC",
+            found=repr(value),
+            cure="correct it",
         ) from None
-    return (when.astimezone(datetime.timezone.utc) - _EPOCH) // datetime.timedelta(milliseconds=1)  # exact, unlike a float
+    return (when - _EPOCH) // datetime.timedelta(milliseconds=1)  # exact, unlike a float
 
 
 def _at(meta: Metadata, time_ms: int) -> Snapshot:

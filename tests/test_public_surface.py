@@ -1,0 +1,262 @@
+"""Nothing but a LakeError comes out of the public API, whatever goes in.
+
+Every public callable is found by reflection, and every parameter gets every value of a table of nasty ones while the others are
+valid. A new method is covered at once if its parameters have known names; else a test asks for a valid value in `VALID`.
+`LSMLAKE_EXAMPLES=20 pytest tests/test_public_surface.py` tries twenty times as many calls.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from strategies import copied, new_lake
+
+import lsmlake
+from lsmlake.engine import Engine
+from lsmlake.errors import InternalError, LakeError
+from lsmlake.lake import Lake
+from lsmlake.store.memory import MemoryStorage
+
+EXAMPLES = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
+CALLS = int(800 * EXAMPLES)
+
+
+class Polled(LakeError):
+    """Somebody waits for more: the end of a call that polls until it is stopped."""
+
+
+def polled(seconds: float) -> None:
+    raise Polled("waited")
+
+
+def lake_of(storage: MemoryStorage) -> Lake:
+    lake = new_lake(storage)
+    return Lake(replace(lake.env, sleep=polled), Engine())
+
+
+def start() -> MemoryStorage:
+    storage = MemoryStorage()
+    lake = lake_of(storage)
+    table = lake.create_table("d.t", "k INT, p STRING, v BIGINT", primary_key=["k", "p"], partition_by=["p"])
+    table.upsert(rows())
+    table.upsert([{"k": 1, "p": "a", "v": 9}], compact=False)
+    table.delete_keys([{"k": 2, "p": "a"}])
+    return storage
+
+
+def rows() -> pa.Table:
+    return pa.table({"k": pa.array([1, 2, 3], pa.int32()), "p": ["a", "a", None], "v": [1, None, 3]}).slice(0, 2)
+
+
+OWNERS: dict[type, Callable[[Lake], object]] = {
+    lsmlake.Lake: lambda lake: lake,
+    lsmlake.Table: lambda lake: lake.table("d.t"),
+    lsmlake.Scan: lambda lake: lake.table("d.t").scan(where="v > 0"),
+    lsmlake.Changes: lambda lake: lake.table("d.t").changes(0),
+    lsmlake.ChangeBatch: lambda lake: next(lake.table("d.t").follow()),
+}
+
+VALID: dict[str, object] = {
+    "alterations": (lsmlake.set_option("write-only", True),),
+    "buckets": [0],
+    "cascade": True,
+    "cast": True,
+    "checkpoint": "/nowhere",
+    "columns": ["k", "v"],
+    "comment": "text",
+    "commit_id": 5,
+    "compact": None,
+    "data": rows(),
+    "database": "d",
+    "df": rows(),
+    "end": None,
+    "full": True,
+    "how": {},
+    "if_not_exists": True,
+    "ignore_sequence": True,
+    "limit": 5,
+    "location": "memory",
+    "max_bytes": 5,
+    "max_files": 5,
+    "max_rows": 5,
+    "mode": None,
+    "name": {"table": "d.t", "default": "d", "create_table": "d.new", "reset_consumer": "c", "drop_table": "d.t"},
+    "new_name": "d.t2",
+    "next_snapshot": 1,
+    "older_than": "2026-01-01",
+    "options": {"bucket": 2},
+    "partition_by": [],
+    "primary_key": ["k"],
+    "replaces": "w",
+    "retain_max": 5,
+    "retain_min": 1,
+    "row_kind": None,
+    "schema": "k INT, v BIGINT",
+    "snapshot": 1,
+    "spark": None,
+    "start": 0,
+    "strategy": "auto",
+    "timestamp": None,
+    "trigger": {"availableNow": True},
+    "value": "true",
+    "wait": 1,
+    "where": "p = 'a'",
+    "writer_id": "w",
+}
+"""Parameter -> a valid value, or by the name of the function where that differs."""
+
+DEEP = pa.int32()
+for _ in range(800):
+    DEEP = pa.list_(DEEP)
+NASTY: list[object] = [
+    *(None, True, False, 0, 1, -1, 10**6, 2**31, 2**63, 2**64, 1.5, float("nan"), float("inf"), Decimal("NaN"), np.int64(1)),
+    *("", " ", "x", "a/b", "..", "d.t", "d.missing", "d.t\0", "\0", "\ud800", "k\udfff = 1", "'", "`", "true", "5", "é" * 300),
+    *("x" * 100_000, "(" * 10_000 + "k = 1" + ")" * 10_000, "NOT " * 3_000 + "v > 1", " OR ".join(["v = 1"] * 500)),
+    *("k IN (" + ", ".join(map(str, range(3_000))) + ")", "v = '\0'", "v = '\ud800'", "k = 99999999999999999999999", "v = 1 = 2"),
+    *("k " + "ARRAY<" * 2_000 + "INT" + ">" * 2_000, "k INT, " * 500 + "z INT", "k INT COMMENT '\ud800'", "k STRUCT<"),
+    *("(" * 10**6, b"bytes", bytearray(b"x"), object(), len, int, ValueError("x"), ..., range(3), iter([1]), {1, 2}, frozenset()),
+    *([], [None], [1], ["k"], ["k", "k"], ["missing"], ["\ud800"], ["k\0"], ["a/b"], [[]], [{}], [{"k": 1}], [{1: 2}], ()),
+    *(("k",), {}, {"k": 1}, {"k": [1]}, {1: 2}, {"x": None}, {"\ud800": "x"}, {"bucket": "\ud800"}, {"bucket": -1}),
+    *({"bucket": [1]}, {"comment\0": 1}, {"fields.v.aggregate-function": object()}, [{"k": "\ud800"}], {"k": 5}),
+    *([{"k": 1, "p": "a", "v": 2**70}], [{"k": 1, "p": "\ud800", "v": 2}]),
+    *(dt.datetime.min, dt.datetime.max, dt.date(2026, 1, 1), dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14)))),
+    *("0001-01-01", "9999-12-31 23:59:59.999999", "2026-01-01T00:00:00+99:00", "2026-13-01"),
+    *(pa.table({}), rows().slice(0, 0), rows().select(["v"]), pa.schema([]), pa.schema([("k", DEEP)])),
+    *(pa.schema([("k", pa.null())]), pa.schema([("k", pa.dictionary(pa.int8(), pa.string()))])),
+    *(pa.schema([("k", pa.union([], "sparse"))]), pa.int32()),
+    *(pa.table({"k": [1], "p": ["a"], "v": [{"x": 1}]}), pa.chunked_array([[1]]), rows().to_batches()[0], lsmlake.set_option),
+]  # fmt: skip
+
+
+class Door(NamedTuple):
+    """One public callable. `owner` None: a function of the package."""
+
+    owner: type | None
+    name: str
+    function: Callable
+    is_property: bool = False
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        named = inspect.signature(self.function).parameters
+        return {name: each for name, each in named.items() if name != "self"}
+
+
+def doors() -> list[Door]:
+    found = []
+    for name in lsmlake.__all__:
+        thing = getattr(lsmlake, name)
+        if inspect.isfunction(thing):
+            found.append(Door(None, name, thing))
+    for owner in OWNERS:
+        for name, member in inspect.getmembers(owner):
+            if isinstance(member, property):
+                found.append(Door(owner, name, member.fget, is_property=True))
+            elif inspect.isfunction(member) and (not name.startswith("_") or name in ("__len__", "__arrow_c_stream__")):
+                found.append(Door(owner, name, member))
+    return found
+
+
+DOORS = doors()
+
+
+def valid(name: str, door: Door) -> object:
+    value = VALID[name]
+    return value.get(door.name, value["default"]) if isinstance(value, dict) and "default" in value else value
+
+
+def test_every_public_class_and_parameter_is_known():
+    classes = [thing for thing in (getattr(lsmlake, name) for name in lsmlake.__all__) if inspect.isclass(thing)]
+    verbs = [owner for owner in classes if not issubclass(owner, tuple) and any(map(inspect.isfunction, vars(owner).values()))]
+    values = {"CompactionReport"}
+    assert {owner.__name__ for owner in verbs} - values <= {owner.__name__ for owner in OWNERS}, "add the class to OWNERS"
+    for door in DOORS:
+        unknown = [name for name in door.parameters if name not in VALID]
+        assert not unknown, f"{door.name}: add a valid value for {unknown} to VALID"
+
+
+def test_every_public_callable_has_the_border():
+    without = [door.name for door in DOORS if not hasattr(door.function, "__wrapped__")]
+    assert without == [], "put @public on it"
+
+
+def used(result: object) -> None:
+    """Use what a call has returned as far as a user would: lazy results are read."""
+    if isinstance(result, Iterator) and not isinstance(result, pa.RecordBatchReader):
+        result = list(islice(result, 3))
+    for one in result if isinstance(result, list) else [result]:
+        if isinstance(one, (lsmlake.Scan, lsmlake.Changes, lsmlake.ChangeBatch)):
+            one.to_arrow()
+        if isinstance(one, pa.RecordBatchReader):
+            one.read_all()
+        if isinstance(one, lsmlake.Table):
+            assert one.scan().count() >= 0
+        repr(one)
+
+
+def call(door: Door, world: MemoryStorage, nasty: dict[str, object]) -> None:
+    lake = lake_of(world)
+    arguments = [OWNERS[door.owner](lake)] if door.owner else []
+    named = {}
+    for name, parameter in door.parameters.items():
+        if name in nasty:
+            value = nasty[name]
+        elif parameter.default is inspect.Parameter.empty:
+            value = valid(name, door)
+        else:
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            arguments.extend(value if isinstance(value, tuple) else [value])
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            arguments.append(value)
+        else:
+            named[name] = value
+    used(door.function(*arguments, **named))
+
+
+def cases() -> list[tuple[Door, dict[str, object]]]:
+    found = [(door, {}) for door in DOORS]
+    every = [(door, {name: value}) for door in DOORS for name in door.parameters for value in NASTY]
+    rng = random.Random(11)
+    rng.shuffle(every)
+    found += every[:CALLS]
+    for _ in range(CALLS - len(every)):
+        door = rng.choice([door for door in DOORS if len(door.parameters) > 1])
+        names = rng.sample(list(door.parameters), 2)
+        found.append((door, {name: rng.choice(NASTY) for name in names}))
+    return found
+
+
+def test_nothing_but_errors_of_the_library_comes_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    world, wrong, refused, done = start(), [], 0, 0
+    for door, nasty in cases():
+        try:
+            call(door, copied(world), nasty)
+            done += 1
+        except InternalError as error:
+            wrong.append((door.name, shown(nasty), f"{error.found}"))
+        except LakeError as error:
+            refused += 1
+            assert str(error).encode(), "a message that can be printed"
+        except Exception as error:
+            wrong.append((door.name, shown(nasty), repr(error)[:300]))
+    assert not wrong, "\n".join(sorted({f"{name} {given}: {found}" for name, given, found in wrong}))
+    assert refused > 100
+    assert done > len(DOORS)
+
+
+def shown(nasty: dict[str, object]) -> str:
+    return ", ".join(f"{name}={ascii(value)[:60]}" for name, value in nasty.items())
