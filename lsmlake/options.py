@@ -281,7 +281,9 @@ def _named(name: str, where: str):
     return option
 
 
-_LIST = Wording("Table.options_table() lists the options there are", command="`lsmlake options` lists the options there are")
+_LIST = Wording(
+    "lsmlake.options.DESCRIPTIONS lists the options there are", command="`lsmlake options` lists the options there are"
+)
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
 }

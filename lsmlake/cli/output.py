@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
 
 
 class View(Protocol):
@@ -24,24 +23,21 @@ class View(Protocol):
 
 
 class Sentences(NamedTuple):
-    """A view of lines of text, the same everywhere."""
+    """Lines of text, the same everywhere: a terminal breaks them where it must, so that a path in them can be copied."""
 
     texts: tuple[str, ...]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from map(Text, self.texts)
 
     def lines(self) -> Iterable[str]:
         return self.texts
 
 
-def emit(data: object, view: View, as_json: bool) -> None:
+def emit(data: object, view: View | Sentences, as_json: bool) -> None:
     """Write a result to standard output. `data`: dicts, lists and scalars, datetimes among them; an iterator is a list."""
     if as_json:
         data = list(data) if isinstance(data, Iterator) else data
         ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
         print(json.dumps(data, indent=2, ensure_ascii=ascii_only, default=_moment))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and not isinstance(view, Sentences):
         Console(highlight=False, markup=False, emoji=False).print(view)
     else:
         for line in view.lines():
