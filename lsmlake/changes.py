@@ -9,18 +9,19 @@ import pyarrow as pa
 from lsmlake.border import public, through
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
-from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.travel import Moment, resolve
+from lsmlake.reading import Readable
+from lsmlake.show import html_pairs
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
 
 @public
 @dataclass(frozen=True)
-class Changes:
+class Changes(Readable):
     """What happened after snapshot `start` up to and with snapshot `end`.
 
     The first column is `_row_kind` ('+I', '-U', '+U', '-D'). Folded onto the rows at `start` in order, the changes give those at
@@ -34,6 +35,17 @@ class Changes:
     where: str | None
     columns: tuple[str, ...] | None
     mode: str = DIFF
+
+    def __repr__(self) -> str:
+        return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._said())}>"
+
+    def _repr_html_(self) -> str:
+        return html_pairs("Changes", self._said())
+
+    def _said(self) -> list[tuple[str, object]]:
+        """What was asked for; reads nothing."""
+        said = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
+        return [(name, value) for name, value in said if value is not None]
 
     def _pieces(self) -> tuple[Plan, list[Piece]]:
         schema = self.meta.latest_schema()
@@ -69,15 +81,6 @@ class Changes:
         like, pieces = self._pieces()
         batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches, "Changes"))
-
-    def to_arrow(self) -> pa.Table:
-        """All changes, bucket after bucket."""
-        return self.to_batches().read_all()
-
-    def to_pandas(self):
-        """All changes as a pandas.DataFrame."""
-        need("pandas", "to_pandas()")
-        return self.to_arrow().to_pandas()
 
     def to_spark(self):
         """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised but inside its partitions."""

@@ -13,6 +13,8 @@ from lsmlake.lsm.predicate import parse
 from lsmlake.ops.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
 from lsmlake.ops.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.ops.plan import Plan
+from lsmlake.reading import Readable
+from lsmlake.show import html_pairs
 from lsmlake.store.metadata import Metadata
 
 
@@ -56,7 +58,7 @@ class Following:
 
 @public
 @dataclass(frozen=True)
-class ChangeBatch:
+class ChangeBatch(Readable):
     """What one snapshot brought, or, first of all, the rows there were. `snapshot`: its number."""
 
     meta: Metadata
@@ -70,8 +72,11 @@ class ChangeBatch:
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(changes_schema(self.like), through(batches, "ChangeBatch"))
 
-    def to_arrow(self) -> pa.Table:
-        return self.to_batches().read_all()
+    def __repr__(self) -> str:
+        return f"<lsmlake changes of {self.meta.paths.root} at snapshot {self.snapshot}>"
+
+    def _repr_html_(self) -> str:
+        return html_pairs("ChangeBatch", [("of", self.meta.paths.root), ("snapshot", self.snapshot)])
 
 
 def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from lsmlake.arrow import as_table, is_pandas, unknown, without_index
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, LakeError
 from lsmlake.store import input_files
 
 _BATCH_ROWS = 1 << 17
@@ -29,11 +29,19 @@ class Input(NamedTuple):
     text: bool = False
 
 
-def as_input(data: object, schema: pa.Schema | None = None) -> Input:
-    """`schema`: the columns of the table that the data is for, if it exists. Raises InvalidData, also while `tables` is read."""
+def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = False) -> Input:
+    """The tables of `data`. Raises InvalidData, also while `tables` is read.
+
+    `schema`: the columns of the table that the data is for, if it exists. `inferred`: the first table has the types that the data
+    seems to have, also where it is text; the values of the others then need conversion.
+    """
     if isinstance(data, (str, PurePath)):
         paths = input_files.find(str(data))
         text = any(input_files.is_text(path) for path in paths)
+        if inferred and text:
+            schema = input_files.inferred(paths[0])
+            tables = chain([schema.empty_table()], chain.from_iterable(input_files.read(path, schema) for path in paths))
+            return Input(tables, text)
         return Input(_without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema), text)
     if isinstance(data, (list, tuple)) and data and hasattr(data[0], "__arrow_c_array__"):
         return Input(as_table(part, schema) for part in data)
@@ -51,7 +59,7 @@ def as_input(data: object, schema: pa.Schema | None = None) -> Input:
         except (pa.ArrowException, TypeError, ValueError) as broken:
             raise InvalidData("the data cannot be read as an Arrow stream", found=broken, cure="pass a pyarrow.Table") from broken
     if hasattr(data, "__next__"):
-        return Input(as_table(part, schema) for part in data)
+        return Input(as_table(part, schema) for part in _of_iterator(data))
     if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
         return Input(iter([as_table(data, schema)]))
     raise unknown(data)
@@ -63,6 +71,15 @@ def _is_polars(data: object, name: str) -> bool:
 
 def _without_index(tables: Iterator[pa.Table], schema: pa.Schema | None) -> Iterator[pa.Table]:
     return (without_index(table, schema) for table in tables)
+
+
+def _of_iterator(parts: Iterator[object]) -> Iterator[object]:
+    try:
+        yield from parts
+    except (LakeError, MemoryError):
+        raise
+    except Exception as broken:
+        raise InvalidData("the iterator of data failed", found=repr(broken), cure="correct it; nothing was written") from broken
 
 
 def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterator[pa.Table]:

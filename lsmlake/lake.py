@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
 from lsmlake.border import public
 from lsmlake.engine import Engine
-from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
 from lsmlake.format.schema import Schema
+from lsmlake.inputs import as_input
 from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.schema_from import schema_from
+from lsmlake.show import html_rows
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.metadata import Metadata, read_first_schema
@@ -53,6 +57,14 @@ class Lake:
 
     env: Env
     engine: Engine
+
+    def __repr__(self) -> str:
+        return f"<lsmlake lake in {self.env.storage}>"
+
+    def _repr_html_(self) -> str:
+        """The names of the databases and of their tables."""
+        rows = ((database, ", ".join(self.tables(database))) for database in self.databases())
+        return html_rows(f"Lake in {self.env.storage}", ("database", "tables"), rows)
 
     # -- databases ----------------------------------------------------------------------------------------------------
 
@@ -121,6 +133,58 @@ class Lake:
         if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)
         return self.table(name)
+
+    def create_table_from(
+        self,
+        name: str,
+        data: object,
+        *,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Make a table with the columns of `data` and load its rows as one commit.
+
+        Key columns become NOT NULL, all others may be null. Nanoseconds become microseconds where nothing is lost, dictionaries
+        their values, unsigned integers the next wider signed type. Of CSV files the first rows tell the types; a column whose
+        numbers begin with a zero is text. The table exists before its rows are committed: an error on the way drops it again, a
+        process that is killed leaves it empty.
+
+        Args:
+            data: as in `Table.upsert`.
+            name, primary_key, partition_by, options, comment: as in `create_table`.
+
+        Raises:
+            TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption, InvalidData
+
+        Example:
+            >>> orders = lake.create_table_from("sales.orders", "orders.csv", primary_key=["order_id"])
+        """
+        columns, rows, cast = self._with_schema(data)
+        how = {"primary_key": primary_key, "partition_by": partition_by, "options": options, "comment": comment}
+        table = self.create_table(name, columns, **how)
+        try:
+            table.upsert(rows, cast=cast)
+        except BaseException:
+            if table.meta.latest_id() is None:  # nobody else has written to it
+                self.drop_table(name)
+            raise
+        return table
+
+    def _with_schema(self, data: object) -> tuple[pa.Schema, object, bool]:
+        """The columns of a table for `data`, the data to load, and whether its values must be converted."""
+        if self.engine.owns(data):
+            return schema_from(self.engine.columns_of(data.schema)), data, False
+        given = as_input(data, inferred=True)
+        first = next(given.tables, None)
+        if first is None or not first.num_columns:
+            raise InvalidData(
+                "the data has no columns",
+                expected="data that tells the columns of the table",
+                cure="create the table with a schema",
+            )
+        return schema_from(first.schema), chain([first], given.tables), given.text
 
     def _columns(self, schema: object) -> pa.Schema:
         if isinstance(schema, str):

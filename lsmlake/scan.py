@@ -5,29 +5,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.border import public, through
 from lsmlake.engine import Engine
-from lsmlake.extras import need
+from lsmlake.errors import InvalidQuery
 from lsmlake.lsm.predicate import Unsupported, parse
 from lsmlake.ops import plan as planning
+from lsmlake.ops.expression import matching, needed_columns
+from lsmlake.ops.limit import first_rows, limited
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.read import count, output_schema, read_plan
 from lsmlake.ops.travel import Moment, resolve
+from lsmlake.reading import Readable
+from lsmlake.show import html_pairs
 from lsmlake.store.metadata import Metadata
+
+_AFTER = " (evaluated by Arrow after the read: no file is pruned)"
 
 
 @public
 @dataclass(frozen=True)
-class Scan:
+class Scan(Readable):
     """Rows of a table at a moment. Each `to_...` reads the table as it is when called, unless a snapshot was named."""
 
     meta: Metadata
     engine: Engine
-    where: str | None
+    where: str | pc.Expression | None
     columns: tuple[str, ...] | None
     mode: str
     moment: Moment
+    limit: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<lsmlake scan {', '.join(f'{name} {value}' for name, value in self._said())}>"
+
+    def _repr_html_(self) -> str:
+        return html_pairs("Scan", self._said())
+
+    def __len__(self) -> int:
+        """`count()`."""
+        return self.count()
+
+    def _said(self) -> list[tuple[str, object]]:
+        """What was asked for; reads nothing."""
+        said = ("of", self.meta.paths.root), ("where", self.where), ("columns", self.columns and ", ".join(self.columns))
+        rest = (
+            ("mode", self.mode),
+            ("snapshot", self.moment.snapshot),
+            ("timestamp", self.moment.timestamp),
+            ("limit", self.limit),
+        )
+        return [(name, value) for name, value in (*said, *rest) if value is not None]
 
     def plan(self) -> Plan:
         """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
@@ -38,39 +67,55 @@ class Scan:
         snapshot = resolve(self.meta, self.moment)
         schema = self.meta.schema_of(snapshot)
         predicate = None
-        if self.where is not None:
+        columns = self.columns
+        if isinstance(self.where, pc.Expression):
+            columns = needed_columns(self.where, schema.plain_columns, columns)
+        elif self.where is not None:
             try:
                 predicate = parse(self.where, schema.plain_columns, zone=self.engine.zone)
             except Unsupported:
                 if not engine_filters:
                     raise
         with self.meta.unless_expired(snapshot):
-            return planning.plan(self.meta, schema, snapshot, predicate, self.columns, self.mode)
+            plan = planning.plan(self.meta, schema, snapshot, predicate, columns, self.mode)
+        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit)
+
+    @property
+    def _by_arrow(self) -> bool:
+        """Whether Arrow evaluates `where` after the read."""
+        return isinstance(self.where, pc.Expression)
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as they are read, by up to four threads. Held at a time: a few chunks, of a row group or 65,536 rows, of each
         file under way. No order is promised, but the same plan gives the same one."""
         plan = self.plan()
-        batches = (batch for table in read_plan(self.meta, plan) for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(output_schema(plan), through(batches, "Scan"))
-
-    def to_arrow(self) -> pa.Table:
-        """All rows. No order is promised."""
-        return self.to_batches().read_all()
-
-    def to_pandas(self):
-        """All rows as a pandas.DataFrame."""
-        need("pandas", "to_pandas()")
-        return self.to_arrow().to_pandas()
+        tables, schema = read_plan(self.meta, plan), output_schema(plan)
+        if self._by_arrow:
+            tables = matching(tables, self.where, self.columns)
+            schema = pa.schema([schema.field(name) for name in self.columns or schema.names])
+        if self.limit is not None:
+            tables = first_rows(tables, self.limit)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
 
     def count(self) -> int:
         """The number of rows; without `where` from metadata and at most the key columns."""
-        return count(self.meta, self.plan())
+        if self._by_arrow:
+            return sum(batch.num_rows for batch in self.to_batches())
+        if self.limit is not None and self.where is not None:
+            return sum(batch.num_rows for batch in self.to_batches())
+        found = count(self.meta, self.plan())
+        return found if self.limit is None else min(found, self.limit)
 
     def to_spark(self, strategy: str = "auto"):
         """The rows as a Spark DataFrame, evaluated lazily. `strategy`: 'native' (Catalyst reads the Parquet files and masks dead
         rows by broadcast bitmaps), 'arrow' (Python tasks read and mask) or 'auto'. Both give the same rows."""
-        return self.engine.frame(self.meta, self._plan(engine_filters=True), self.where, strategy)
+        if self._by_arrow:
+            raise InvalidQuery(
+                "Spark cannot evaluate a pyarrow expression", found=self.where, cure="write the condition as SQL text in where"
+            )
+        frame = self.engine.frame(self.meta, self._plan(engine_filters=True), self.where, strategy)
+        return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
         """What a read would do: files left by each step of pruning, dead rows masked, rows waiting at level 0, strategy."""
@@ -82,8 +127,9 @@ class Scan:
             [
                 f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
                 f"columns   {', '.join(plan.columns)}",
-                f"where     {self.where or 'all rows'}",
+                f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
                 f"files     {steps}",
+                *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
                 f"masked    {plan.dead_rows} dead rows in {masked} files",
                 f"level 0   {waiting} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
                 f"strategy  {self.engine.strategy(plan)}",

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.border import public
 from lsmlake.changes import Changes
@@ -18,10 +19,11 @@ from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.following import ChangeBatch, Following, follow
 from lsmlake.format import rowkind
-from lsmlake.format.conform import Cast
+from lsmlake.format.conform import Cast, conform
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.type_text import format_type
 from lsmlake.inputs import as_input
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops import listings
@@ -30,6 +32,7 @@ from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import CompactionReport, compact_table
 from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
 from lsmlake.ops.follow import UNLIMITED, Limit
+from lsmlake.ops.get import rows_of_keys
 from lsmlake.ops.plan import partition_matches
 from lsmlake.ops.prepare import Request
 from lsmlake.ops.travel import Moment, milliseconds, resolve
@@ -37,6 +40,7 @@ from lsmlake.ops.upsert import inline_choice
 from lsmlake.ops.upsert_tables import upsert_tables
 from lsmlake.ops.verify import Finding, verify
 from lsmlake.scan import Scan
+from lsmlake.show import html_pairs, html_rows
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 
@@ -52,6 +56,15 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<lsmlake table {self.name} in {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """The name, the columns and the options: reads the schema, no data."""
+        schema = self.current
+        title = f"{self.name}: primary key {', '.join(schema.primary_key)}"
+        if schema.partition_by:
+            title += f"; partitioned by {', '.join(schema.partition_by)}"
+        columns = [(field.name, format_type(field.type), "" if field.nullable else "NOT NULL") for field in schema.columns]
+        return html_rows(title, ("column", "type", ""), columns) + html_pairs("options", schema.options.items())
 
     @property
     def current(self) -> Schema:
@@ -220,20 +233,53 @@ class Table:
     def scan(
         self,
         *,
-        where: str | None = None,
+        where: str | pc.Expression | None = None,
         columns: Sequence[str] | None = None,
         mode: str = "fresh",
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
+        limit: int | None = None,
     ) -> Scan:
         """Describe a read; nothing happens until a `to_...`, `count` or `plan` of the result.
 
-        `where`: a predicate in SQL text, Spark's dialect and meaning. `mode`: 'fresh' sees every committed row, 'raw' only those
-        compacted out of level 0. `snapshot` or `timestamp`: the table as it was.
+        Args:
+            where: a predicate in SQL text, Spark's dialect and meaning; or a pyarrow.compute.Expression, which Arrow evaluates on
+                the rows that were read, so that no file is skipped for it.
+            columns: the columns of the result, in this order.
+            mode: 'fresh' sees every committed row, 'raw' only those compacted out of level 0.
+            snapshot, timestamp: the table as it was.
+            limit: at most so many rows, whichever are read first; then reading stops.
+
+        Example:
+            >>> orders.scan(where="amount > 10", columns=["order_id"]).to_polars()
+            >>> duckdb.sql("SELECT * FROM scan")  # where scan is a variable with a Scan
         """
         if isinstance(columns, str):
             raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
-        return Scan(self.meta, self.engine, where, None if columns is None else tuple(columns), mode, Moment(snapshot, timestamp))
+        if limit is not None and limit < 0:
+            raise InvalidQuery("limit is a number of rows", expected="0 or more", found=limit, cure="correct it")
+        names = None if columns is None else tuple(columns)
+        return Scan(self.meta, self.engine, where, names, mode, Moment(snapshot, timestamp), limit)
+
+    def get(self, key: object) -> dict[str, object] | pa.Table | None:
+        """Look rows up by primary key; only the files and row groups that can hold them are read.
+
+        Args:
+            key: one key as a dict of the primary key columns; or several, as a list of dicts or other data that `upsert` takes.
+
+        Returns:
+            Of one key the row as a dict, or None. Of several keys a table of the rows found, in the order of the keys, each once.
+
+        Example:
+            >>> orders.get({"order_id": 7})
+            {'order_id': 7, 'status': 'new'}
+        """
+        one, schema = isinstance(key, Mapping), self.current
+        tables = as_input([key] if one else key, schema.plain_columns).tables
+        keys = [conform(table, schema, schema.primary_key) for table in tables if table.num_rows]
+        asked = pa.concat_tables(keys) if keys else schema.row_columns.empty_table().select(list(schema.primary_key))
+        rows = rows_of_keys(self.meta, schema, self.meta.latest(), asked)
+        return next(iter(rows.to_pylist()), None) if one else rows
 
     def df(self, **how: object):
         """`scan(**how).to_spark()`."""

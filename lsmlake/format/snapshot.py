@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lsmlake.errors import Corrupt
 from lsmlake.format import envelope
+from lsmlake.show import Shown
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
 
@@ -20,7 +21,7 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Shown):
     """State `id` of the table `table_uuid`. The live set is the fold of the manifests in `base_manifest_list`, then
     `delta_manifest_list`.
 
@@ -32,24 +33,24 @@ class Snapshot:
     """
 
     id: int
-    table_uuid: str
+    table_uuid: str = field(repr=False)
     schema_id: int
-    base_manifest_list: Named
-    delta_manifest_list: Named
-    index_manifest: Named | None
+    base_manifest_list: Named = field(repr=False)
+    delta_manifest_list: Named = field(repr=False)
+    index_manifest: Named | None = field(repr=False)
     writer_id: str
     commit_id: int | None
     kind: str
     time_ms: int
     total_rows: int
     delta_rows: int
-    changelog_manifest_list: Named | None = None
+    changelog_manifest_list: Named | None = field(default=None, repr=False)
     changelog_rows: int = 0
-    watermark: int | None = None
-    statistics: str | None = None
-    writers: Mapping[str, int] = field(default_factory=dict)
-    queries: Mapping[str, str] = field(default_factory=dict)
-    properties: Mapping[str, str] = field(default_factory=dict)
+    watermark: int | None = field(default=None, repr=False)
+    statistics: str | None = field(default=None, repr=False)
+    writers: Mapping[str, int] = field(default_factory=dict, repr=False)
+    queries: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def encode(self) -> bytes:
         return envelope.wrap_json("snapshot", asdict(self))

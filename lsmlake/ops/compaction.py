@@ -12,13 +12,14 @@ from lsmlake.ops.choose import as_needed, in_full
 from lsmlake.ops.commit import Committed, Identity, commit
 from lsmlake.ops.compact import Choose, compact_bucket
 from lsmlake.ops.together import together
+from lsmlake.show import Shown
 from lsmlake.store.metadata import Metadata
 
 _ROUNDS = 10
 
 
 @dataclass(frozen=True)
-class CompactionReport:
+class CompactionReport(Shown):
     """What a compaction did. `upgraded` files only changed their level; `rows`, `bytes`: written; `marked`: rows newly dead.
 
     `snapshot_id` is None if there was nothing to do.

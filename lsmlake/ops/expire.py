@@ -28,6 +28,7 @@ from lsmlake.format.manifest import ADD
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options import NONE, Options
+from lsmlake.show import Shown
 from lsmlake.store.consumers import consumers, remove_consumer
 from lsmlake.store.metadata import Metadata
 
@@ -51,7 +52,7 @@ _TURNED = Wording("retain_max is below retain_min", command="--retain-max is bel
 
 
 @dataclass(frozen=True)
-class ExpireReport:
+class ExpireReport(Shown):
     """What went: snapshots, changelogs that outlived theirs, and files of any kind."""
 
     snapshots: int = 0

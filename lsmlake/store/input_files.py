@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.json as json
 import pyarrow.parquet as pq
@@ -60,6 +61,36 @@ def read(path: str, schema: pa.Schema | None) -> Iterator[pa.Table]:
             yield from _csv(path, "\t" if kind == _TSV else ",")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise InvalidData("the file cannot be read", where=path, found=broken, cure="correct the file") from broken
+
+
+def inferred(path: str) -> pa.Schema:
+    """The columns of a text file with the types that its first block seems to have. Numbers that begin with a zero are text, as
+    are columns without a value. Raises InvalidData."""
+    try:
+        if _kind(Path(path)) == _JSON:
+            return _without_null_types(json.read_json(path).schema)
+        parse = csv.ParseOptions(delimiter="\t" if _kind(Path(path)) == _TSV else ",", newlines_in_values=True)
+        with csv.open_csv(path, parse_options=parse) as reader:
+            guessed = reader.schema
+        texts = next((batch for batch in read(path, None) if batch.num_rows), None)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
+        raise InvalidData("the file cannot be read", where=path, found=broken, cure="correct the file") from broken
+    coded = _with_leading_zeros(texts) if texts is not None else []
+    fields = [field.with_type(pa.string()) if field.name in coded and not _is_time(field.type) else field for field in guessed]
+    return _without_null_types(pa.schema(fields))
+
+
+def _with_leading_zeros(texts: pa.Table) -> list[str]:
+    starts = (pc.any(pc.match_substring_regex(column, r"^\s*[+-]?0\d")).as_py() for column in texts.columns)
+    return [name for name, zero in zip(texts.column_names, starts, strict=True) if zero]
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return pa.types.is_temporal(type_)
+
+
+def _without_null_types(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema])
 
 
 def _kind(path: Path) -> str | None:

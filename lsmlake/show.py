@@ -1,0 +1,40 @@
+"""Values as a notebook shows them: small HTML tables with everything escaped. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from html import escape
+
+_ROWS_MAX = 100
+_TEXT_MAX = 200
+
+
+def html_pairs(title: str, pairs: Iterable[tuple[str, object]]) -> str:
+    """A title and a table of two columns."""
+    return html_rows(title, (), pairs)
+
+
+def html_rows(title: str, head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A title and a table; of more than a hundred rows the first."""
+    shown = []
+    for number, row in enumerate(rows):
+        if number == _ROWS_MAX:
+            shown.append(f"<tr><td>only the first {_ROWS_MAX} rows are shown</td></tr>")
+            break
+        shown.append("<tr>" + "".join(f'<td style="text-align:left">{_text(value)}</td>' for value in row) + "</tr>")
+    names = "".join(f'<th style="text-align:left">{_text(name)}</th>' for name in head)
+    return f"<div><b>{_text(title)}</b><table>{f'<tr>{names}</tr>' if names else ''}{''.join(shown)}</table></div>"
+
+
+def _text(value: object) -> str:
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else "" if value is None else str(value)
+    return escape(text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "...")
+
+
+class Shown:
+    """A dataclass that a notebook shows as its name and fields."""
+
+    def _repr_html_(self) -> str:
+        pairs = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self) if field.repr)
+        return html_pairs(type(self).__name__, pairs)
