@@ -19,6 +19,7 @@ _HOMES = {
     "Table": "lsmlake.table",
     "connect": "lsmlake.warehouse",
     "register": "lsmlake.warehouse",
+    "ship": "lsmlake.warehouse",
     "set_option": "lsmlake.ops.alter",
     "unset_option": "lsmlake.ops.alter",
 }

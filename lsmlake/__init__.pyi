@@ -9,5 +9,6 @@ from lsmlake.scan import Scan as Scan
 from lsmlake.table import Table as Table
 from lsmlake.warehouse import connect as connect
 from lsmlake.warehouse import register as register
+from lsmlake.warehouse import ship as ship
 
 __version__: str

@@ -38,9 +38,22 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
 
 
 @public
+def ship(spark: object) -> None:
+    """Give this package to the executors of a session, classic or Connect, where it need not be installed.
+
+    Streams and the format "lsmlake" work too, `register` called afterwards. What lsmlake depends on (PyArrow, NumPy, pandas,
+    pyroaring, msgpack, sqlglot) must be installed where Spark runs Python. Does nothing the second time.
+    """
+    need_spark("ship(spark)")
+    from lsmlake.spark import ship
+
+    ship.ship(spark)
+
+
+@public
 def register(spark: object) -> None:
     """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
-    known to a session. On Connect lsmlake must be installed beside the server."""
+    known to a session. lsmlake must be installed where Spark runs Python, or shipped before: `ship`."""
     need_spark("register(spark)")
     if not hasattr(spark, "dataSource"):
         found = type(spark).__name__

@@ -1,8 +1,8 @@
 """Works on a table with workers that lack lsmlake, before and after it is shipped to them: see test_spark_shipped.py.
 
-    shipped_program.py FOLDER PYTHON ZIP classic|connect
+    shipped_program.py FOLDER PYTHON classic|connect
 
-Prints a JSON object: what came of `nothing` done, and of the zip `shipped`; "" when all went well.
+Prints a JSON object: what came of `nothing` done, and of the package `shipped`; "" when all went well.
 """
 
 from __future__ import annotations
@@ -15,37 +15,47 @@ from spark_support import classic_session, connect_session
 
 import lsmlake
 
+AVAILABLE = {"availableNow": True}
+
 
 def work(spark, folder: Path, name: str, streams: bool) -> str:
-    """Every kind of task there is: write, stream, read, compact. The error, if any."""
+    """Every kind of task there is: write, stream in, stream out, read, compact. The error, if any."""
     lake = lsmlake.connect(folder / name, spark=spark)
     lake.create_database("d")
-    table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
-    rows = spark.range(100).selectExpr("id", "id AS v")
+    how = {"primary_key": ["id"], "options": {"bucket": 2, "write.collect-rows": 0}}  # by tasks, always
+    table, copy = (lake.create_table(f"d.{n}", "id BIGINT NOT NULL, v BIGINT", **how) for n in ("t", "copy"))
     try:
-        table.upsert(rows)
-        if streams:
-            rows.write.parquet(str(folder / name / "in"))
-            source = spark.readStream.schema("id BIGINT, v BIGINT").parquet(str(folder / name / "in"))
-            query = table.write_stream(source, checkpoint=str(folder / name / "c"), trigger={"availableNow": True})
-            query.awaitTermination()
+        table.upsert(spark.range(100).selectExpr("id", "id AS v"))
+        if not streams:
+            return ""
+        spark.range(100, 200).selectExpr("id", "id AS v").write.parquet(str(folder / name / "in"))
+        source = spark.readStream.schema("id BIGINT, v BIGINT").parquet(str(folder / name / "in"))
+        sink = table.sink(writer_id="s")
+
+        def both(df, batch_id: int) -> None:
+            sink(df, batch_id)
+
+        writer = source.writeStream.foreachBatch(both).option("checkpointLocation", str(folder / name / "c1"))
+        writer.trigger(**AVAILABLE).start().awaitTermination()
         table.delete_keys(spark.range(10), compact=False)
         table.compact(full=True)
-        return "" if table.scan().to_spark("arrow").count() == 90 else "wrong rows"
+        stream = table.read_stream()
+        copy.write_stream(
+            stream, checkpoint=str(folder / name / "c2"), trigger=AVAILABLE, row_kind="_row_kind"
+        ).awaitTermination()
+        by_format = spark.read.format("lsmlake").load(str(folder / name / "d.db" / "copy"))
+        counts = [table.scan().to_spark("arrow").count(), copy.df().count(), by_format.where("id > 9").count()]
+        return "" if counts == [190, 190, 190] else f"wrong rows: {counts}"
     except Exception as failure:
         return str(failure)
 
 
-def main(folder: Path, python: str, zipped: str, kind: str) -> None:
-    classic = kind == "classic"
-    spark = (classic_session if classic else connect_session)(folder / "spark", python)
+def main(folder: Path, python: str, kind: str) -> None:
+    spark = (classic_session if kind == "classic" else connect_session)(folder / "spark", python)
     found = {"nothing": work(spark, folder, "nothing", False)}
-    if classic:
-        spark.sparkContext.addPyFile(zipped)
-    else:
-        spark.addArtifact(zipped, pyfile=True)
-    # the process in which a Connect server calls foreachBatch functions looks at no artifacts
-    found["shipped"] = work(spark, folder, "shipped", streams=classic)
+    for _ in range(2):  # the second time does nothing
+        lsmlake.ship(spark)
+    found["shipped"] = work(spark, folder, "shipped", True)
     print(json.dumps(found))
 
 

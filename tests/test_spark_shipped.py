@@ -1,4 +1,4 @@
-"""Nothing need be installed on the executors: a zip of the package is enough, as `spark-submit --py-files` ships it."""
+"""Nothing need be installed where Spark runs Python: `lsmlake.ship(spark)` is enough, streams included."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
-
-import lsmlake
 
 pytestmark = pytest.mark.spark
 
@@ -21,37 +19,70 @@ PROGRAM = Path(__file__).parent / "shipped_program.py"
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter with every package of this one but lsmlake, however that is installed."""
-    folder = tmp_path_factory.mktemp("python")
-    packages = folder / "packages"
-    packages.mkdir()
-    for kind in ("purelib", "platlib"):
-        for path in Path(sysconfig.get_path(kind)).iterdir():
-            if "lsmlake" not in path.name and not (packages / path.name).exists():
-                (packages / path.name).symlink_to(path)
-    program = folder / "python"  # -S: no .pth file of an editable installation is read
-    program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
-    program.chmod(0o755)
-    return str(program)
+    """The interpreter of a virtual environment with every package of this one but lsmlake, however that is installed."""
+    folder = tmp_path_factory.mktemp("python") / "environment"
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for place in map(Path, sys.path):
+        if place.name in ("site-packages", "dist-packages"):
+            for path in place.iterdir():
+                ours = "lsmlake" in path.name or path.suffix == ".pth"  # a .pth may lead to an editable installation
+                if not ours and not (packages / path.name).exists():
+                    (packages / path.name).symlink_to(path)
+    return str(folder / "bin" / "python")
 
 
-@pytest.fixture(scope="module")
-def zipped(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The package as a zip file."""
-    package = Path(lsmlake.__file__).parent
-    return shutil.make_archive(str(tmp_path_factory.mktemp("zip") / "lsmlake"), "zip", package.parent, package.name)
+def run(folder: Path, *command: str, **environment: str) -> str:
+    """The last line that a program writes."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    with (folder / "log").open("w") as log:
+        how = {"stdout": subprocess.PIPE, "stderr": log, "cwd": folder, "env": inherited | environment, "text": True}
+        done = subprocess.run(command, timeout=250, check=False, **how)
+    assert done.returncode == 0, (folder / "log").read_text()[-3000:]
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("kind", ["classic", "connect"])
-def test_workers_get_the_package_as_a_zip(python, zipped, tmp_path, kind):
-    """By `sparkContext.addPyFile` or, on Connect, `spark.addArtifact`."""
+def test_a_package_that_is_shipped_reaches_every_process(python, tmp_path, kind):
     (tmp_path / "spark").mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, str(PROGRAM), str(tmp_path), python, zipped, kind]
-    with (tmp_path / "log").open("w") as log:
-        how = {"stdout": subprocess.PIPE, "stderr": log, "cwd": tmp_path, "env": environment, "text": True}
-        done = subprocess.run(command, timeout=200, check=False, **how)
-    assert done.returncode == 0, (tmp_path / "log").read_text()[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(run(tmp_path, sys.executable, str(PROGRAM), str(tmp_path), python, kind))
     assert "No module named 'lsmlake'" in found["nothing"], "the workers had it already: the test proves nothing"
     assert found["shipped"] == ""
+
+
+UNNAMED = """
+import sys
+from pathlib import Path
+from spark_support import settings
+from pyspark.sql import SparkSession
+import lsmlake
+
+folder = Path(sys.argv[1])
+builder = SparkSession.builder.master("local[2]")
+for name, value in settings(folder / "spark").items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+lake = lsmlake.connect(folder / "warehouse", spark=spark)
+lake.create_database("d")
+table = lake.create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"], options={"write.collect-rows": 0})
+table.upsert(spark.range(10))
+spark.sparkContext.pythonExec = "python-that-is-not-there"
+try:
+    table.read_stream()
+except lsmlake.errors.LakeError as error:
+    assert "set PYSPARK_PYTHON=" in str(error), error
+spark.sparkContext.pythonExec = "python3"
+writer = table.read_stream().writeStream.format("memory").queryName("q").option("checkpointLocation", str(folder / "c"))
+writer.trigger(availableNow=True).start().awaitTermination()
+print(spark.table("q").count())
+"""
+
+
+def test_workers_run_the_interpreter_of_the_program(tmp_path):
+    """Started by its full path, with another `python3` on PATH, or none."""
+    (tmp_path / "spark").mkdir()
+    java = Path(shutil.which("java") or Path(os.environ["JAVA_HOME"], "bin", "java")).parent
+    path = os.pathsep.join(["/usr/bin", "/bin", str(java)])
+    assert shutil.which("python3", path=path) != sys.executable
+    done = run(tmp_path, sys.executable, "-c", UNNAMED, str(tmp_path), PATH=path, PYTHONPATH=str(PROGRAM.parent))
+    assert done == "10"

@@ -152,7 +152,7 @@ def test_a_sink_may_have_a_name(table, source, tmp_path):
     check(table)
     assert commits(table) == [("orders", number, WIDTH) for number in range(FILES)]
     assert table.meta.latest().queries == {"orders": first.id}
-    with pytest.raises(PySparkException, match=rf"another streaming query.*expected query {first.id}, found query .*replaces="):
+    with pytest.raises(PySparkException, match=rf"another streaming query.*expected query {first.id}, found query .*replaces = "):
         stream("b")
     check(table)
     second = stream("b", replaces=first.id)

@@ -192,7 +192,11 @@ def _takes_over(meta: Metadata, identity: Identity, latest: Snapshot) -> bool:
         expected="commits with writer_id and commit_id, no stream" if owner is None else f"query {owner}",
         found=f"query {identity.query}" if identity.query else "a streaming query",
         cure="give each sink a writer_id of its own"
-        + ("" if owner is None else f"; if this query takes the place of that one for good, pass replaces={owner!r} to sink()"),
+        + (
+            ""
+            if owner is None
+            else f"; if this query replaces that one for good, give its sink the argument replaces = {owner!r}"
+        ),
     )
 
 

@@ -19,6 +19,8 @@ from lsmlake.ops.compaction import Run
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.prepare import Request
 from lsmlake.spark import compact, read, stream, write
+from lsmlake.spark.python import settle_python
+from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.metadata import Metadata
 
@@ -44,10 +46,16 @@ class SparkEngine(Engine):
                 "not a Spark session", where="connect(spark=...)", expected="a SparkSession", found=type(spark).__name__
             )
         self.spark = spark
+        settle_python(spark)
         self._uneven: set[str] = set()
         for name, (default, better) in _SETTINGS.items():
             if spark.conf.get(name) == default:
                 spark.conf.set(name, better)
+
+    @property
+    def package(self) -> Package | None:
+        """What pickles carry to processes that may lack lsmlake."""
+        return shipped(self.spark)
 
     @property
     def zone(self) -> str:
@@ -104,6 +112,7 @@ class _Detached(Engine):
     """The engine in another process, as inside foreachBatch on Connect: no session of its own, the DataFrame brings it."""
 
     name = "spark"
+    package = None
 
     def __init__(self) -> None:
         self._uneven: set[str] = set()

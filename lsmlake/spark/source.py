@@ -29,6 +29,8 @@ from lsmlake.ops.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.read import read_split
 from lsmlake.option_types import boolean, parsed
+from lsmlake.spark.python import check_python
+from lsmlake.spark.ship import Package, carried, portable_source, shipped
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
@@ -67,8 +69,10 @@ _STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
 class LakeSource(DataSource):
     """One table, named by its folder."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], package: Package | None = None) -> None:
+        """`package`: what the readers carry with them to processes that may lack lsmlake."""
         super().__init__(options)
+        self.package = package
         known = {name.lower(): name for name in OPTIONS}
         self.given: dict[str, str] = {}
         for name, value in options.items():
@@ -117,7 +121,7 @@ class LakeSource(DataSource):
         table = self._table()
         moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
-        return _Reader(table.meta, scan.plan(), to_arrow(schema))
+        return _Reader(self.package, table.meta, scan.plan(), to_arrow(schema))
 
     def following(self) -> Following:
         """What a stream's options ask for."""
@@ -143,12 +147,27 @@ class LakeSource(DataSource):
         following = self.following()
         follower = following.follower(self._table().meta, self.given.get(ZONE, "UTC"))
         kind = _Stream if ReadAllAvailable is None else _LimitedStream
-        return kind(follower, following.limit, to_arrow(schema), self.changelog)
+        return kind(self.package, follower, following.limit, to_arrow(schema), self.changelog)
 
 
-class _Reader(DataSourceReader):
-    def __init__(self, meta: Metadata, plan: Plan, schema: pa.Schema) -> None:
-        self.meta, self.plan, self.arrow = meta, plan, schema
+def _restored(kind: type, state: dict[str, object]) -> object:
+    made = kind.__new__(kind)
+    made.__dict__.update(state)
+    return made
+
+
+class _Carried:
+    """Pickles with the package, if it was shipped: Spark does not give it to the tasks of a stream on Connect."""
+
+    package: Package | None
+
+    def __reduce__(self):
+        return carried(self.package, _restored, type(self), dict(self.__dict__))
+
+
+class _Reader(_Carried, DataSourceReader):
+    def __init__(self, package: Package | None, meta: Metadata, plan: Plan, schema: pa.Schema) -> None:
+        self.package, self.meta, self.plan, self.arrow = package, meta, plan, schema
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(split) for split in self.plan.splits]
@@ -160,11 +179,11 @@ class _Reader(DataSourceReader):
             yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-class _Stream(DataSourceStreamReader):
+class _Stream(_Carried, DataSourceStreamReader):
     """The reader of Spark 4.1."""
 
-    def __init__(self, follower: Follower, limit: Limit, schema: pa.Schema, changelog: bool) -> None:
-        self.follower, self.limit, self.arrow, self.changelog = follower, limit, schema, changelog
+    def __init__(self, package: Package | None, follower: Follower, limit: Limit, schema: pa.Schema, changelog: bool) -> None:
+        self.package, self.follower, self.limit, self.arrow, self.changelog = package, follower, limit, schema, changelog
 
     def initialOffset(self) -> dict:
         offset = self.follower.begin()
@@ -224,4 +243,5 @@ else:
 
 def register(spark) -> None:
     """Make `format("lsmlake")` known to a session."""
-    spark.dataSource.register(LakeSource)
+    check_python(spark)
+    spark.dataSource.register(portable_source(shipped(spark)))

@@ -19,6 +19,7 @@ from lsmlake.ops.commit import Identity
 from lsmlake.ops.prepare import Request
 from lsmlake.spark import source
 from lsmlake.spark.caller import Arrival, Batches, caller
+from lsmlake.spark.ship import carried
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
@@ -54,7 +55,8 @@ class Sink:
             engine.upsert(table.meta, schema, df, identity, request=Request(self.row_kind), compact=None)
 
     def __reduce__(self):
-        return _arrived, tuple(getattr(self, field.name) for field in fields(self) if field.name != "arrival")
+        values = [getattr(self, field.name) for field in fields(self) if field.name != "arrival"]
+        return carried(self.table.engine.package, _arrived, *values)
 
 
 def _arrived(*values: object) -> Sink:
