@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.format import lossless, nested, types
+from lsmlake.format.chunks import filled
 from lsmlake.format.schema import Schema
 
 _CAST_CURE = Wording(
@@ -152,6 +153,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
 def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
     where = f"column {field.name!r}"
     _check_type(column.type, field, cast)
+    column = filled(column)
     if not field.nullable and column.null_count:
         raise InvalidData(
             "a null in a column that cannot hold one",

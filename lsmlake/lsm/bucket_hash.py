@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.format.chunks import joined
 from lsmlake.lsm.keys import fixed_width, is_text, plain
 
 _SEED = 42
@@ -83,7 +84,7 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
     if pa.types.is_decimal128(type):
         return _hash_decimals(fixed_width(column, "u1").reshape(-1, 16), type.precision, seeds)
     if type == pa.large_binary():
-        return _hash_text(column.combine_chunks(), seeds)
+        return _hash_text(joined(column), seeds)
     assert pa.types.is_int64(type) or pa.types.is_timestamp(type) or pa.types.is_time64(type), f"Spark has no hash of {type}"
     return _hash_words(fixed_width(column, "<u4").reshape(-1, 2), seeds)
 

@@ -11,13 +11,14 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE, plain
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate.codes import equality
 from lsmlake.lsm.aggregate.segments import lengths
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.groups import group
-from lsmlake.lsm.merge.rows import gather, kinds_of, one_chunk, with_kind
+from lsmlake.lsm.merge.rows import gather, kinds_of, with_kind
 
 KIND_FIELD = pa.field(ROW_KIND, pa.string(), nullable=False)
 """The first column of changes: '+I', '-U', '+U' or '-D'."""
@@ -57,6 +58,6 @@ def _equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     equal = np.ones(len(left), bool)
     pairs = gather(rows, np.concatenate([left, right]))
     for column in pairs.columns:
-        numbers = equality(one_chunk(column))
+        numbers = equality(joined(column))
         equal &= numbers[: len(left)] == numbers[len(left) :]
     return equal

@@ -97,7 +97,7 @@ def _joined(parts: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     parts = [plain(part) for part in parts]
     type = parts[0].type
     assert all(part.type == type for part in parts), [part.type for part in parts]
-    joined = pa.chunked_array([chunk for part in parts for chunk in part.chunks], type)
+    joined = pa.chunked_array([chunk for part in parts for chunk in part.chunks if len(chunk)], type)
     assert joined.null_count == 0, "keys are never null"
     return joined
 

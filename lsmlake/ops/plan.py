@@ -10,6 +10,7 @@ its section and holds no row to take back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -185,7 +186,7 @@ def _by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.n
 def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
     """Key equality names the buckets. Every file carries the bucket count it was written with."""
     values = key_values(predicate, schema.bucket_key)
-    if values is None or np.prod([len(v) for v in values.values()]) > _BUCKET_LISTS_MAX:
+    if values is None or math.prod(map(len, values.values())) > _BUCKET_LISTS_MAX:
         return np.ones(table.num_rows, bool)
     columns = _product([pa.array(values[name], schema.row_columns.field(name).type) for name in schema.bucket_key])
     totals, numbers = table["total_buckets"].to_numpy(), table["bucket"].to_numpy()

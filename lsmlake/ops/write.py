@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import SnapshotNotFound
+from lsmlake.format.chunks import joined
 from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.format.snapshot import Snapshot
@@ -95,7 +96,7 @@ def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[n
         return numbers.astype(np.int64), [()]
     code = np.zeros(rows.num_rows, np.int64)
     for name in schema.partition_by:
-        encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = joined(rows[name]).dictionary_encode(null_encoding="encode")
         _, code = np.unique(code * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
     _, first = np.unique(code, return_index=True)
     values = rows.select(schema.partition_by).take(first)

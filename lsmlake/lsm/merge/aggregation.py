@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.field_options import AGGREGATE
+from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import Function
@@ -19,7 +20,6 @@ from lsmlake.lsm.merge import field_settings
 from lsmlake.lsm.merge.combine import combine, is_retract, last_delete, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import one_chunk
 from lsmlake.lsm.merge.sequence import SequenceFields
 
 
@@ -73,7 +73,7 @@ class Aggregation(Engine):
         return combine(rows, groups, pool, self._column, self._removes, settle=settle, folds_adds=self.folds_adds)
 
     def _column(self, name: str, rows: pa.Table, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
-        values = one_chunk(rows[name])
+        values = joined(rows[name])
         if name not in self.functions:
             return take(values, groups.first)
         retract = None if kinds is None else is_retract(kinds)

@@ -15,11 +15,12 @@ from concurrent.futures import Executor
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, one_chunk, with_kind
+from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, with_kind
 
 Column = Callable[[str, pa.Table, Groups, "np.ndarray | None"], pa.Array]
 """(name, rows, groups, kinds of `groups.rows` or None) -> the column's value for every group."""
@@ -33,7 +34,7 @@ def validate(functions: Mapping[str, Function], rows: pa.Table) -> None:
     """`Engine.validate` for columns with these functions."""
     for name, function in functions.items():
         if name in rows.column_names:
-            function.validate(one_chunk(rows[name]))
+            function.validate(joined(rows[name]))
 
 
 def combine(

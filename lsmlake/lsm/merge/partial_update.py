@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.field_options import AGGREGATE
+from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
 from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import Function
@@ -30,7 +31,6 @@ from lsmlake.lsm.merge import field_settings
 from lsmlake.lsm.merge.combine import combine, is_retract, last_delete, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import one_chunk
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
 
@@ -104,7 +104,7 @@ class PartialUpdate(Engine):
         return combine(rows, groups, pool, column, self._removes, settle=settle, folds_adds=self.folds_adds)
 
     def _column(self, winners: _Winners, name: str, rows: pa.Table, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
-        values = one_chunk(rows[name])
+        values = joined(rows[name])
         if name in self.primary_key:
             return take(values, groups.first)
         group = next((group for group in self.groups if name in group.all_columns), None)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import INSERT, is_retract
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD
 
@@ -24,15 +25,10 @@ def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], row
 
 
 def gather(table: pa.Table, rows: np.ndarray, pool: Executor | None = None) -> pa.Table:
-    """`table.take(rows)`, a column a task if there is a pool."""
+    """`table.take(rows)`, a column a task if there is a pool. Columns are joined first: Arrow looks the chunk of every row up."""
     indices = pa.array(rows)
-    take = lambda column: pc.take(one_chunk(column), indices, boundscheck=False)  # noqa: E731
+    take = lambda column: pc.take(joined(column), indices, boundscheck=False)  # noqa: E731
     return pa.table(by_column(take, table.columns, len(rows), pool), schema=table.schema)
-
-
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Taking from many chunks would resolve the chunk of every row."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def kinds_of(table: pa.Table) -> np.ndarray | None:
