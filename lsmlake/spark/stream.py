@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.following import Following
+from lsmlake.format import rowkind
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.prepare import Request
 from lsmlake.spark import source
@@ -33,7 +34,7 @@ class Sink:
 
     table: Table
     writer_id: str | None
-    row_kind: str | None
+    request: Request
     checkpoint: str | None
     replaces: str | None
     arrival: Arrival | None = None
@@ -52,7 +53,7 @@ class Sink:
         table = self.table
         with _WRITTEN.once(table.meta.env.storage.place(table.path), identity.writer_id, calling.run, batch_id):
             engine, schema = table.engine, table.current
-            engine.upsert(table.meta, schema, df, identity, request=Request(self.row_kind), compact=None)
+            engine.upsert(table.meta, schema, df, identity, request=self.request, compact=None)
 
     def __reduce__(self):
         values = [getattr(self, field.name) for field in fields(self) if field.name != "arrival"]
@@ -64,7 +65,12 @@ def _arrived(*values: object) -> Sink:
 
 
 def sink(
-    table: Table, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None, connect: bool
+    table: Table,
+    writer_id: str | None,
+    row_kind: str | Mapping[str, object] | None,
+    checkpoint: str | None,
+    replaces: str | None,
+    connect: bool,
 ) -> Sink:
     if writer_id is None and checkpoint is None and connect:
         raise InvalidOption(
@@ -80,10 +86,14 @@ def sink(
             found=f"replaces={replaces!r}",
             cure="name the stream, or leave it out",
         )
-    return Sink(table, writer_id, row_kind, checkpoint, replaces)
+    return Sink(table, writer_id, _request(row_kind), checkpoint, replaces)
 
 
-def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
+def _request(row_kind: str | Mapping[str, object] | None) -> Request:
+    return Request(rowkind.Source.of(row_kind))
+
+
+def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object], row_kind: str | Mapping[str, object] | None):
     if not checkpoint:
         raise InvalidOption(
             "a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=..."
@@ -92,7 +102,7 @@ def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
-    writer = df.writeStream.foreachBatch(Sink(table, None, row_kind, str(checkpoint), None))
+    writer = df.writeStream.foreachBatch(Sink(table, None, _request(row_kind), str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
 
