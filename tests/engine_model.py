@@ -1,25 +1,91 @@
-"""What the merge engines must come to, said naively: one row after the other, dictionaries and `if`."""
+"""What the merge engines must come to: rows applied one at a time, in the order they arrive, to the row there is.
+
+A model is a function (row of the key or None, row that arrives, its kind) -> row of the key or None. Between two rows it keeps
+nothing but the columns of the row. It shares no code with the library.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP
+from functools import partial
+
+from aggregate_model import (
+    first_of,
+    forgets,
+    greater,
+    keeps,
+    lesser,
+    list_add,
+    list_take,
+    product_add,
+    product_take,
+    replaces,
+    sum_add,
+    sum_take,
+    twin_of,
+)
 
 Row = dict[str, object]
-State = "Row | None"
+Fold = Callable[[list[tuple[object, bool]]], object]
+"""[(value, whether it is taken back), ...], at least one -> what is left of them."""
 
 
-def sequence(row: Row, names: tuple[str, ...]) -> tuple:
-    """Compares as sequences do: a null is the oldest."""
-    return tuple((row[name] is not None, row[name] if row[name] is not None else 0) for name in names)
+def fold_of(add: Callable, take: Callable | None = None, nulls: bool = False) -> Fold:
+    return lambda rows: twin_of(add, take, rows, nulls)
 
 
-def newest(state: Row | None, row: Row, kind: str, by: tuple[str, ...] = ()) -> Row | None:
+FOLDS: dict[str, Fold] = {
+    "sum": fold_of(sum_add, sum_take),
+    "max": fold_of(greater),
+    "min": fold_of(lesser),
+    "last_value": fold_of(replaces, forgets, nulls=True),
+    "last_non_null_value": fold_of(replaces, forgets),
+    "first_value": first_of,
+    "first_non_null_value": fold_of(keeps),
+    "product": fold_of(product_add, product_take),
+    "collect": fold_of(list_add, list_take),
+}
+
+
+def ignoring_retracts(fold: Fold) -> Fold:
+    def folded(rows: list[tuple[object, bool]]) -> object:
+        added = [row for row in rows if not row[1]]
+        return fold(added) if added else None
+
+    return folded
+
+
+class Backwards:
+    """The smaller value is the greater."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Backwards) and self.value == other.value
+
+    def __lt__(self, other: Backwards) -> bool:
+        return other.value < self.value
+
+
+def sequence(row: Row, names: tuple[str, ...], descending: bool = False) -> list[tuple]:
+    """Compares as sequences do: a null is the oldest, in either direction."""
+    values = [row[name] for name in names]
+    return [() if value is None else (Backwards(value) if descending else value,) for value in values]
+
+
+@dataclass(frozen=True)
+class Newest:
     """deduplicate"""
-    if state is not None and sequence(row, by) < sequence(state, by):
-        return state
-    return None if kind in ("-U", "-D") else row
+
+    by: tuple[str, ...] = ()
+    descending: bool = False
+
+    def __call__(self, state: Row | None, row: Row, kind: str) -> Row | None:
+        if state is not None and sequence(row, self.by, self.descending) < sequence(state, self.by, self.descending):
+            return state
+        return None if kind in ("-U", "-D") else row
 
 
 def first(state: Row | None, row: Row, kind: str) -> Row | None:
@@ -27,55 +93,38 @@ def first(state: Row | None, row: Row, kind: str) -> Row | None:
     return row if state is None else state
 
 
-AGGREGATES: dict[str, Callable[[object, object], object]] = {
-    "sum": lambda old, new: new if old is None else old if new is None else old + new,
-    "max": lambda old, new: new if old is None else old if new is None else max(old, new),
-    "min": lambda old, new: new if old is None else old if new is None else min(old, new),
-    "last_value": lambda old, new: new,
-    "last_non_null_value": lambda old, new: old if new is None else new,
-    "first_non_null_value": lambda old, new: new if old is None else old,
-    "product": lambda old, new: new if old is None else old if new is None else (old * new).quantize(new, ROUND_HALF_UP),
-    "collect": lambda old, new: new if old is None else old if new is None else old + new,
-}
-RETRACTS: dict[str, Callable[[object, object], object]] = {
-    "sum": lambda old, new: old if new is None else -new if old is None else old - new,
-    "last_value": lambda old, new: None,
-    "last_non_null_value": lambda old, new: old if new is None else None,
-    "collect": lambda old, new: _taken_out(old, new),
-}
-
-
-def _taken_out(old: list | None, new: list | None) -> list | None:
-    if old is None or new is None:
-        return old
-    left = list(old)
-    for value in new:
-        if value in left:
-            left.remove(value)
-    return left
+def applied(fold: Fold, old: list[object], new: object, *, back: bool, late: bool) -> object:
+    """One more value for an aggregate: `old` holds the value there is, or nothing. A late one counts as the older of the two, but
+    what is taken back is taken from what is there."""
+    rows = [(value, False) for value in old]
+    if back or not late:
+        return fold([*rows, (new, back)])
+    return fold([(new, False), *rows])
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """aggregation: column -> function. `by`: a sequence; rows that come late are put where they belong among two."""
+    """aggregation: column -> function (a name in `FOLDS` or the fold itself)."""
 
-    functions: Mapping[str, str]
+    functions: Mapping[str, str | Fold]
     remove_on_delete: bool = False
     ignore_retract: frozenset[str] = frozenset()
     by: tuple[str, ...] = ()
+    descending: bool = False
 
     def __call__(self, state: Row | None, row: Row, kind: str) -> Row | None:
-        if kind == "-D" and self.remove_on_delete:
+        back = kind in ("-U", "-D")
+        if state is None and back:
             return None
-        old = state or dict.fromkeys(self.functions)
-        late = state is not None and sequence(row, self.by) < sequence(state, self.by)
+        late = state is not None and sequence(row, self.by, self.descending) < sequence(state, self.by, self.descending)
+        if kind == "-D" and self.remove_on_delete:
+            return state if late else None
         made = {**row}
         for name, function in self.functions.items():
-            if kind in ("-U", "-D"):
-                made[name] = old[name] if name in self.ignore_retract else RETRACTS[function](old[name], row[name])
-            else:
-                pair = (row[name], old[name]) if late else (old[name], row[name])
-                made[name] = AGGREGATES[function](*pair) if state or function != "last_value" else row[name]
+            fold = FOLDS[function] if isinstance(function, str) else function
+            if name in self.ignore_retract:
+                fold = ignoring_retracts(fold)
+            made[name] = applied(fold, [] if state is None else [state[name]], row[name], back=back, late=late)
         for name in self.by:
             made[name] = state[name] if late else row[name]
         return made
@@ -83,33 +132,55 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Partial:
-    """partial-update. `groups`: sequence columns -> (column -> function, None = follows the newest row)."""
+    """partial-update. `groups`: sequence columns -> (column -> function, None = follows the newest row). `removing`: the sequence
+    columns of the groups whose -D removes the key."""
 
     columns: tuple[str, ...]
-    groups: Mapping[tuple[str, ...], Mapping[str, str | None]] = field(default_factory=dict)
+    groups: Mapping[tuple[str, ...], Mapping[str, str | Fold | None]] = field(default_factory=dict)
     remove_on_delete: bool = False
-    removing: tuple[str, ...] = ()
+    removing: tuple[tuple[str, ...], ...] = ()
+    ignore_retract: frozenset[str] = frozenset()
+    by: tuple[str, ...] = ()
+    descending: bool = False
 
     def __call__(self, state: Row | None, row: Row, kind: str) -> Row | None:
-        retract = kind in ("-U", "-D")
-        if self.remove_on_delete and retract:
-            return None if kind == "-D" else state
-        made = dict(state) if state else {**row, **dict.fromkeys(self.columns)}
+        back = kind in ("-U", "-D")
+        if state is None and back:
+            return None
+        made = {**row, **dict.fromkeys(self.columns)} if state is None else {**state}
+        order = partial(sequence, names=self.by, descending=self.descending)
+        late = state is not None and order(row) < order(state)
+        if self.remove_on_delete and back:
+            return None if kind == "-D" and not late else state
+        concerned = [fields for fields in self.groups if any(row[name] is not None for name in fields)]
+        on_time = {
+            fields
+            for fields in concerned
+            if sequence(row, fields) > sequence(made, fields) or (sequence(row, fields) == sequence(made, fields) and not late)
+        }
+        removing = [fields for fields in concerned if kind == "-D" and fields in self.removing]
+        if removing and late:
+            return state
+        if any(fields in on_time for fields in removing):
+            return None
         grouped = {name for fields, members in self.groups.items() for name in (*fields, *members)}
         for name in self.columns:
-            if name not in grouped and not retract and row[name] is not None:
-                made[name] = row[name]
-        for fields, members in self.groups.items():
-            if all(row[name] is None for name in fields):
+            if name in grouped or back:
                 continue
-            counts = sequence(row, fields) >= sequence(made, fields)
-            if counts and kind == "-D" and fields == self.removing:
-                return None
-            for name, function in members.items():
+            if name in self.by:
+                made[name] = made[name] if late else row[name]
+            elif made[name] is None or (row[name] is not None and not late):
+                made[name] = row[name]
+        for fields in concerned:
+            begun = any(made[name] is not None for name in fields)
+            for name, function in self.groups[fields].items():
                 if function is not None:
-                    made[name] = (RETRACTS if retract else AGGREGATES)[function](made[name], row[name])
-                elif counts:
-                    made[name] = None if retract else row[name]
-            if counts:
+                    fold = FOLDS[function] if isinstance(function, str) else function
+                    fold = ignoring_retracts(fold) if name in self.ignore_retract else fold
+                    old = [made[name]] if begun else []
+                    made[name] = applied(fold, old, row[name], back=back, late=begun and fields not in on_time)
+                elif fields in on_time:
+                    made[name] = None if back else row[name]
+            if fields in on_time:
                 made |= {name: row[name] for name in fields}
         return made

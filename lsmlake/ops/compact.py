@@ -89,7 +89,7 @@ def _carry_out(work: Work, chosen: Compaction) -> None:
         work.levels(),
         target_file_bytes=options.target_file_bytes,
         vectors=options.deletion_vectors,
-        rewrite_level0=options.deletion_vectors and (bool(joining) or _must_settle(work, chosen)),
+        rewrite_level0=options.deletion_vectors and (bool(joining) or _rows_wait(work, chosen)),
         forced={file.name for file in chosen.inputs if expiry and expiry.concerns(file)},
     )
     for file in steps.dropped:
@@ -97,7 +97,7 @@ def _carry_out(work: Work, chosen: Compaction) -> None:
     for upgrade in steps.upgrades:
         _upgrade(work, upgrade.file, upgrade.level)
     for rewrite in steps.rewrites:
-        outputs = _rewrite(work, rewrite, chosen.output_level, joining, expiry, settle=steps.drop_deletes)
+        outputs = _rewrite(work, rewrite, chosen.output_level, joining, expiry, complete=steps.drop_deletes)
         for file in rewrite.files:
             work.remove(file.name)
         work.files.update({file.name: file for file in outputs})
@@ -107,7 +107,7 @@ def _carry_out(work: Work, chosen: Compaction) -> None:
 def makes_others(schema: Schema, becoming: Schema) -> bool:
     """Whether the merge engine of `becoming` may make other rows of those it finds."""
     engine = engine_of(becoming)
-    return engine != engine_of(schema) and engine.settles_late
+    return engine != engine_of(schema) and engine.old is Old.JOINS
 
 
 def _remake(work: Work, engine: Engine) -> None:
@@ -132,8 +132,8 @@ def _stream(work: Work, file: DataFile, columns: Sequence[str]) -> Iterator[Chun
         yield from reader.stream(columns)
 
 
-def _must_settle(work: Work, chosen: Compaction) -> bool:
-    """Whether rows of kind -U and -D wait that the engine has to combine, found above or not."""
+def _rows_wait(work: Work, chosen: Compaction) -> bool:
+    """Whether the inputs hold rows that wait uncombined, so that they must be merged even if no older row is found."""
     return work.engine.old is Old.JOINS and any(file.delete_rows for file in chosen.inputs)
 
 
@@ -149,12 +149,13 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
 
 
 def _rewrite(
-    work: Work, rewrite: Rewrite, level: int, joining: Joining, expiry: Expiry | None, *, settle: bool
+    work: Work, rewrite: Rewrite, level: int, joining: Joining, expiry: Expiry | None, *, complete: bool
 ) -> tuple[DataFile, ...]:
-    """Step 3. Unless they `settle`, rows of kind -U and -D go on into the output, and so do expired ones: they hide others."""
+    """Step 3. Unless the rows are `complete`, that is, no older file holds their keys, rows of kind -U and -D go on into the output,
+    and so do expired rows: they hide older ones."""
     files = rewrite.files
-    merged = chain.from_iterable(_merged(work, section, joining, settle) for section in rewrite.sections)
-    if settle:
+    merged = chain.from_iterable(_merged(work, section, joining, complete) for section in rewrite.sections)
+    if complete:
         merged = map(without_deletes, merged)
         merged = map(expiry.kept, merged) if expiry else merged
     elif any(file.delete_rows for file in files):
@@ -180,16 +181,16 @@ def _origin(files: Iterable[DataFile], level: int) -> Origin:
     return Origin(level, COMPACT, None if None in newest_of else max(newest_of), min(oldest_of, default=None))
 
 
-def _merged(work: Work, section: Section, joining: Joining, settle: bool) -> Iterator[pa.Table]:
+def _merged(work: Work, section: Section, joining: Joining, complete: bool) -> Iterator[pa.Table]:
     """The rows of one section merged, in key order."""
     ordered = sorted(section.files, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = joining.runs(work, section)  # older than all
     for _, group in groupby(ordered, key=recency):
         run = sorted(group, key=lambda file: file.min_key)
         chunks = chain.from_iterable(_live_chunks(work, file) for file in run)
-        repeats = work.engine.settles_late and any(file.delete_rows for file in run)
+        repeats = work.engine.repeats_keys and any(file.delete_rows for file in run)
         runs.append(Run(whole_keys(chunks, work.schema.key) if repeats else chunks, sum(file.rows for file in run)))
-    merge = partial(merge_runs, key=work.schema.key, engine=work.engine, pool=work.pool, settle=settle)
+    merge = partial(merge_runs, key=work.schema.key, engine=work.engine, pool=work.pool, complete=complete)
     yield from merge_windows(runs, work.schema.key, merge)
 
 

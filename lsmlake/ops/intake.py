@@ -1,8 +1,8 @@
 """Taking in the rows of a write: in memory as long as they fit `write-buffer-size`, in sorted spills beyond.
 
 Rows carry their place in the input (`order`), which tells the age of rows of one key wherever the shuffle put them. A spill keeps
-all rows of a key unless the engine only chooses among them: the others in between may lie in another spill. And it keeps them if
-they are to be the changelog, too.
+all rows of a key if the engine cannot combine any two of them, because rows that arrived between them may lie in another spill,
+and if they are the changelog, too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import gather, with_kind, with_kinds
+from lsmlake.lsm.merge.rows import with_kind, with_kinds
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.ops.prepare import Request, as_given, prepare, without_given
-from lsmlake.ops.write import fold, split, split_unfolded
+from lsmlake.ops.write import fold, in_replay_order, split, split_given, split_unfolded
 from lsmlake.options import INPUT
 from lsmlake.store.spill import Spill
 
@@ -81,7 +81,7 @@ class Intake:
             if not self.tables:
                 return
             rows, numbers, order = self._prepared()
-            given = dict(split_unfolded(rows, self.schema, buckets, numbers, order)) if self.tells else {}
+            given = dict(split_given(rows, self.schema, buckets, numbers, order)) if self.tells else {}
             for bucket, part in split(rows, self.schema, buckets, numbers, order):
                 yield Taken(bucket, [part], [as_given(given.pop(bucket))] if self.tells else ())
             return
@@ -109,13 +109,13 @@ class Intake:
         rows, numbers, order = self._prepared()
         self.kinds |= ROW_KIND in rows.column_names
         rows = _uniform(rows).append_column(_ORDER, pa.array(order))
-        parts = split_unfolded if self.tells or engine_of(self.schema).settles_late else split
+        parts = split_unfolded if self.tells or engine_of(self.schema).repeats_keys else split
         yield from parts(rows, self.schema, self.schema.parsed_options.bucket, numbers, order)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key
         engine = engine_of(self.schema)
-        kinds = self.kinds or not engine.folds_adds
+        kinds = self.kinds or engine.repeats_keys
         for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, engine=engine)):
             yield _uniform(table) if kinds else table.select(self.schema.columns.names)
 
@@ -133,16 +133,16 @@ def _uniform(rows: pa.Table) -> pa.Table:
 
 
 def _folded(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
-    joined, groups = _grouped(pieces, key, engine)
+    joined, groups = _grouped(pieces, key)
     return fold(without_given(joined), groups, engine, key, None)
 
 
 def _ordered(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
-    joined, groups = _grouped(pieces, key, engine)
-    return gather(joined, groups.rows)
+    joined, groups = _grouped(pieces, key)
+    return in_replay_order(joined, groups, engine, None)
 
 
-def _grouped(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> tuple[pa.Table, Groups]:
+def _grouped(pieces: list[pa.Table], key: tuple[str, ...]) -> tuple[pa.Table, Groups]:
     joined = pa.concat_tables(pieces)
     keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
-    return joined.drop_columns([_ORDER]), grouped(joined, keys, engine, np.asarray(joined[_ORDER]))
+    return joined.drop_columns([_ORDER]), grouped(keys, np.asarray(joined[_ORDER]))

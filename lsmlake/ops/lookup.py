@@ -33,15 +33,15 @@ class Hits(NamedTuple):
 def find(meta: Metadata, schema: Schema, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
     """File name -> hits of `keys` in it; files without a hit are left out.
 
-    `keys`: the key columns, ascending, unique. `repeats`: a file may hold several rows of a key. Reads the key columns of the row
-    groups that can hold one of them, nothing else.
+    `keys`: the key columns, ascending, unique. `repeats`: a file with rows of another kind than +I may hold several rows of a
+    key. Reads the key columns of the row groups that can hold one of them, nothing else.
     """
     spans = zip(files, lookup.slices(keys, files), strict=True)
     reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
     found = _find_among(meta, schema, keys, [file for file, _, _ in reached.values() if file.rows <= _FEW_ROWS])
     for name, (file, start, stop) in reached.items():
         if name not in found:
-            hits = _find_in(meta, schema, keys.slice(start, stop - start), file, repeats)
+            hits = _find_in(meta, schema, keys.slice(start, stop - start), file, repeats and file.delete_rows > 0)
             found[name] = Hits(hits.keys + start, hits.positions)
     return {name: found[name] for name in reached if len(found[name].positions)}
 

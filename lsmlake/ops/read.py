@@ -92,7 +92,7 @@ def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[
     for _, same_run in groupby(ordered, key=recency):
         files = sorted(same_run, key=lambda file: file.min_key)
         chunks = chain.from_iterable(_stream(meta, plan, file, names) for file in files)
-        repeats = engine.settles_late and any(file.delete_rows for file in files)
+        repeats = engine.repeats_keys and any(file.delete_rows for file in files)
         runs.append(Run(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
     for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
         yield without_deletes(table)
@@ -126,7 +126,7 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
     older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
-    for name, hits in find(meta, plan.schema, keys, tuple(older.values())).items():
+    for name, hits in find(meta, plan.schema, keys, tuple(older.values()), repeats=engine.repeats_keys).items():
         if engine.old is not Old.DIES:
             standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
             found = fetch(meta, plan.schema, older[name], standing, names)

@@ -1,8 +1,8 @@
-"""What the level-0 rows of a compaction do to rows above that are not merged with them, and those to them.
+"""Finds, in older files outside a compaction, rows with the keys of its level-0 inputs, and marks superseded rows as dead.
 
-The keys are looked up in the files at level >= 1 that are no inputs. A hit that is alive and its level-0 row cannot both stand
-(invariant I2), and the merge engine says which does (`Old`): the found row is marked dead, or the level-0 row is - each in the
-vector of its own file -, or the found row is marked dead and joins the merge as the oldest of its key.
+The keys are looked up in the files at level >= 1 that are no inputs. A living row that is found and its level-0 row cannot both
+stand (invariant I2), and the merge engine says which one does (`Old`): the found row is marked dead, or the level-0 row is - each
+in the vector of its own file -, or the found row is marked dead and joins the merge as the oldest row of its key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from lsmlake.format.files import DataFile
 from lsmlake.format.rowkind import ERASES
+from lsmlake.lsm.aggregate.segments import lengths, of_sorted
 from lsmlake.lsm.interval import Section, sections
+from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.runs import distinct
@@ -62,7 +64,7 @@ def supersede(work: Work, chosen: Compaction) -> Joining:
     """Mark what is dead from now on; returns what joins the merge."""
     inputs = {file.name for file in chosen.inputs}
     targets = [file for file in work.files.values() if file.level > 0 and file.name not in inputs]
-    waiting = [file for file in chosen.inputs if file.level == 0]
+    waiting = sorted((file for file in chosen.inputs if file.level == 0), key=recency, reverse=True)  # oldest first
     if not targets or not waiting:
         return Joining()
     if work.engine.old is Old.JOINS:
@@ -79,7 +81,8 @@ def supersede(work: Work, chosen: Compaction) -> Joining:
 
 
 def _alive(work: Work, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
-    for name, hits in find(work.meta, work.schema, keys, list(targets)).items():
+    repeats = work.engine.repeats_keys
+    for name, hits in find(work.meta, work.schema, keys, list(targets), repeats=repeats).items():
         standing = hits.where(work.vector(name).alive(hits.positions))
         if len(standing.positions):
             yield name, standing
@@ -98,20 +101,26 @@ def _joining(
 
 
 def _contest(work: Work, file: DataFile, targets: list[DataFile]) -> None:
-    """Either the level-0 row stands or the older one: by sequence, or always the older one. An erasing row always stands."""
+    """Either the level-0 rows of a key stand or the older row: by sequence, or always the older row. Of several level-0 rows the
+    first has the greatest sequence and decides for
+    all; it always stands if it erases its key."""
     sequence = work.engine.sequence
     rows = work.rows(file, own_columns(work.schema))
-    erases = kinds(work, file) & ERASES if file.delete_rows else np.zeros(rows.num_rows, np.int8)
+    starts = of_sorted(comparable([rows.select(work.schema.key)])[0])
+    erases = (kinds(work, file) & ERASES)[starts] if file.delete_rows else np.zeros(len(starts), np.int8)
+    deciding = rows.take(pa.array(starts)) if len(starts) < rows.num_rows else rows
     above = {target.name: target for target in targets}
-    for name, hits in _alive(work, rows.select(work.schema.key), targets):
+    for name, hits in _alive(work, deciding.select(work.schema.key), targets):
         if work.engine.old is Old.STAYS:
             stands = np.zeros(len(hits.keys), bool)
         else:
             found = fetch(work.meta, work.schema, above[name], hits.positions, sequence.columns)
-            stands = sequence.stand(rows.take(pa.array(hits.keys)), pa.concat_tables(found))
+            stands = sequence.stand(deciding.take(pa.array(hits.keys)), pa.concat_tables(found))
         stands |= erases[hits.keys] != 0
         work.mark(name, hits.positions[stands])
-        work.mark(file.name, hits.keys[~stands])
+        lost = np.zeros(len(starts), bool)
+        lost[hits.keys[~stands]] = True
+        work.mark(file.name, np.flatnonzero(np.repeat(lost, lengths(starts, rows.num_rows))))
 
 
 def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
@@ -127,6 +136,6 @@ def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
 
 
 def _distinct(work: Work, batch: list[pa.Table]) -> pa.Table:
-    if len(batch) == 1 and not work.engine.settles_late:
+    if len(batch) == 1 and not work.engine.repeats_keys:
         return batch[0]
     return distinct(batch)

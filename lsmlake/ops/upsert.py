@@ -14,7 +14,7 @@ from lsmlake.ops.commit import Identity, commit, replayed
 from lsmlake.ops.compact import Choose
 from lsmlake.ops.prepare import as_given
 from lsmlake.ops.together import together
-from lsmlake.ops.write import base_states, split, split_unfolded, write_onto
+from lsmlake.ops.write import base_states, split, split_given, write_onto
 from lsmlake.options import INPUT
 from lsmlake.store.metadata import Metadata
 
@@ -37,7 +37,7 @@ def upsert_rows(meta: Metadata, schema: Schema, rows: pa.Table, identity: Identi
         return done
     options = schema.parsed_options
     parts = list(split(rows, schema, options.bucket))
-    given = dict(split_unfolded(rows, schema, options.bucket)) if options.changelog_producer == INPUT else {}
+    given = dict(split_given(rows, schema, options.bucket)) if options.changelog_producer == INPUT else {}
     states = base_states(meta, schema, latest, [bucket for bucket, _ in parts]) if choose else {}
 
     def written(item: tuple[Bucket, pa.Table]) -> CommitMessage | None:

@@ -104,7 +104,7 @@ class _Checker:
         for text in violations(state):
             yield Finding(where, text)
         for file in state.files:
-            repeats = file.delete_rows > 0 and engine_of(schema).settles_late
+            repeats = file.delete_rows > 0 and engine_of(schema).repeats_keys
             check = partial(self._file, schema, state, file, repeats=repeats)
             yield from self._once(file.name, check)
         for name, ref in state.vectors.items():

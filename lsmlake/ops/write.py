@@ -45,7 +45,7 @@ def split(
     rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """Prepared rows by bucket, each ascending by key and folded as the engine does it before older rows are at hand; rows of one
-    key are as old as their sequence and `order` (default: as given) say. `numbers`: bucket numbers if already known. O(rows log
+    key arrived in the order that `order` says (default: as given). `numbers`: bucket numbers if already known. O(rows log
     rows); no copy but the one into the result."""
     yield from _split(without_given(rows), schema, buckets, numbers, order, fold)
 
@@ -53,20 +53,34 @@ def split(
 def split_unfolded(
     rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
-    """`split` with all rows of a key, oldest first, and all columns of the prepared rows."""
+    """`split` with all rows of a key in the order they arrived, and all columns of the prepared rows."""
     yield from _split(
         rows, schema, buckets, numbers, order, lambda rows, groups, engine, key, pool: gather(rows, groups.rows, pool)
     )
+
+
+def split_given(
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
+) -> Iterator[tuple[Bucket, pa.Table]]:
+    """`split_unfolded` as a changelog tells it: see `in_replay_order`."""
+    yield from _split(
+        rows, schema, buckets, numbers, order, lambda rows, groups, engine, key, pool: in_replay_order(rows, groups, engine, pool)
+    )
+
+
+def in_replay_order(rows: pa.Table, groups: Groups, engine: Engine, pool: Executor | None) -> pa.Table:
+    """All rows, those of a key so that applying them one after the other gives what the table holds, whatever the sequence."""
+    return gather(rows, engine.replay_order(rows, groups), pool)
 
 
 Fold = Callable[[pa.Table, Groups, Engine, Sequence[str], Executor], pa.Table]
 
 
 def fold(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None) -> pa.Table:
-    """The rows of every key as the engine can combine them before they meet older ones."""
-    if groups.unique and not engine.settles_late:
+    """The rows of every key, combined as far as the engine can before the older row of the key is known."""
+    if groups.unique and not engine.repeats_keys:
         return gather(rows, groups.rows, pool)
-    return merge(rows, groups, engine, key, pool, settle=False)
+    return merge(rows, groups, engine, key, pool, complete=False)
 
 
 def _split(
@@ -79,7 +93,7 @@ def _split(
     codes, partitions = _group_codes(rows, schema, numbers)
     keys = comparable([rows.select(schema.key)])[0]
     engine = engine_of(schema)
-    groups = grouped(rows, keys, engine, order, codes)
+    groups = grouped(keys, order, codes)
     of_group = codes[groups.first]
     edges = [0, *(np.flatnonzero(np.diff(of_group)) + 1).tolist(), len(of_group)]
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -18,19 +18,12 @@ from lsmlake.lsm.aggregate.function import Function
 @dataclass(frozen=True)
 class Last(Function):
     """The newest row, or with `skips_nulls` the newest that is not null. Taking a row back leaves null (a null row taken back
-    leaves all as it is with `skips_nulls`), unless it `keeps_retracted`: then its value stands, as a key's must.
-
-    Associative: taking back is the same as adding null, unless nulls are skipped.
-    """
+    leaves all as it is with `skips_nulls`), unless it `keeps_retracted`: then its value stands, as a key's must."""
 
     skips_nulls: bool = False
     keeps_retracted: bool = False
     retracts = True
     associative_adds = True
-
-    @property
-    def associative(self) -> bool:
-        return not self.skips_nulls
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         speaks = segments.valid(values) if self.skips_nulls else None
@@ -45,7 +38,7 @@ class First(Function):
     """The oldest row, or with `skips_nulls` the oldest that is not null."""
 
     skips_nulls: bool = False
-    associative = associative_adds = True
+    associative_adds = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         speaks = segments.valid(values) if self.skips_nulls else None

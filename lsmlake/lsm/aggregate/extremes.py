@@ -20,7 +20,7 @@ class Extreme(Function):
     """The greatest value, or the least."""
 
     greatest: bool
-    associative = associative_adds = skips_nulls = True
+    associative_adds = commutative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         present = segments.valid(values)

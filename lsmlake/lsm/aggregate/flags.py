@@ -16,7 +16,7 @@ class Flags(Function):
     """Whether all values are true, or `any_of` them."""
 
     any_of: bool
-    associative = associative_adds = skips_nulls = True
+    associative_adds = commutative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         if not len(values):

@@ -1,7 +1,8 @@
 """An aggregate function: what a column of a merge engine becomes when several rows of a key meet. Arrow in, Arrow out.
 
-The invariant: `reduce` is the left fold of every group, oldest row first, starting from "no value" (null); one value a group
-comes out. Functions are values without state; the two here wrap another one to settle what a retract row (-U, -D) does.
+The invariant: `reduce` is the left fold of every group, oldest row first, starting from no value. The result of a fold may stand
+for the rows it was made of as the first added row of another fold. Functions are values without state; the two classes at the end
+wrap another function and decide what a retract row (-U, -D) does to it.
 """
 
 from __future__ import annotations
@@ -21,17 +22,16 @@ class Overflow(InvalidData):
 
 
 class Function(Protocol):
-    """Subclass it: what is not said defaults to the answer that is always safe.
+    """Subclass it: a property that is not set has the value that is always safe.
 
-    `retracts`: rows can be taken back. `associative`: any run of neighbouring rows may be reduced on its own and the result put
-    in its place as one added row, retract rows among them or not. `associative_adds`: the same as long as no row is a retract.
-    `skips_nulls`: an added null leaves the value as it is. Floats count as associative up to rounding, sketches up to the
-    layout of their bytes, and overflow is found in whatever is reduced.
+    `retracts`: rows can be taken back. `associative_adds`: neighbouring added rows may be reduced on their own and the result put
+    in their place. `commutative_adds`: the order of added rows does not change the result. `skips_nulls`: an added null leaves
+    the value as it is. Rounding of floats and the layout of a sketch's bytes do not count as a difference.
     """
 
     retracts: bool = False
-    associative: bool = False
     associative_adds: bool = False
+    commutative_adds: bool = False
     skips_nulls: bool = False
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
@@ -57,12 +57,12 @@ class NoRetract(Function):
     cure: str
 
     @property
-    def associative(self) -> bool:
+    def associative_adds(self) -> bool:
         return self.inner.associative_adds
 
     @property
-    def associative_adds(self) -> bool:
-        return self.inner.associative_adds
+    def commutative_adds(self) -> bool:
+        return self.inner.commutative_adds
 
     @property
     def skips_nulls(self) -> bool:
@@ -85,21 +85,21 @@ class NoRetract(Function):
 
 @dataclass(frozen=True)
 class IgnoreRetract(Function):
-    """`inner` without the retract rows, as if they had never been; a group of nothing else has no value (null).
+    """`inner` without the retract rows; a group of nothing else has no value (null).
 
-    That null would overwrite a value if `inner` does not skip nulls, so then it is not associative.
+    If `inner` does not skip nulls, a retract at the beginning of a group counts as a null: that is what a table holds after it.
     """
 
     inner: Function
     retracts = True
 
     @property
-    def associative(self) -> bool:
-        return self.inner.associative_adds and self.inner.skips_nulls
-
-    @property
     def associative_adds(self) -> bool:
         return self.inner.associative_adds
+
+    @property
+    def commutative_adds(self) -> bool:
+        return self.inner.commutative_adds
 
     @property
     def skips_nulls(self) -> bool:
@@ -108,10 +108,15 @@ class IgnoreRetract(Function):
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         if retract is None or not retract.any():
             return self.inner.reduce(values, starts, None)
-        kept, groups = segments.kept(~retract, starts)
+        rows, ignored = np.arange(len(values)), retract
+        if not self.inner.skips_nulls:
+            first = np.zeros(len(values), bool)
+            first[starts] = True
+            rows, ignored = np.where(retract, -1, rows), retract & ~first
+        kept, groups = segments.kept(~ignored, starts)
         if not len(groups):
             return pa.nulls(len(starts), values.type)
-        reduced = self.inner.reduce(values.filter(pa.array(~retract)), kept, None)
+        reduced = self.inner.reduce(segments.take(values, rows[~ignored]), kept, None)
         return segments.spread(reduced, groups, len(starts))
 
     def validate(self, values: pa.Array) -> None:

@@ -19,8 +19,7 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class Collect(Function):
-    """Null less a list is null; the list that lost its last element is empty. Not associative with retracts: they need the
-    elements they take."""
+    """Null less a list is null; the list that lost its last element is empty."""
 
     distinct: bool
     retracts = associative_adds = skips_nulls = True

@@ -17,8 +17,7 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class MergeMap(Function):
-    """The newest value of every key. Taking a map back removes its keys, whatever their values; from null it leaves null. Not
-    associative with retracts: they need the keys they remove."""
+    """The newest value of every key. Taking a map back removes its keys, whatever their values; from null it leaves null."""
 
     retracts = associative_adds = skips_nulls = True
 

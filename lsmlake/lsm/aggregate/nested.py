@@ -58,9 +58,9 @@ class NestedUpdate(Function):
     """With a key: the newest row of every key, or the one greatest in the fields `sequence` (nulls first, the newest of equals).
     Without: all rows. Taking rows back removes those of equal key, without a key all that are equal; from null it leaves null.
 
-    `limit`: once a table has so many rows, no more come in; those that are in still change. Not associative with retracts: they
-    need the rows they remove; with a limit not at all. With both, the fold takes as many steps as rows taken back are followed by
-    added ones in a group.
+    `limit`: once a table has so many rows, no more come in; those that are in still change, so adds are not
+    associative. With a limit and rows taken back, the fold takes as many steps as rows taken back are followed by added ones in
+    a group.
     """
 
     key: NestedKey
@@ -136,7 +136,7 @@ class NestedPartialUpdate(Function):
     """One row a key, each of its fields the newest that is not null."""
 
     key: NestedKey
-    associative = associative_adds = skips_nulls = True
+    associative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         elements = self.key.admitted(explode(values, starts, None))

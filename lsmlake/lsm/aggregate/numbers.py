@@ -28,7 +28,7 @@ class Sum(Function):
     """The sum of all values. Null minus 5 is -5."""
 
     where: str
-    retracts = associative = associative_adds = skips_nulls = True
+    retracts = associative_adds = commutative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         present = segments.valid(values)

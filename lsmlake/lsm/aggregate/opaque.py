@@ -25,7 +25,7 @@ class Union(Function):
     unite: Callable[[list[bytes]], bytes]
     kind: str
     where: str
-    associative = associative_adds = skips_nulls = True
+    associative_adds = commutative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         present = segments.valid(values)

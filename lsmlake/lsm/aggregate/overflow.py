@@ -29,12 +29,12 @@ class OverflowAsNull(Function):
         return self.inner.retracts
 
     @property
-    def associative(self) -> bool:
-        return self.inner.associative
-
-    @property
     def associative_adds(self) -> bool:
         return self.inner.associative_adds
+
+    @property
+    def commutative_adds(self) -> bool:
+        return self.inner.commutative_adds
 
     @property
     def skips_nulls(self) -> bool:

@@ -28,12 +28,12 @@ _WORD = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Product(Function):
-    """The product of all values. Not associative with retracts: null divided by 5 is null. Decimals with a scale round at every
-    step, so they never are."""
+    """The product of all values; null divided by 5 is null. Decimals with a scale round at every step, so they are not
+    associative."""
 
     type: pa.DataType
     where: str
-    retracts = skips_nulls = True
+    retracts = commutative_adds = skips_nulls = True
 
     @property
     def associative_adds(self) -> bool:

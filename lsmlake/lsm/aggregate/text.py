@@ -20,7 +20,7 @@ from lsmlake.lsm.aggregate.function import Function
 class ListAgg(Function):
     delimiter: str
     distinct: bool
-    associative = associative_adds = skips_nulls = True
+    associative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         keep = _written(values)

@@ -1,4 +1,8 @@
-"""The `aggregation` engine: every column outside the key has an aggregate function; rows of kind -U and -D are taken back."""
+"""The `aggregation` engine: every column outside the key has an aggregate function; rows of kind -U and -D are taken back.
+
+Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: its values count as older than those
+there. The sequence columns are those of the newest row, also if that row was taken back.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +16,31 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.field_options import AGGREGATE
 from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.format.schema import Schema
-from lsmlake.lsm.aggregate import Function
+from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.aggregate.segments import take
 from lsmlake.lsm.merge import field_settings
-from lsmlake.lsm.merge.combine import combine, is_retract, last_delete, validate
+from lsmlake.lsm.merge.combine import MakeColumn, Waiting, combine, replayed, validate
 from lsmlake.lsm.merge.engine import Engine, Old
+from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
+from lsmlake.lsm.merge.rows import takes_back
+from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
 
 @dataclass(frozen=True)
 class Aggregation(Engine):
-    """`functions`: of every column outside the primary key. `remove_on_delete`: a -D row removes its key."""
+    """`functions`: of the columns outside the primary key and `sequence`. `remove_on_delete`: a -D row removes its key."""
 
+    primary_key: tuple[str, ...]
     sequence: SequenceFields
     functions: Mapping[str, Function]
     remove_on_delete: bool
 
     old = Old.JOINS
-    in_order = True
-    settles_late = True
-
-    @property
-    def folds_adds(self) -> bool:
-        return all(function.associative_adds for function in self.functions.values())
+    repeats_keys = True
 
     @property
     def deletes_by_key(self) -> bool:
@@ -62,25 +65,56 @@ class Aggregation(Engine):
                     cure=f"leave fields.{name}.{AGGREGATE} out",
                 )
         default = field_settings.default_aggregate(schema) or field_settings.LAST_NON_NULL
-        names = {name: named.get(name, default) for name in schema.columns.names if name not in schema.primary_key}
-        # a sequence column is that of the newest row, be it one that is taken back
-        names |= dict.fromkeys([name for name in sequence.columns if name in names], "primary_key")
-        field_settings.check_settings(schema, set(names) - set(sequence.columns), where)
+        others = [name for name in schema.columns.names if name not in (*schema.primary_key, *sequence.columns)]
+        names = {name: named.get(name, default) for name in others}
+        field_settings.check_settings(schema, set(names), where)
         functions = {column: field_settings.make(name, column, schema, where) for column, name in names.items()}
-        return Aggregation(sequence, functions, schema.parsed_options.aggregation_remove_on_delete)
+        return Aggregation(schema.primary_key, sequence, functions, schema.parsed_options.aggregation_remove_on_delete)
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
-        return combine(rows, groups, pool, self._column, self._removes, settle=settle, folds_adds=self.folds_adds)
+    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+        return combine(rows, groups, pool, self, complete=complete)
 
-    def _column(self, name: str, rows: pa.Table, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
-        values = joined(rows[name])
-        if name not in self.functions:
-            return take(values, groups.first)
-        retract = None if kinds is None else is_retract(kinds)
-        return self.functions[name].reduce(take(values, groups.rows), groups.starts, retract)
+    def waiting(self) -> Waiting:
+        return Waiting.of(self.functions.values(), late_rows=bool(self.sequence))
 
-    def _removes(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray | None:
-        return last_delete(rows, groups, kinds) if self.remove_on_delete else None
+    def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
+        starts, late, newest = groups.starts, None, groups.last
+        if self.sequence and not groups.unique:
+            ranks = self._ranks(rows, groups)
+            newest = groups.rows[newest_places(ranks, starts)]
+            if not all(self.functions[name].commutative_adds for name in rows.column_names if name in self.functions):
+                late = late_places(ranks, starts)
+        fold = Fold(starts, len(groups.rows), retract, late)
+
+        def column(name: str) -> pa.Array:
+            values = joined(rows[name])
+            if name in self.functions:
+                return fold.reduce(self.functions[name], take(values, groups.rows))
+            return take(values, groups.first if name in self.primary_key else newest)
+
+        return column
+
+    def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
+        starts, count, adds = groups.starts, len(groups.rows), ~takes_back(kinds)
+        if not self.remove_on_delete:
+            return after_first_add(adds, starts)
+        deletes = kinds == DELETE
+        if self.sequence:
+            ranks = self._ranks(rows, groups)
+            last = last_removals(kinds, starts, lambda places, own: not_late(late_places(ranks[places], own), len(places)))
+        else:
+            last = segments.last_where(deletes, starts, count)
+        keep = (np.arange(count) > np.repeat(last, segments.lengths(starts, count))) & ~deletes  # a late -D removes nothing
+        return keep & after_first_add(adds & keep, starts)
+
+    def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
+        return late_places(self._ranks(rows, groups), groups.starts)
+
+    def _ranks(self, rows: pa.Table, groups: Groups) -> np.ndarray:
+        return self.sequence.ranks(rows, every=True)[groups.rows]
+
+    def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
+        return replayed(self, rows, groups)
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)
@@ -90,7 +124,7 @@ class Aggregation(Engine):
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """As they are; +U counts as +I."""
-        taken_back = kinds == UPDATE_BEFORE if self.remove_on_delete else is_retract(kinds)
+        taken_back = kinds == UPDATE_BEFORE if self.remove_on_delete else takes_back(kinds)
         cannot = [name for name, function in self.functions.items() if not function.retracts]
         if cannot and taken_back.any():
             raise InvalidData(

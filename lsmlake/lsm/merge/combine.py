@@ -1,33 +1,45 @@
-"""What the engines share that make a new row out of many: partial-update and aggregation.
+"""The part that partial-update and aggregation share: they make one row of all rows of a key, column by column.
 
-1. Without rows to take back any neighbouring rows of a key may be combined at once, and the outcome combined again later.
-2. Rows of kind -U or -D mean something only beside what they take back. So unless everything older is at hand (`settle`) the
-   keys that have one are left as they are: several rows of a key, in order, each of its kind. A few functions cannot even add
-   before; then all rows are left, those added as +U, which tells them from rows that are combined.
-3. A row that removes the key ends what came before it: only the rows after it are combined; if there is none, the key is gone.
+1. Rows count in the order they arrived, one at a time (`fold`). Rows that take something back before the key has a row, and rows
+   up to the last one that removes the key, do not count. A key without a row that counts is gone.
+2. While older rows of the key may exist, rows are combined only if that cannot change the result: rows of kind -U and -D wait for
+   the row they take from, and added rows wait if the engine says so (`Waiting`). Rows that wait stay as they are, several of a key
+   in one run, in order of arrival; added ones get the kind +U.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
+from enum import Enum
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, with_kind
-
-Column = Callable[[str, pa.Table, Groups, "np.ndarray | None"], pa.Array]
-"""(name, rows, groups, kinds of `groups.rows` or None) -> the column's value for every group."""
+from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, takes_back, with_kind
+from lsmlake.lsm.merge.sequence import SequenceFields
 
 
-def is_retract(kinds: np.ndarray) -> np.ndarray:
-    return (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+class Waiting(Enum):
+    """Which added rows wait uncombined until the older row of their key is known."""
+
+    NONE = "added rows can always be combined"
+    REPEATS = "keys with several rows: which of them are late depends on the older row"
+    ALL = "every row: a function cannot be applied to parts"
+
+    @staticmethod
+    def of(functions: Collection[Function], *, late_rows: bool) -> Waiting:
+        """What these functions ask for. `late_rows`: a sequence orders the values, so that rows may come late."""
+        if not all(function.associative_adds for function in functions):
+            return Waiting.ALL
+        ordered = late_rows and not all(function.commutative_adds for function in functions)
+        return Waiting.REPEATS if ordered else Waiting.NONE
 
 
 def validate(functions: Mapping[str, Function], rows: pa.Table) -> None:
@@ -37,73 +49,113 @@ def validate(functions: Mapping[str, Function], rows: pa.Table) -> None:
             function.validate(joined(rows[name]))
 
 
-def combine(
-    rows: pa.Table,
-    groups: Groups,
-    pool: Executor | None,
-    column: Column,
-    removes: Callable[[pa.Table, Groups, np.ndarray], np.ndarray | None],
-    *,
-    settle: bool,
-    folds_adds: bool,
-) -> pa.Table:
-    """The rows of every key as one. `removes`: the last place of every group that removes its key, -1 if there is none (`None`:
-    none in any group). `folds_adds`: rows may be combined before all are there."""
+MakeColumn = Callable[[str], pa.Array]
+
+
+class Combining(Protocol):
+    """The engine as `combine` sees it."""
+
+    sequence: SequenceFields
+
+    def waiting(self) -> Waiting: ...
+
+    def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
+        """A function from a column's name to its values, one a key. `groups` holds rows that count; `retract`: which of them, in
+        the order of `groups.rows`, are taken back (None: none)."""
+        ...
+
+    def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
+        """Which of `groups.rows` count, if their `kinds` are these and nothing older exists."""
+        ...
+
+    def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
+        """Which of `groups.rows`, all of which count, are late by `sequence` (None: none)."""
+        ...
+
+
+def combine(rows: pa.Table, groups: Groups, pool: Executor | None, engine: Combining, *, complete: bool) -> pa.Table:
+    """The rows of every key as one, or as they are where they wait. `complete`: no older row of these keys exists."""
     kinds = kinds_of(rows)
-    sorted_kinds = None if kinds is None else kinds[groups.rows]
-    if not settle:
-        if not folds_adds:
-            waiting = np.full(len(groups.rows), INSERT) if sorted_kinds is None else sorted_kinds
-            return with_kind(gather(rows, groups.rows, pool), np.where(waiting == INSERT, UPDATE_AFTER, waiting))
-        if sorted_kinds is not None and is_retract(sorted_kinds).any():
-            return _some(rows, groups, sorted_kinds, pool, column)
-    plain = rows.drop_columns([ROW_KIND]) if kinds is not None else rows
-    if sorted_kinds is None or not is_retract(sorted_kinds).any():
-        return plain_rows(plain, groups, None, pool, column)
-    last = removes(rows, groups, sorted_kinds)
-    if last is None:
-        return plain_rows(plain, groups, sorted_kinds, pool, column)
-    return _without_removed(plain, groups, sorted_kinds, last, pool, column)
+    kinds = None if kinds is None else kinds[groups.rows]
+    retract = None if kinds is None else takes_back(kinds)
+    retract = retract if retract is not None and retract.any() else None
+    plain = rows if kinds is None else rows.drop_columns([ROW_KIND])
+    waits = None if complete else _waiting(groups, retract, engine.waiting())
+    if waits is not None:
+        return _partly_combined(plain, groups, kinds, waits, pool, engine)
+    if retract is None:
+        return _combined(plain, groups, None, pool, engine)
+    return _what_counts(plain, groups, kinds, pool, engine)
 
 
-def plain_rows(rows: pa.Table, groups: Groups, kinds: np.ndarray | None, pool: Executor | None, column: Column) -> pa.Table:
-    """Every group combined, no key removed. A single row, too, is only what the engine makes of it."""
-    make = lambda name: column(name, rows, groups, kinds)  # noqa: E731
+def _waiting(groups: Groups, retract: np.ndarray | None, waiting: Waiting) -> np.ndarray | None:
+    """The keys whose rows wait; None if there are none."""
+    count = len(groups.rows)
+    keys = np.full(len(groups.starts), waiting is Waiting.ALL)
+    if waiting is Waiting.REPEATS:
+        keys |= segments.lengths(groups.starts, count) > 1
+    if retract is not None:
+        keys |= segments.anywhere(retract, groups.starts)
+    return keys if keys.any() else None
+
+
+def _combined(rows: pa.Table, groups: Groups, retract: np.ndarray | None, pool: Executor | None, engine: Combining) -> pa.Table:
+    """One row a key, even of a key with a single row: that, too, becomes what the engine makes of it."""
+    make = engine.columns(rows, groups, retract)
     return pa.table(by_column(make, rows.column_names, len(groups.rows), pool), schema=rows.schema)
 
 
-def _some(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, column: Column) -> pa.Table:
-    """Only the keys without a retract combined; the rows of the others follow each other as they are."""
-    left = np.logical_or.reduceat(is_retract(kinds), groups.starts)
-    places = np.repeat(left, segments.lengths(groups.starts, len(groups.rows)))
-    starts, folded = segments.kept(~places, groups.starts)
-    parts = [with_kind(gather(rows, groups.rows[places], pool), kinds[places])]
-    if len(folded):
-        plain = rows.drop_columns([ROW_KIND])
-        parts.append(with_kind(plain_rows(plain, Groups(groups.rows[~places], starts), None, pool, column), INSERT))
-    numbers = [segments.numbers(groups.starts, len(groups.rows))[places], folded]
-    order = np.argsort(np.concatenate(numbers[: len(parts)]), kind="stable")
-    return gather(pa.concat_tables(parts), order, pool)
-
-
-def _without_removed(
-    rows: pa.Table, groups: Groups, kinds: np.ndarray, last: np.ndarray, pool: Executor | None, column: Column
+def _partly_combined(
+    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, waits: np.ndarray, pool: Executor | None, engine: Combining
 ) -> pa.Table:
-    """Only what comes after `last`, the place of every group that removes it, counts; where nothing does, a -D row."""
-    count = len(groups.rows)
-    keep = np.arange(count) > np.repeat(last, segments.lengths(groups.starts, count))
+    places = np.repeat(waits, segments.lengths(groups.starts, len(groups.rows)))
+    kinds = np.full(len(places), INSERT, np.int8) if kinds is None else kinds
+    left = kinds[places]
+    parts = [with_kind(gather(rows, groups.rows[places], pool), np.where(left == INSERT, UPDATE_AFTER, left))]
+    owners = [segments.numbers(groups.starts, len(places))[places]]
+    starts, combined = segments.kept(~places, groups.starts)
+    if len(combined):
+        made = _combined(rows, Groups(groups.rows[~places], starts), None, pool, engine)
+        parts.append(with_kind(made, INSERT))
+        owners.append(combined)
+    return _in_key_order(parts, owners, pool)
+
+
+def _what_counts(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, engine: Combining) -> pa.Table:
+    """Only the rows that count combined; a -D row for a key without any."""
+    keep = engine.counting(rows, groups, kinds)
     starts, alive = segments.kept(keep, groups.starts)
-    after = kinds[keep]
+    retract = takes_back(kinds[keep])
     made = (
-        plain_rows(rows, Groups(groups.rows[keep], starts), after if is_retract(after).any() else None, pool, column)
+        _combined(rows, Groups(groups.rows[keep], starts), retract if retract.any() else None, pool, engine)
         if len(alive)
         else rows.slice(0, 0)
     )
     gone = np.setdiff1d(np.arange(len(groups.starts)), alive)
-    parts = [with_kind(made, INSERT), with_kind(gather(rows, groups.last[gone], pool), DELETE)]
-    return gather(pa.concat_tables(parts), np.argsort(np.concatenate([alive, gone]), kind="stable"), pool)
+    if not len(gone):
+        return made
+    return _in_key_order([with_kind(made, INSERT), with_kind(gather(rows, groups.last[gone], pool), DELETE)], [alive, gone], pool)
 
 
-def last_delete(rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
-    """`removes` of engines where any -D removes its key."""
-    return segments.last_where(kinds == DELETE, groups.starts, len(groups.rows))
+def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Executor | None) -> pa.Table:
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    return gather(pa.concat_tables(parts), order, pool)
+
+
+def replayed(engine: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
+    """`Engine.replay_order`: first the rows that do not count, then the late ones from the last to the first, then the others."""
+    if not engine.sequence or groups.unique:
+        return groups.rows
+    count = len(groups.rows)
+    kinds, keep = kinds_of(rows), np.ones(count, bool)
+    retract = None if kinds is None else takes_back(kinds[groups.rows])
+    if retract is not None and retract.any():
+        keep = engine.counting(rows, groups, kinds[groups.rows])
+        retract = retract[keep]
+    late = np.zeros(count, bool)
+    starts, _ = segments.kept(keep, groups.starts)
+    if len(starts) and (found := engine.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
+        late[keep] = found if retract is None else found & ~retract
+    places = np.arange(count)
+    order = np.lexsort((np.where(late, -places, places), np.add(keep, keep & ~late, dtype=np.int8), segments.numbers(groups.starts, count)))
+    return groups.rows[order]

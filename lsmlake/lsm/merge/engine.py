@@ -15,35 +15,45 @@ from lsmlake.lsm.merge.sequence import SequenceFields
 
 
 class Old(Enum):
-    """What becomes of the row that stands above level 0 when a new row of its key comes up."""
+    """What happens to the row of a key at level 1 or deeper when a level-0 row of that key is compacted."""
 
-    DIES = "the new row stands for it"
-    STAYS = "the new row is dropped"
-    BY_SEQUENCE = "the older of the two by sequence is dropped"
-    JOINS = "it is merged with the new row, and the outcome stands for both"
+    DIES = "the new row replaces it"
+    STAYS = "it stays and the new row is dropped"
+    BY_SEQUENCE = "the row with the smaller sequence is dropped"
+    JOINS = "it is merged with the new row into one that replaces both"
 
 
 class Engine(Protocol):
     """A value without state, made from a schema by `engine_of`.
 
-    `old`: see `Old`. `sequence`: orders the rows of a key before arrival does. `in_order`: `merge` wants them in that order,
-    otherwise by arrival alone. `settles_late`: a run of level 0 may hold several
-    rows of a key, because they can only be combined together with what they meet above. `folds_adds`: that is not so if all
-    are added; otherwise they wait as +U. `deletes_by_key`: a -D row of which only
-    the key is known removes the key.
+    The result of a merge is that of applying rows one at a time in the order they arrived, wherever the rows are cut into batches,
+    files and compactions.
+
+    `old`: see `Old`. `sequence`: the columns of `sequence.field`, if the engine follows them. `repeats_keys`: a run may hold
+    several rows of a key, because what they come to depends on a row that is older than the run. `deletes_by_key`: a -D row of
+    which only the key is known removes the row of the key.
     """
 
     old: Old
     sequence: SequenceFields
-    in_order: bool
-    settles_late: bool
-    folds_adds: bool
+    repeats_keys: bool
     deletes_by_key: bool
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
-        """One row a key, ascending as the groups are. `rows` may have `_row_kind`; then the result may, too: a key that is gone
-        has a -D row. With `settle` nothing older is left for a key to meet; without, an engine that settles late may leave the
-        rows of a key as they are. `rows` holds the key and any columns closed under `needs`."""
+    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+        """The merged rows, ascending as the groups are; a key that is gone has a -D row.
+
+        Args:
+            rows: The key and any columns closed under `needs`, maybe `_row_kind`; then the result may have it, too.
+            groups: The rows of every key in the order they arrived.
+            pool: Threads that make columns side by side, or None.
+            complete: No older row of these keys exists: the result has one row a key. Otherwise an engine that `repeats_keys`
+                may leave several rows of a key in the result, in the order they arrived.
+        """
+        ...
+
+    def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
+        """The row numbers key by key, the rows of a key in an order in which applying them without a look at the sequence gives
+        the merged row."""
         ...
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:

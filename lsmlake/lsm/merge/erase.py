@@ -5,8 +5,9 @@ the rows:
 
 1. of every key, the rows that arrived before its last erasing row are dropped, and so are erasing rows that hold nothing else;
 2. the engine merges the rows that are left;
-3. unless everything older was at hand (`settle`), the first row of such a key says that it erases (`rowkind.ERASES`), or, where
-   no row is left, a row of kind `rowkind.ERASE` does. So older files that this merge did not read are erased by the next one.
+3. unless no older row of the key can exist (`complete`), the first row of such a key says that it erases (`rowkind.ERASES`), or,
+   where no row is left, a row of kind `rowkind.ERASE` does. So older files that this merge did not read are erased by the next
+   one.
 
 Runs are ordered by arrival, and an erasing row is the first of its key in its run. So the row number tells what came before it.
 """
@@ -27,12 +28,12 @@ from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import gather, kinds_of, with_kind
 
 
-def merge(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None, *, settle: bool) -> pa.Table:
+def merge(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None, *, complete: bool) -> pa.Table:
     """`Engine.merge` for rows that may erase their key. `rows` stand in order of arrival. Without an erasing row the only cost is
     one look at the kinds."""
     kinds = kinds_of(rows)
     if kinds is None or not (kinds & ERASES).any():
-        return engine.merge(rows, groups, pool, settle=settle)
+        return engine.merge(rows, groups, pool, complete=complete)
     of_key = numbers(groups.starts, len(groups.rows))
     sorted_kinds = kinds[groups.rows]
     last = np.maximum.reduceat(np.where(sorted_kinds & ERASES, groups.rows, -1), groups.starts)
@@ -41,10 +42,10 @@ def merge(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], po
     gone = np.setdiff1d(np.arange(len(groups.starts)), alive)
     made = rows.slice(0, 0)
     if len(alive):
-        made = engine.merge(with_kind(rows, plain(kinds)), Groups(groups.rows[kept], starts), pool, settle=settle)
+        made = engine.merge(with_kind(rows, plain(kinds)), Groups(groups.rows[kept], starts), pool, complete=complete)
     made_of, first = _keys_of(made, gather(rows.select(key), groups.first[alive]), key) if len(alive) else (alive, alive)
     made_kinds = np.zeros(made.num_rows, np.int8) if kinds_of(made) is None else kinds_of(made).copy()
-    if not settle:
+    if not complete:
         made_kinds[first[last[alive] >= 0]] |= ERASES
     parts = [with_kind(made, made_kinds), with_kind(gather(rows, last[gone], pool), ERASE)]
     return gather(pa.concat_tables(parts), np.argsort(np.concatenate([alive[made_of], gone]), kind="stable"), pool)

@@ -21,13 +21,14 @@ from lsmlake.lsm.merge.sequence import SequenceFields
 class FirstRow(Engine):
     old = Old.STAYS
     sequence = SequenceFields()
-    in_order = False
-    settles_late = False
-    folds_adds = True
+    repeats_keys = False
     deletes_by_key = False
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
+    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
         return gather(rows, groups.first, pool)
+
+    def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
+        return groups.rows
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns)

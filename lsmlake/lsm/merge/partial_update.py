@@ -1,11 +1,7 @@
 """The `partial-update` engine: of every column the newest value that is not null, so that each stream may bring its own columns.
 
-Columns of a *sequence group* follow the group's own sequence columns instead:
-
-1. a row whose sequence columns of the group are all null does not concern the group;
-2. of the others the one newest by that sequence - the last to arrive among equals - gives all columns of the group, nulls too; if
-   it is a -U or -D, its columns are null, and only the sequence is kept;
-3. a column of the group with an aggregate function takes the values of all of them, in the order of the sequence.
+Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: it fills columns that are null there and
+changes no other. Columns of a sequence group follow the group's sequence instead (`sequence_group`).
 
 Source: Apache Paimon, `PartialUpdateMergeFunction`.
 """
@@ -15,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -25,27 +20,17 @@ from lsmlake.field_options import AGGREGATE
 from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
 from lsmlake.format.schema import Schema
-from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.aggregate.segments import both, kept, last_where, lengths, spread, take, valid
+from lsmlake.lsm.aggregate import Function, segments
+from lsmlake.lsm.aggregate.segments import both, last_where, take, valid
 from lsmlake.lsm.merge import field_settings
-from lsmlake.lsm.merge.combine import combine, is_retract, last_delete, validate
+from lsmlake.lsm.merge.combine import MakeColumn, Waiting, combine, replayed, validate
 from lsmlake.lsm.merge.engine import Engine, Old
+from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
-
-
-@dataclass(frozen=True)
-class SequenceGroup:
-    """`sequence` orders the values of `columns`; `functions`: of the columns among them that are aggregated."""
-
-    sequence: SequenceFields
-    columns: tuple[str, ...]
-    functions: Mapping[str, Function]
-    removes: bool
-
-    @property
-    def all_columns(self) -> tuple[str, ...]:
-        return (*self.sequence.columns, *self.columns)
+from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
+from lsmlake.lsm.merge.rows import takes_back
+from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.merge.sequence_group import GroupColumns, SequenceGroup
 
 
 @dataclass(frozen=True)
@@ -58,12 +43,7 @@ class PartialUpdate(Engine):
     remove_on_delete: bool
 
     old = Old.JOINS
-    in_order = True
-    settles_late = True
-
-    @property
-    def folds_adds(self) -> bool:
-        return all(function.associative_adds for group in self.groups for function in group.functions.values())
+    repeats_keys = True
 
     @property
     def deletes_by_key(self) -> bool:
@@ -74,6 +54,7 @@ class PartialUpdate(Engine):
         """Raises InvalidOption."""
         options = schema.parsed_options
         groups = field_settings.sequence_groups(schema, where)
+        _check_sequence(sequence, groups, where)
         functions = _functions(schema, groups, where)
         removing = options.remove_on_sequence_group
         if unknown := [name for name in removing if not any(name in fields for fields in groups)]:
@@ -98,33 +79,88 @@ class PartialUpdate(Engine):
         )
         return PartialUpdate(schema.primary_key, sequence, tuple(made), options.remove_on_delete)
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, settle: bool) -> pa.Table:
-        winners = _Winners(self.groups, rows, groups)
-        column = partial(self._column, winners)
-        return combine(rows, groups, pool, column, self._removes, settle=settle, folds_adds=self.folds_adds)
+    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+        return combine(rows, groups, pool, self, complete=complete)
 
-    def _column(self, winners: _Winners, name: str, rows: pa.Table, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
-        values = joined(rows[name])
-        if name in self.primary_key:
-            return take(values, groups.first)
-        group = next((group for group in self.groups if name in group.all_columns), None)
-        if group is None:
-            return _newest_value(values, groups, kinds)
-        found = winners.of(group, groups, kinds)
-        if name in group.functions:
-            return _aggregated(values, group.functions[name], groups, kinds, found)
-        newest = found.newest
-        if kinds is not None and name in group.columns:
-            newest = np.where((newest >= 0) & ~is_retract(kinds)[newest], newest, -1)
-        return take(values, np.where(newest >= 0, groups.rows[newest], -1))
+    def waiting(self) -> Waiting:
+        functions = [function for group in self.groups for function in group.functions.values()]
+        found = Waiting.of(functions, late_rows=True)
+        return Waiting.REPEATS if self.sequence and found is Waiting.NONE else found
 
-    def _removes(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray | None:
-        if self.remove_on_delete:
-            return last_delete(rows, groups, kinds)
-        removing = [group for group in self.groups if group.removes]
-        if not removing:
+    def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
+        late = None if groups.unique else self.late(rows, groups, retract)
+        makers: dict[str, GroupColumns] = {}
+        for group in self.groups:
+            if group.sequence.columns[0] in rows.column_names:
+                makers |= dict.fromkeys(group.all_columns, GroupColumns(group, rows, groups, retract, late))
+        adds = None if retract is None else ~retract
+        order = Fold(groups.starts, len(groups.rows), retract, late).late_first()
+        applied = Groups(groups.rows[order], groups.starts)
+        added = None if adds is None else adds[order]
+        newest = last_where(both(adds, None if late is None else ~late), groups.starts, len(groups.rows))
+
+        def column(name: str) -> pa.Array:
+            values = joined(rows[name])
+            if name in self.primary_key:
+                return take(values, groups.first)
+            if name in makers:
+                return makers[name].make(name, values)
+            if name in self.sequence.columns:
+                return take(values, groups.rows[newest])
+            return _newest_value(values, applied, added)
+
+        return column
+
+    def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
+        """A row that is taken back leaves the sequence as it is, unless the sequence is that of a group."""
+        if not self.sequence:
             return None
-        return np.maximum.reduce([_last_removal(group.sequence, rows, groups, kinds) for group in removing])
+        ranks = self.sequence.ranks(rows, every=True)[groups.rows]
+        raising = None if retract is None or self._sequence_is_a_groups else ~retract
+        return late_places(ranks, groups.starts, raising)
+
+    @property
+    def _sequence_is_a_groups(self) -> bool:
+        return any(group.sequence.columns == self.sequence.columns for group in self.groups)
+
+    def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
+        starts, retract, deletes = groups.starts, takes_back(kinds), kinds == DELETE
+        removing = [group.concerns(rows, groups) for group in self.groups if group.removes]
+        if self.remove_on_delete and not self.sequence:
+            last = last_where(deletes, starts, len(kinds))
+        elif self.remove_on_delete or removing:
+
+            def removes(places: np.ndarray, own: np.ndarray) -> np.ndarray:
+                late = self.late(rows, Groups(groups.rows[places], own), retract[places])
+                on_time = not_late(late, len(places))
+                found = [on_time & group.at(places).on_time(own, late) for group in removing]
+                return np.logical_or.reduce(found) if removing else on_time
+
+            last = last_removals(kinds, starts, removes)
+        else:
+            return after_first_add(~retract, starts)
+        keep = np.arange(len(kinds)) > np.repeat(last, segments.lengths(starts, len(kinds)))
+        keep &= after_first_add(~retract & keep, starts)
+        return keep & ~self._late_deletes(rows, groups, kinds, keep)
+
+    def _late_deletes(self, rows: pa.Table, groups: Groups, kinds: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        """The -D rows, among those to `keep`, that would remove their key if they were not late by `sequence.field`. They change
+        nothing."""
+        deletes = keep & (kinds == DELETE)
+        if self.remove_on_delete or not self.sequence or not deletes.any():
+            return deletes if self.remove_on_delete else np.zeros(len(kinds), bool)
+        places = np.flatnonzero(keep)
+        starts, _ = segments.kept(keep, groups.starts)
+        late = self.late(rows, Groups(groups.rows[places], starts), takes_back(kinds[places]))
+        if late is None:
+            return np.zeros(len(kinds), bool)
+        deletes[places] &= late
+        removing = (group.concerns(rows, groups).places for group in self.groups if group.removes)
+        concerned = [np.ones(len(kinds), bool) if places is None else places for places in removing]
+        return deletes & np.logical_or.reduce(concerned) if concerned else np.zeros(len(kinds), bool)
+
+    def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
+        return replayed(self, rows, groups)
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         wanted = {*columns, *self.sequence.columns}
@@ -139,7 +175,7 @@ class PartialUpdate(Engine):
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """As they are; +U counts as +I."""
-        retracts = is_retract(kinds)
+        retracts = takes_back(kinds)
         if retracts.any() and not (self.remove_on_delete or self.groups):
             raise InvalidData(
                 "merge-engine = partial-update takes no row back as this table is set up",
@@ -148,6 +184,20 @@ class PartialUpdate(Engine):
                 cure="set ignore-delete, partial-update.remove-record-on-delete or sequence groups",
             )
         return np.where(kinds == UPDATE_AFTER, INSERT, kinds).astype(np.int8)
+
+
+def _check_sequence(sequence: SequenceFields, groups: Mapping[tuple[str, ...], tuple[str, ...]], where: str) -> None:
+    """A column of a group may become smaller or null, so it can give rows no order; only all sequence columns of one can."""
+    for fields, columns in groups.items():
+        shared = [name for name in sequence.columns if name in (*fields, *columns)]
+        if shared and (sequence.columns != fields or sequence.descending):
+            raise InvalidOption(
+                f"sequence.field and the sequence group of {','.join(fields)} share {shared}",
+                where=where,
+                expected="columns outside of all groups, or exactly the sequence columns of one group, in ascending order",
+                found=f"sequence.field = {','.join(sequence.columns)}",
+                cure="name other columns, or leave sequence.field out: the columns of a group follow the group's own sequence",
+            )
 
 
 def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]], where: str) -> dict[str, Function]:
@@ -177,81 +227,9 @@ def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]]
     return {column: field_settings.make(name, column, schema, where) for column, name in named.items() if column in members}
 
 
-def _newest_value(values: pa.Array, groups: Groups, kinds: np.ndarray | None) -> pa.Array:
+def _newest_value(values: pa.Array, groups: Groups, adds: np.ndarray | None) -> pa.Array:
+    """The last value of every key that is not null and not taken back."""
     has_value = valid(values)
-    mask = None if has_value is None else has_value[groups.rows]
-    if kinds is not None:
-        mask = both(mask, ~is_retract(kinds))
+    mask = both(None if has_value is None else has_value[groups.rows], adds)
     newest = last_where(mask, groups.starts, len(groups.rows))
     return take(values, np.where(newest >= 0, groups.rows[newest], -1))
-
-
-# -- sequence groups --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Of one sequence group: `concerned` places (None: all), their `ranks` by sequence, the `newest` place of each key or -1."""
-
-    concerned: np.ndarray | None
-    ranks: np.ndarray
-    newest: np.ndarray
-
-
-class _Winners:
-    """The newest rows of the sequence groups, each found once though many columns ask."""
-
-    def __init__(self, groups: tuple[SequenceGroup, ...], rows: pa.Table, keys: Groups) -> None:
-        self.rows, self.known = rows, {}
-
-    def of(self, group: SequenceGroup, keys: Groups, kinds: np.ndarray | None) -> _Found:
-        asked = group.sequence.columns, id(keys)
-        if asked not in self.known:
-            self.known[asked] = _found(group.sequence, self.rows, keys), keys  # the keys are kept so that their id stays theirs
-        return self.known[asked][0]
-
-
-def _found(sequence: SequenceFields, rows: pa.Table, keys: Groups) -> _Found:
-    given = sequence.given(rows)[keys.rows]
-    order = sequence.ranks(rows)[keys.rows]
-    concerned = None if given.all() else given
-    return _Found(concerned, order, newest_places(order, keys.starts, concerned))
-
-
-def _aggregated(values: pa.Array, function: Function, keys: Groups, kinds: np.ndarray | None, found: _Found) -> pa.Array:
-    count = len(keys.rows)
-    places, starts, present = np.arange(count), keys.starts, None
-    if found.concerned is not None:
-        starts, present = kept(found.concerned, keys.starts)
-        places = places[found.concerned]
-        if not len(present):
-            return pa.nulls(len(keys.starts), values.type)
-    numbers = np.repeat(np.arange(len(starts)), lengths(starts, len(places)))
-    places = places[np.lexsort((found.ranks[places], numbers))]
-    retract = None if kinds is None else is_retract(kinds)[places]
-    reduced = function.reduce(take(values, keys.rows[places]), starts, retract)
-    return reduced if present is None else spread(reduced, present, len(keys.starts))
-
-
-def _last_removal(sequence: SequenceFields, rows: pa.Table, keys: Groups, kinds: np.ndarray) -> np.ndarray:
-    """The last place of every key at which a -D that is not older, by the group's sequence, than what stands removes it, or -1.
-
-    A removal makes the sequence begin anew, so removals are found one after the other; keys have few.
-    """
-    count, last = len(keys.rows), np.full(len(keys.starts), -1)
-    given = sequence.given(rows)[keys.rows]
-    dense = np.unique(sequence.ranks(rows)[keys.rows], return_inverse=True)[1]
-    order = np.where(given, dense, -1)
-    number = np.repeat(np.arange(len(keys.starts)), lengths(keys.starts, count))
-    span = order.max(initial=0) + 2
-    candidates = given & (kinds == DELETE)
-    while candidates.any():
-        after = np.arange(count) > last[number]
-        seen = np.maximum.accumulate(np.where(after, order, -1) + number * span) - number * span  # up to and with this place
-        removing = candidates & after & (order >= seen)
-        first = np.minimum.reduceat(np.where(removing, np.arange(count), count), keys.starts)
-        if (first == count).all():
-            break
-        last = np.where(first < count, first, last)
-        candidates &= np.arange(count) > last[number]
-    return last

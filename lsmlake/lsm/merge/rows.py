@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import INSERT, is_retract
+from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_BEFORE, is_retract
 from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD
 
 Column = TypeVar("Column")
@@ -34,6 +34,11 @@ def gather(table: pa.Table, rows: np.ndarray, pool: Executor | None = None) -> p
 def kinds_of(table: pa.Table) -> np.ndarray | None:
     """The `_row_kind` column; `None` if there is none, so that all rows are +I."""
     return np.asarray(table[ROW_KIND]) if ROW_KIND in table.column_names else None
+
+
+def takes_back(kinds: np.ndarray) -> np.ndarray:
+    """True where the kind is -U or -D."""
+    return (kinds == UPDATE_BEFORE) | (kinds == DELETE)
 
 
 def with_kind(table: pa.Table, kinds: np.ndarray | int) -> pa.Table:

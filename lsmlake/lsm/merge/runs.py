@@ -17,19 +17,19 @@ from lsmlake.lsm.merge.rows import with_kinds
 
 
 def merge_runs(
-    runs: Sequence[pa.Table], key: Sequence[str], engine: Engine, pool: Executor | None = None, *, settle: bool = True
+    runs: Sequence[pa.Table], key: Sequence[str], engine: Engine, pool: Executor | None = None, *, complete: bool = True
 ) -> pa.Table:
-    """Merge sorted runs, oldest first, into one, ascending by key: one row a key, -D rows kept, unless the engine leaves some as
-    they are for want of `settle` (see `Engine.merge`).
+    """Merge sorted runs, oldest first, into one, ascending by key, -D rows kept: one row a key if the runs are `complete`, that
+    is, if no older row of their keys exists (see `Engine.merge`).
 
     The runs have the same columns but for `_row_kind`. O(rows log runs) compares. With a `pool` columns are made in parallel.
     """
     runs = with_kinds([run for run in runs if run.num_rows] or runs[:1])
-    if len(runs) == 1 and not (engine.settles_late and ROW_KIND in runs[0].column_names):
+    if len(runs) == 1 and not (engine.repeats_keys and ROW_KIND in runs[0].column_names):
         return runs[0]
     rows = pa.concat_tables(runs)
     keys = comparable([run.select(key) for run in runs])
-    return merge(rows, grouped(rows, np.concatenate(keys), engine), engine, key, pool, settle=settle)
+    return merge(rows, grouped(np.concatenate(keys)), engine, key, pool, complete=complete)
 
 
 def distinct(keys: Sequence[pa.Table]) -> pa.Table:
@@ -37,9 +37,6 @@ def distinct(keys: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(keys).take(pa.array(group(np.concatenate(comparable(keys))).first))
 
 
-def grouped(
-    rows: pa.Table, keys: np.ndarray, engine: Engine, arrival: np.ndarray | None = None, codes: np.ndarray | None = None
-) -> Groups:
-    """The rows by code, key, sequence if the engine wants it, and arrival; `arrival`: default as they stand."""
-    order = engine.sequence.order(rows) if engine.in_order else []
-    return group(keys, order if arrival is None else [*order, arrival], codes)
+def grouped(keys: np.ndarray, arrival: np.ndarray | None = None, codes: np.ndarray | None = None) -> Groups:
+    """Row numbers by code and key, those of a key by `arrival` (default: as they stand)."""
+    return group(keys, [] if arrival is None else [arrival], codes)
