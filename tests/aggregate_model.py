@@ -1,6 +1,6 @@
 """What the aggregate functions must come to: each folds one row after the other in plain Python. Shares no code with the library.
 
-`TWINS` lists them with the types and values they are tried on; `first_value`, which depends on whether there is a row at all, is apart.
+`TWINS` lists them with the types and values they are tried on. `first_value` is apart, as it depends on whether there is a row.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 
 import pyarrow as pa
 import pytest
-from engine_model import Aggregate, Partial, Row, first, newest
+from engine_model import Aggregate, Newest, Partial, Row, first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
@@ -31,15 +30,22 @@ class Setup:
 
 
 INTS = "k INT NOT NULL, a INT, b INT, c INT, d INT"
+LISTS = INTS.replace("d INT", "d ARRAY<INT>")
 SETUPS = {
-    "deduplicate": Setup({}, INTS, newest, KINDS),
-    "deduplicate by sequence": Setup({"sequence.field": "a,b"}, INTS, partial(newest, by=("a", "b"))),
+    "deduplicate": Setup({}, INTS, Newest(), KINDS),
+    "deduplicate by sequence": Setup({"sequence.field": "a,b"}, INTS, Newest(("a", "b")), KINDS),
     "first-row": Setup({"merge-engine": "first-row"}, INTS, first),
     "partial-update": Setup({"merge-engine": "partial-update"}, INTS, Partial(("a", "b", "c", "d"))),
     "partial-update, removing": Setup(
         {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
         INTS,
         Partial(("a", "b", "c", "d"), remove_on_delete=True),
+        KINDS,
+    ),
+    "partial-update by sequence, removing": Setup(
+        {"merge-engine": "partial-update", "sequence.field": "a", "partial-update.remove-record-on-delete": "true"},
+        INTS,
+        Partial(("a", "b", "c", "d"), remove_on_delete=True, by=("a",)),
         KINDS,
     ),
     "partial-update, groups": Setup(
@@ -55,7 +61,7 @@ SETUPS = {
             "partial-update.remove-record-on-sequence-group": "a",
         },
         INTS,
-        Partial(("a", "b", "c", "d"), {("a", "b"): {"c": None}}, removing=("a", "b")),
+        Partial(("a", "b", "c", "d"), {("a", "b"): {"c": None}}, removing=(("a", "b"),)),
         KINDS,
     ),
     "partial-update, aggregates": Setup(
@@ -66,6 +72,24 @@ SETUPS = {
         },
         INTS,
         Partial(("a", "b", "c", "d"), {("a",): {"b": "sum", "c": None}}),
+        KINDS,
+    ),
+    "partial-update, aggregates in order": Setup(
+        {
+            "merge-engine": "partial-update",
+            "fields.a.sequence-group": "c,d",
+            "fields.d.aggregate-function": "collect",
+            "fields.c.aggregate-function": "first_value",
+            "fields.c.ignore-retract": "true",
+            "partial-update.remove-record-on-sequence-group": "a",
+        },
+        LISTS,
+        Partial(
+            ("a", "b", "c", "d"),
+            {("a",): {"d": "collect", "c": "first_value"}},
+            removing=(("a",),),
+            ignore_retract=frozenset({"c"}),
+        ),
         KINDS,
     ),
     "aggregation": Setup(
@@ -105,12 +129,13 @@ SETUPS = {
         {
             "merge-engine": "aggregation",
             "sequence.field": "a",
-            "fields.b.aggregate-function": "last_value",
+            "sequence.field.sort-order": "descending",
             "fields.c.aggregate-function": "sum",
-            "fields.d.aggregate-function": "max",
+            "fields.d.aggregate-function": "collect",
         },
-        INTS,
-        Aggregate({"a": "last_value", "b": "last_value", "c": "sum", "d": "max"}, by=("a",)),
+        LISTS,
+        Aggregate({"b": "last_non_null_value", "c": "sum", "d": "collect"}, by=("a",), descending=True),
+        KINDS,
     ),
     "aggregation, not in parts": Setup(
         {"merge-engine": "aggregation", "fields.a.aggregate-function": "product"},

@@ -1,7 +1,7 @@
 """Merging rows in any batches and at any points gives what applying them one at a time gives (`engine_model`).
 
-This is the promise of all merge engines, tried here on the engines alone, without a table, because that is fast: every engine, every
-aggregate function, every order of sequence values. `LSMLAKE_EXAMPLES=100 pytest tests/test_one_at_a_time.py` tries harder.
+This is the promise of all merge engines, tried here on the engines alone, without a table, because that is fast: every engine,
+every aggregate function, every order of sequence values. `LSMLAKE_EXAMPLES=100 pytest tests/test_one_at_a_time.py` tries harder.
 """
 
 from __future__ import annotations

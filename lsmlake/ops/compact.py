@@ -151,8 +151,8 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
 def _rewrite(
     work: Work, rewrite: Rewrite, level: int, joining: Joining, expiry: Expiry | None, *, complete: bool
 ) -> tuple[DataFile, ...]:
-    """Step 3. Unless the rows are `complete`, that is, no older file holds their keys, rows of kind -U and -D go on into the output,
-    and so do expired rows: they hide older ones."""
+    """Step 3. Unless the rows are `complete`, that is, no older file holds their keys, the output keeps -U, -D and expired rows:
+    they hide older rows."""
     files = rewrite.files
     merged = chain.from_iterable(_merged(work, section, joining, complete) for section in rewrite.sections)
     if complete:

@@ -2,9 +2,9 @@
 
 1. Rows count in the order they arrived, one at a time (`fold`). Rows that take something back before the key has a row, and rows
    up to the last one that removes the key, do not count. A key without a row that counts is gone.
-2. While older rows of the key may exist, rows are combined only if that cannot change the result: rows of kind -U and -D wait for
-   the row they take from, and added rows wait if the engine says so (`Waiting`). Rows that wait stay as they are, several of a key
-   in one run, in order of arrival; added ones get the kind +U.
+2. While older rows of the key may exist, rows are combined only if that cannot change the result. Rows of kind -U and -D wait for
+   the row they take from, and added rows wait if the engine says so (`Waiting`). Rows that wait stay as they are, several rows of
+   a key in one run, in the order they arrived. Added ones get the kind +U.
 """
 
 from __future__ import annotations
@@ -157,5 +157,7 @@ def replayed(engine: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
     if len(starts) and (found := engine.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
         late[keep] = found if retract is None else found & ~retract
     places = np.arange(count)
-    order = np.lexsort((np.where(late, -places, places), np.add(keep, keep & ~late, dtype=np.int8), segments.numbers(groups.starts, count)))
+    order = np.lexsort(
+        (np.where(late, -places, places), np.add(keep, keep & ~late, dtype=np.int8), segments.numbers(groups.starts, count))
+    )
     return groups.rows[order]

@@ -1,7 +1,7 @@
 """The `deduplicate` engine: a row replaces the row of its key, unless its sequence is smaller; a delete removes that row.
 
-Rows count one at a time in the order they arrived. A delete takes the sequence of the row with it, so under `sequence.field` a row
-that arrives after a delete is a new row whatever its own sequence is. What the rows of a run do to an older row therefore depends
+Rows count one at a time in the order they arrived. A delete removes the sequence with the row, so under `sequence.field` a row
+that arrives after a delete is a new row, whatever its own sequence is. What the rows of a run do to an older row therefore depends
 on two of them at most:
 
 1. the row with the greatest sequence. If it is late for the older row, all rows of the run are; if not, it replaces that row and
@@ -58,8 +58,8 @@ class Deduplicate(Engine):
         return groups.rows[np.lexsort((ranks, last, segments.numbers(groups.starts, count)))]
 
     def _places(self, rows: pa.Table, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-        """Of every key the row with the greatest sequence, and the row that stands at the end: the same one, unless it is a delete
-        that another row follows."""
+        """Of every key the row with the greatest sequence, and the row that stands at the end. They differ if the former is a
+        delete and another row follows it."""
         starts, count = groups.starts, len(groups.rows)
         ranks = self.sequence.ranks(rows, every=True)[groups.rows]
         deciding = newest_places(ranks, starts)

@@ -26,7 +26,7 @@ class Old(Enum):
 class Engine(Protocol):
     """A value without state, made from a schema by `engine_of`.
 
-    The result of a merge is that of applying rows one at a time in the order they arrived, wherever the rows are cut into batches,
+    The result of a merge is that of applying rows one at a time in the order they arrived, however they are cut into batches,
     files and compactions.
 
     `old`: see `Old`. `sequence`: the columns of `sequence.field`, if the engine follows them. `repeats_keys`: a run may hold

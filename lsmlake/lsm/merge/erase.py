@@ -28,7 +28,9 @@ from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.rows import gather, kinds_of, with_kind
 
 
-def merge(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None, *, complete: bool) -> pa.Table:
+def merge(
+    rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None, *, complete: bool
+) -> pa.Table:
     """`Engine.merge` for rows that may erase their key. `rows` stand in order of arrival. Without an erasing row the only cost is
     one look at the kinds."""
     kinds = kinds_of(rows)

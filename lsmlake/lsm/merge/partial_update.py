@@ -1,7 +1,7 @@
 """The `partial-update` engine: of every column the newest value that is not null, so that each stream may bring its own columns.
 
-Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: it fills columns that are null there and
-changes no other. Columns of a sequence group follow the group's sequence instead (`sequence_group`).
+Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: it fills columns that are null there
+and changes no other. Columns of a sequence group follow the group's sequence instead (`sequence_group`).
 
 Source: Apache Paimon, `PartialUpdateMergeFunction`.
 """

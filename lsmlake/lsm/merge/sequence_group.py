@@ -1,9 +1,9 @@
 """Sequence groups of the `partial-update` engine: columns that follow sequence columns of their own.
 
 1. A row whose sequence columns of the group are all null does not concern the group.
-2. Of the others the row with the greatest sequence gives all columns of the group, nulls too; if it is a -U or -D, the columns are
-   null and only the sequence is kept. Of equal sequences the last to arrive wins, unless `sequence.field` says that it is late.
-3. A column with an aggregate function takes the values of all rows that concern the group; a row is late if its sequence of the
+2. Of the others the row with the greatest sequence gives all columns of the group, nulls too. If it is a -U or -D, the columns
+   are null and only the sequence is kept. Of equal sequences the last to arrive wins, unless it is late by `sequence.field`.
+3. A column with an aggregate function takes the values of all rows that concern the group. A row is late if its sequence of the
    group is smaller than that of the row it is applied to.
 """
 
