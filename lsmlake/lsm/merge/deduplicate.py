@@ -1,8 +1,8 @@
 """The `deduplicate` engine: a row replaces the row of its key, unless its sequence is smaller; a delete removes that row.
 
 Rows count one at a time in the order they arrived. A delete removes the sequence with the row, so under `sequence.field` a row
-that arrives after a delete is a new row, whatever its own sequence is. What the rows of a run do to an older row therefore depends
-on two of them at most:
+that arrives after a delete is a new row, whatever its own sequence is. What the rows of a run do to an older row therefore
+depends on two of them at most:
 
 1. the row with the greatest sequence. If it is late for the older row, all rows of the run are; if not, it replaces that row and
    all that came before itself;
