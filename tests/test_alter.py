@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import contents, copied, lake_on, new_lake, tiny_units, unreferenced
 from test_changelog_histories import at, fold
-from test_engine_histories import INTS, SETUPS, Row, found, histories, written
+from test_engine_histories import INTS, SETUPS, Row, apply, found, histories, written
 
 from lsmlake import set_option, unset_option
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
@@ -58,10 +58,7 @@ def test_whatever_is_switched_rows_come_to_what_their_engines_make_of_them(data)
         for _ in range(data.draw(st.integers(2, 4))):
             for rows, action in data.draw(histories(ENGINES[engine])):
                 written(table, rows, inline=action == "inline")
-                for kind, row in rows:
-                    state = ENGINES[engine].fold(expected.pop(row["k"], None), row, kind)
-                    if state is not None:
-                        expected[row["k"]] = state
+                apply(ENGINES[engine], expected, rows)
                 if action in ("compact", "full"):
                     table.compact(full=action == "full")
             before, last = table.current, table.snapshots().num_rows

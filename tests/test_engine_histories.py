@@ -180,6 +180,15 @@ def written(table: Table, rows: list[tuple[str, Row]], inline: bool) -> bool:
     return table.upsert(data, row_kind="op", compact=inline) is not None
 
 
+def apply(setup: Setup, expected: dict[int, Row], rows: list[tuple[str, Row]]) -> None:
+    """What `written` does to the rows that are expected."""
+    for kind, row in rows:
+        old = expected.pop(row["k"], None)
+        state = None if kind == ERASE else setup.fold(old, row, kind)
+        if state is not None:
+            expected[row["k"]] = state
+
+
 def played(table: Table, steps: list[tuple[list[tuple[str, Row]], str]]) -> int:
     """Do what a history says; returns the number of the last snapshot."""
     for rows, action in steps:
@@ -222,11 +231,7 @@ def test_a_table_is_what_its_rows_come_to(name, mode, data):
     with tiny_units(rows=2):
         for rows, action in data.draw(histories(setup)):
             committed = written(table, rows, inline=action == "inline")
-            for kind, row in rows:
-                old = expected.pop(row["k"], None)
-                state = None if kind == ERASE else setup.fold(old, row, kind)
-                if state is not None:
-                    expected[row["k"]] = state
+            apply(setup, expected, rows)
             assert found(table) == expected
             assert table.scan(columns=["k"]).count() == len(expected)
             if action in ("compact", "full"):
