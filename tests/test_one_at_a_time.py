@@ -44,7 +44,7 @@ class Setup:
 
     def engine(self) -> Engine:
         fields = [pa.field("k", pa.int64(), nullable=False), *((name, type_) for name, (type_, _) in self.columns.items())]
-        return engine_of(Schema.create(pa.schema(fields), ["k"], [], self.options, None, 0, "t"))
+        return engine_of(Schema.create(pa.schema(fields), ["k"], [], self.options, None, 0, "uuid", "t"))
 
 
 Arrival = tuple[Row, str]
