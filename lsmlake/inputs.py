@@ -13,7 +13,6 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from lsmlake.arrow import as_table, is_pandas, unknown, without_index
 from lsmlake.errors import InvalidData, LakeError
@@ -35,8 +34,10 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
     `schema`: the columns of the table that the data is for, if it exists. `inferred`: the first table has the types that the data
     seems to have, also where it is text; the values of the others then need conversion.
     """
-    if isinstance(data, (str, PurePath)):
-        paths = input_files.find(str(data))
+    if isinstance(data, Input):
+        return data
+    if names := _paths(data):
+        paths = [path for name in names for path in input_files.find(name)]
         text = any(input_files.is_text(path) for path in paths)
         if inferred and text:
             schema = input_files.inferred(paths[0])
@@ -49,9 +50,9 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
         return Input(iter([as_table(data, schema)]))
     if _is_polars(data, "LazyFrame"):
         return Input(as_table(part, schema) for part in data.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True))
-    if isinstance(data, ds.Dataset):
+    if _is_of_dataset(data, "Dataset"):
         data = data.scanner()
-    if isinstance(data, ds.Scanner):
+    if _is_of_dataset(data, "Scanner"):
         return Input(_of_reader(data.to_reader(), schema))
     if hasattr(data, "__arrow_c_stream__"):
         try:
@@ -63,6 +64,17 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
     if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
         return Input(iter([as_table(data, schema)]))
     raise unknown(data)
+
+
+def _paths(data: object) -> list[str]:
+    """The names of files in `data`, if it is one or a list of them."""
+    names = data if isinstance(data, (list, tuple)) else [data]
+    return [str(name) for name in names] if names and all(isinstance(name, (str, PurePath)) for name in names) else []
+
+
+def _is_of_dataset(data: object, name: str) -> bool:
+    """Whether `data` is a pyarrow.dataset.Dataset or Scanner, asked without importing that module, which imports pandas."""
+    return any((kind.__module__, kind.__name__) == ("pyarrow._dataset", name) for kind in type(data).__mro__)
 
 
 def _is_polars(data: object, name: str) -> bool:

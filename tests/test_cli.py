@@ -195,6 +195,47 @@ def test_changes_lists_what_happened_between_two_snapshots(warehouse: Path):
     assert "--mode diff" in complaint("changes", "sales.orders", "1", "--mode", "changelog", "-w", warehouse)
 
 
+# -- load -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: three files of sales, one of them with a price that is none."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("id,dt,price,code\n1,2026-01-01,9.50,007\n2,2026-01-02,,008\n")
+    Path("b.csv").write_text("id,dt,price,code\n2,2026-01-03,1.00,x\n")
+    Path("bad.csv").write_text("id,dt,price,code\n3,2026-01-03,cheap,x\n")
+    Path("c.jsonl").write_text('{"id": 4, "dt": "2026-01-04", "price": 2.5, "code": "y"}\n')
+    return tmp_path
+
+
+def test_load_makes_a_table_from_files_and_adds_more(files: Path):
+    created = call("load", "shop.sales", "a.csv", "b.csv", "--create", "--primary-key", "id", "--option", "bucket=2", "-w", "new")
+    assert created == "shop.sales: 3 rows loaded, snapshot 1\n"
+    table = lsmlake.connect("new").table("shop.sales")
+    assert (table.primary_key, dict(table.options)) == (("id",), {"bucket": "2"})
+    assert table.schema.field("dt").type == pa.date32() and table.schema.field("code").type == pa.string()
+    assert json.loads(call("load", "shop.sales", "*.jsonl", "--json", "-w", "new")) == {"rows": 1, "snapshot_id": 2}
+    assert [(row["id"], row["dt"].day, row["code"]) for row in table.scan().to_arrow().sort_by("id").to_pylist()] == [
+        (1, 1, "007"),
+        (2, 3, "x"),
+        (4, 4, "y"),
+    ]
+
+
+def test_load_of_what_does_not_fit_writes_nothing(files: Path):
+    assert "add --primary-key" in complaint("load", "shop.sales", "a.csv", "--create", "-w", "new")
+    assert "'nope' is not in the schema" in complaint("load", "shop.s", "a.csv", "--create", "--primary-key", "nope", "-w", "new")
+    assert lsmlake.connect("new").databases() == []
+    call("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
+    assert "found 'cheap'" in complaint("load", "shop.sales", "b.csv", "bad.csv", "-w", "new", code=1)
+    assert "no such file" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)
+    assert "leave --create out" in complaint("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
+    assert "belongs to --create" in complaint("load", "shop.sales", "a.csv", "--primary-key", "id", "-w", "new")
+    assert "load TABLE FILES --create" in complaint("load", "shop.other", "a.csv", "-w", "new")
+    assert lsmlake.connect("new").table("shop.sales").snapshots().num_rows == 1
+
+
 # -- partitions, consumers, options -----------------------------------------------------------------------------------
 
 
@@ -227,7 +268,7 @@ def test_options_are_listed_and_altered(copy: Path):
     assert (values["write-only"], values["bucket"], values["merge-engine"]) == ("true", "2", None)
     assert call("alter", "sales.orders", "--set", "write-only=true", "-w", copy) == "sales.orders: nothing changed\n"
     assert json.loads(call("alter", "sales.orders", "--unset", "write-only", "--json", "-w", copy)) == {"snapshot_id": 5}
-    assert "--set NAME=VALUE" in complaint("alter", "sales.orders", "--set", "write-only", "-w", copy)
+    assert "write NAME=VALUE" in complaint("alter", "sales.orders", "--set", "write-only", "-w", copy)
     assert "`lsmlake options` lists" in complaint("alter", "sales.orders", "--set", "colour=red", "-w", copy)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
-from lsmlake.cli.opening import open_lake, open_table
+from lsmlake.cli.opening import open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidOption
@@ -31,7 +31,7 @@ def alter(
     What an option needs of the files already there is done in the same commit.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    alterations = [*map(_setting, set or ()), *map(unset_option, unset or ())]
+    alterations = [*(set_option(name, value) for name, value in settings(set).items()), *map(unset_option, unset or ())]
     if not alterations:
         raise InvalidOption("nothing to alter", cure="add --set NAME=VALUE or --unset NAME")
     before = dict(found.options)
@@ -41,10 +41,3 @@ def alter(
     in_snapshot = f" in snapshot {snapshot.id}" if snapshot else ""
     done = "nothing changed" if before == dict(found.options) else f"altered{in_snapshot}"
     emit({"snapshot_id": snapshot.id if snapshot else None}, Sentences((f"{found.name}: {done}",)), json)
-
-
-def _setting(text: str):
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InvalidOption("an option needs a value", found=repr(text), cure="write --set NAME=VALUE")
-    return set_option(name.strip(), value.strip())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from lsmlake.cli.arguments import Columns, Debug, Json, TableName, Warehouse, Where
 from lsmlake.cli.opening import column_names, open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.cli.progress import spinner
-from lsmlake.ops.first import first_rows
+from lsmlake.ops.limit import first_rows
 from lsmlake.report.rows import Rows
 from lsmlake.report.values import json_rows
 
@@ -41,5 +42,10 @@ def changes(
     told = found.changes(start, end, mode=mode, where=where, columns=column_names(columns))
     with spinner() as progress:
         progress.add_task("reading", total=None)
-        rows = told.to_arrow() if limit is None else first_rows(told.to_batches(), limit)
+        rows = told.to_arrow() if limit is None else _first(told.to_batches(), limit)
     emit(json_rows(rows), Rows(rows, "change"), json)
+
+
+def _first(changes: pa.RecordBatchReader, limit: int) -> pa.Table:
+    tables = (pa.Table.from_batches([batch]) for batch in changes)
+    return pa.concat_tables([changes.schema.empty_table(), *first_rows(tables, limit)])

@@ -11,7 +11,16 @@ from typing import NoReturn
 import typer
 
 from lsmlake.cli.commands import LazyGroup
-from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound, foreign
+from lsmlake.errors import (
+    InvalidOption,
+    InvalidQuery,
+    InvalidSchema,
+    LakeError,
+    SnapshotNotFound,
+    TableExists,
+    TableNotFound,
+    foreign,
+)
 from lsmlake.report.text import printable
 
 VARIABLE = "LSMLAKE_WAREHOUSE"
@@ -21,7 +30,7 @@ EXIT_CODES = (
     "warehouse, table or snapshot; 130 interrupted."
 )
 _OF_TYPER = typer.Exit, typer.Abort, typer.BadParameter.__mro__[2]  # the last is ClickException, which has moved between releases
-_USAGE_ERRORS = (InvalidQuery, InvalidOption, TableNotFound, SnapshotNotFound)
+_USAGE_ERRORS = (InvalidQuery, InvalidOption, InvalidSchema, TableNotFound, TableExists, SnapshotNotFound)
 
 
 @dataclass

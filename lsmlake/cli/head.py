@@ -10,7 +10,6 @@ from lsmlake.cli.arguments import Columns, Debug, Json, SnapshotId, TableName, W
 from lsmlake.cli.opening import column_names, open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.cli.progress import spinner
-from lsmlake.ops.first import first_rows
 from lsmlake.report.rows import Rows
 from lsmlake.report.values import json_rows
 
@@ -33,8 +32,8 @@ def head(
     The rows that are found first: no order is promised. A terminal shows the columns that fit; --json and a pipe get all of them.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    scan = found.scan(where=where, columns=column_names(columns), snapshot=snapshot)
+    scan = found.scan(where=where, columns=column_names(columns), snapshot=snapshot, limit=limit)
     with spinner() as progress:
         progress.add_task("reading", total=None)
-        rows = first_rows(scan.to_batches(), limit)
+        rows = scan.to_arrow()
     emit(json_rows(rows), Rows(rows), json)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from lsmlake.cli.guard import VARIABLE
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.lake import Lake
 from lsmlake.table import Table
 from lsmlake.warehouse import connect
@@ -16,14 +17,15 @@ from lsmlake.warehouse import connect
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
 
 
-def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, spark: object | None = None) -> Lake:
-    """The warehouse named last: after the command, before it, or by the environment. Raises InvalidQuery."""
+def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, *, create: bool = False) -> Lake:
+    """The warehouse named last: after the command, before it, or by the environment. With `create` it need not exist yet. Raises
+    InvalidQuery."""
     note_debug(ctx, debug)
     location = warehouse or ctx.obj.warehouse
     if not location:
         raise InvalidQuery("no warehouse was named", cure=f"add --warehouse DIR or set {VARIABLE}")
-    lake = connect(location, spark=spark)
-    if not Path(location.removeprefix("file://")).expanduser().is_dir():
+    lake = connect(location)
+    if not create and not Path(location.removeprefix("file://")).expanduser().is_dir():
         raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=f"check --warehouse or {VARIABLE}")
     return lake
 
@@ -36,6 +38,17 @@ def note_debug(ctx: typer.Context, debug: bool) -> None:
 def column_names(text: str | None) -> list[str] | None:
     """The value of --columns as names; None for all columns."""
     return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def settings(texts: Sequence[str] | None) -> dict[str, str]:
+    """NAME=VALUE of each text. Raises InvalidOption."""
+    pairs = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidOption("an option needs a value", found=repr(text), cure="write NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def open_table(lake: Lake, name: str) -> Table:

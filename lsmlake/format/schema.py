@@ -213,7 +213,7 @@ def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Se
             "the primary key must contain the partition columns",
             where=where,
             found=f"{outside} outside of it",
-            cure="add them to primary_key, or partition by columns of the key",
+            cure="add them to the primary key, or partition by columns of the key",
         )
     if set(primary_key) == set(partition_by):
         raise InvalidSchema(

@@ -1,0 +1,107 @@
+"""`lsmlake load`: files into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.progress import Progress
+
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import column_names, open_lake, open_table, settings
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import spinner
+from lsmlake.errors import InvalidSchema
+from lsmlake.format.paths import split_name
+from lsmlake.inputs import Input, as_input
+from lsmlake.lake import Lake
+from lsmlake.report.text import counted
+from lsmlake.table import Table
+
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON: paths, folders or globs.", show_default=False)
+]
+Create = Annotated[bool, typer.Option("--create", help="Make the table first, with the columns of the files.")]
+PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns.")]
+PartitionBy = Annotated[str | None, typer.Option("--partition-by", metavar="NAMES", help="With --create: the partition columns.")]
+Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="With --create: a table option.")]
+CastValues = Annotated[
+    bool, typer.Option("--cast", help="Convert values of other types where nothing is lost; always so for text.")
+]
+RowKind = Annotated[str | None, typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D.")]
+
+
+def load(
+    ctx: typer.Context,
+    table: TableName,
+    files: Files,
+    create: Create = False,
+    primary_key: PrimaryKey = None,
+    partition_by: PartitionBy = None,
+    option: Option = None,
+    cast: CastValues = False,
+    row_kind: RowKind = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """Insert or replace the rows of files, as one commit.
+
+    Later files win over earlier ones, and later rows over earlier rows of the same key. CSV values become what the columns of the
+    table are; a value that does not fit is named with its row, and nothing is written.
+    """
+    lake = open_lake(ctx, warehouse, debug, create=create)
+    if create:
+        keys, partitions = column_names(primary_key), column_names(partition_by) or ()
+        if not keys:
+            raise InvalidSchema("a table needs a primary key", cure="add --primary-key NAMES, separated by commas")
+        rows, found = _create(lake, table, files, primary_key=keys, partition_by=partitions, options=settings(option))
+    else:
+        if primary_key or partition_by or option:
+            raise InvalidSchema("the table is there already", where=table, cure="leave out what belongs to --create")
+        found = open_table(lake, table)
+        rows = _insert(found, files, cast, row_kind)
+    latest = found.meta.latest_id()
+    done = f"{counted(rows, 'row')} loaded" + (f", snapshot {latest}" if rows else ": the files are empty")
+    emit({"rows": rows, "snapshot_id": latest}, Sentences((f"{found.name}: {done}",)), json)
+
+
+def _create(lake: Lake, name: str, files: Sequence[str], **how: object) -> tuple[int, Table]:
+    database = split_name(name)[0]
+    there = database in lake.databases()
+    lake.create_database(database, if_not_exists=True)
+    with spinner() as progress:
+        counter = _Counter(progress)
+        try:
+            table = lake.create_table_from(name, counter.watched(as_input(files, inferred=True)), **how)
+        except BaseException:
+            if not there and not lake.tables(database):
+                lake.drop_database(database)
+            raise
+        return counter.rows, table
+
+
+def _insert(table: Table, files: Sequence[str], cast: bool, row_kind: str | None) -> int:
+    with spinner() as progress:
+        counter = _Counter(progress)
+        table.upsert(counter.watched(as_input(files, table.schema)), cast=cast, row_kind=row_kind)
+        return counter.rows
+
+
+class _Counter:
+    """Counts rows as they are read."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.rows = 0
+        self._progress, self._task = progress, progress.add_task("loading", total=None)
+
+    def watched(self, given: Input) -> Input:
+        return given._replace(tables=self._counted(given.tables))
+
+    def _counted(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            self.rows += table.num_rows
+            self._progress.update(self._task, description=f"loading: {counted(self.rows, 'row')} read")
+            yield table
