@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lsmlake.border import public
+from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
 
 
@@ -36,6 +37,9 @@ class Readable:
         `connection`: default is the one of the module `duckdb`. Raises MissingDependency.
         """
         duckdb = need("duckdb", "to_duckdb()")
+        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+            expected, found = "the result of duckdb.connect(), or None", type(connection).__name__
+            raise InvalidQuery("no DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

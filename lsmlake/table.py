@@ -35,6 +35,7 @@ from lsmlake.ops.follow import UNLIMITED, Limit
 from lsmlake.ops.get import rows_of_keys
 from lsmlake.ops.plan import partition_matches
 from lsmlake.ops.prepare import Request
+from lsmlake.ops.repair import RepairReport, repair
 from lsmlake.ops.travel import Moment, milliseconds, resolve
 from lsmlake.ops.upsert import inline_choice
 from lsmlake.ops.upsert_tables import upsert_tables
@@ -384,6 +385,21 @@ class Table:
         if next_snapshot > (self.meta.latest_id() or 0) + 1:
             raise InvalidQuery("a consumer cannot be ahead of its table", found=next_snapshot, cure=LIST_SNAPSHOTS)
         put_consumer(self.meta, name, Progress(next_snapshot))
+
+    def repair(self, *, action: str | None = None, keys: Sequence[Mapping[str, object]] | None = None) -> RepairReport:
+        """Find rows that cannot be merged with the older rows of their key, and take them out.
+
+        A sum beyond its type, or a factor of zero that is taken back, only shows when rows meet. A table that is not compacted by
+        its writers has accepted such a row, and every scan and compaction of its bucket fails until the row is out.
+
+        Args:
+            action: None only lists the rows. 'null' sets the columns at fault to null in these rows. 'drop' removes these rows.
+                Older rows of the key stay as they are.
+            keys: repair only these keys, each a dict of the primary key columns. Default: all.
+        Returns: the rows, and the snapshot that took them out. A changelog that was written with the rows still has them.
+        Raises: CommitConflict if compactions kept coming in between.
+        """
+        return repair(self.meta, self.current, action, keys, self.name)
 
     def verify(self) -> list[Finding]:
         """Check every invariant and every checksum of all snapshots; reads all files. Empty: nothing is wrong."""

@@ -45,6 +45,7 @@ def ship(spark: object) -> None:
     pyroaring, msgpack, sqlglot) must be installed where Spark runs Python. Does nothing the second time.
     """
     need_spark("ship(spark)")
+    _check_session(spark, "ship(spark)")
     from lsmlake.spark import ship
 
     ship.ship(spark)
@@ -55,14 +56,16 @@ def register(spark: object) -> None:
     """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
     known to a session. lsmlake must be installed where Spark runs Python, or shipped before: `ship`."""
     need_spark("register(spark)")
-    if not hasattr(spark, "dataSource"):
-        found = type(spark).__name__
-        raise InvalidQuery(
-            "not a Spark session", where="register()", expected="a SparkSession of Spark 4", found=found, cure="pass one"
-        )
+    _check_session(spark, "register(spark)")
     from lsmlake.spark import source
 
     source.register(spark)
+
+
+def _check_session(spark: object, where: str) -> None:
+    if not (hasattr(spark, "dataSource") and hasattr(spark, "createDataFrame")):
+        found = type(spark).__name__
+        raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
 
 
 def _engine(spark: object | None) -> Engine:

@@ -41,7 +41,7 @@ def refused(error: type[LakeError], call: Callable[[], object], *words: str) -> 
 BAD_TABLES = {
     "unknown option": ("k INT", {"bucket-count": 4}, InvalidOption, ["bucket-count", "d.t", "bucket"]),
     "option of another case": ("k INT", {"Bucket": 4}, InvalidOption, ["'Bucket'", "did you mean 'bucket'"]),
-    "option that is nothing like one": ("k INT", {"zzz": 4}, InvalidOption, ["'zzz'", "DESCRIPTIONS"]),
+    "option that is nothing like one": ("k INT", {"zzz": 4}, InvalidOption, ["'zzz'", "options_table"]),
     "no buckets": ("k INT", {"bucket": 0}, InvalidOption, ["'bucket'", "an integer from 1", "0"]),
     "dynamic buckets": ("k INT", {"bucket": -1}, InvalidOption, ["'bucket'", "-1", "not supported"]),
     "text for a number": ("k INT", {"bucket": "many"}, InvalidOption, ["'bucket'", "many", "an integer"]),

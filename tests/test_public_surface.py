@@ -67,12 +67,14 @@ OWNERS: dict[type, Callable[[Lake], object]] = {
 }
 
 VALID: dict[str, object] = {
+    "action": None,
     "alterations": (lsmlake.set_option("write-only", True),),
     "buckets": [0],
     "cascade": True,
     "cast": True,
     "checkpoint": "/nowhere",
     "columns": ["k", "v"],
+    "connection": None,
     "comment": "text",
     "commit_id": 5,
     "compact": None,
@@ -84,6 +86,8 @@ VALID: dict[str, object] = {
     "how": {},
     "if_not_exists": True,
     "ignore_sequence": True,
+    "key": {"k": 1, "p": "a"},
+    "keys": [{"k": 1, "p": "a"}],
     "limit": 5,
     "location": "memory",
     "max_bytes": 5,
@@ -149,7 +153,9 @@ class Door(NamedTuple):
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
         named = inspect.signature(self.function).parameters
-        return {name: each for name, each in named.items() if name != "self"}
+        return {
+            name: each for name, each in named.items() if name not in ("self", "requested_schema")
+        }  # a capsule of the consumer
 
 
 def doors() -> list[Door]:
@@ -160,7 +166,7 @@ def doors() -> list[Door]:
             found.append(Door(None, name, thing))
     for owner in OWNERS:
         for name, member in inspect.getmembers(owner):
-            if isinstance(member, property):
+            if isinstance(member, property) and not name.startswith("_"):
                 found.append(Door(owner, name, member.fget, is_property=True))
             elif inspect.isfunction(member) and (not name.startswith("_") or name in ("__len__", "__arrow_c_stream__")):
                 found.append(Door(owner, name, member))

@@ -36,6 +36,7 @@ COMMANDS = {
     "consumers": Entry("lsmlake.cli.consumers", "List the consumers of a table, whose unread snapshots are kept."),
     "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files only they use."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
+    "repair": Entry("lsmlake.cli.repair", "List or take out rows that cannot be merged."),
     "alter": Entry("lsmlake.cli.alter", "Set or remove options of a table, as one commit."),
     "options": Entry("lsmlake.cli.options", "List the options of a table, or all options there are."),
 }

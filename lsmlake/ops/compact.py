@@ -25,6 +25,7 @@ from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.expire import Expiry
 from lsmlake.lsm.interval import Section
 from lsmlake.lsm.levels import Levels, recency
+from lsmlake.lsm.merge.blame import located
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.rows import with_kind, with_kinds, without_deletes
@@ -56,8 +57,8 @@ def compact_bucket(
 ) -> CommitMessage | None:
     """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed; of their rows `own` has by
     name what `ops.work` asks for, so they need not be read again. `becoming`: see `ops.compaction.Goal`; `choose` must lead to
-    one run. Returns `None` if there was nothing to do."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    one run. Returns `None` if there was nothing to do. Raises Unmergeable."""
+    with ThreadPoolExecutor(_THREADS) as pool, located(meta.paths.root, state.bucket):
         waiting = tuple(own_files)
         files = {f.name: f for f in (*state.files, *waiting)}
         work = Work(meta, schema, engine_of(schema, meta.paths.root), state, waiting, own, pool, files)

@@ -18,6 +18,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.levels import recency
+from lsmlake.lsm.merge.blame import located
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.rows import with_kinds, without_deletes
@@ -94,8 +95,9 @@ def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[
         chunks = chain.from_iterable(_stream(meta, plan, file, names) for file in files)
         repeats = engine.repeats_keys and any(file.delete_rows for file in files)
         runs.append(Run(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
-    for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
-        yield without_deletes(table)
+    with located(meta.paths.root, split.bucket):
+        for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
+            yield without_deletes(table)
 
 
 def _stream(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
@@ -135,7 +137,8 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
             dead[name] = dead[name] | DeletionVector.of(hits.positions)
     # in the order of level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
     met = [pa.concat_tables(tables) for tables in old.values() if tables]
-    return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, engine)), dead)
+    with located(meta.paths.root, split.bucket):
+        return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, engine)), dead)
 
 
 def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> list[pa.Table]:

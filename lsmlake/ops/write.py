@@ -25,6 +25,8 @@ from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.bucket_hash import bucket_of
 from lsmlake.lsm.keys import comparable
+from lsmlake.lsm.lookup import find
+from lsmlake.lsm.merge.blame import Unmergeable, merged
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.erase import merge
@@ -80,7 +82,7 @@ def fold(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], poo
     """The rows of every key, combined as far as the engine can before the older row of the key is known."""
     if groups.unique and not engine.repeats_keys:
         return gather(rows, groups.rows, pool)
-    return merge(rows, groups, engine, key, pool, complete=False)
+    return merged(lambda some: merge(rows, some, engine, key, pool, complete=False), rows, groups, key)
 
 
 def _split(
@@ -211,10 +213,26 @@ def _by_file(files: Sequence[DataFile], kept: Sequence[pa.Table]) -> dict[str, p
     return result
 
 
+def _among(keys: pa.Table, tables: Iterable[pa.Table]) -> bool:
+    """Whether some of the `keys`, which are few, are in the tables."""
+    return any(len(find(keys, table.select(keys.column_names), repeats=True)[0]) for table in tables)
+
+
 def _compacted(
     meta: Metadata, schema: Schema, message: CommitMessage, base: BucketState, choose: Choose, own: dict[str, pa.Table]
 ) -> CommitMessage:
-    compacted = compact_bucket(meta, schema, base, choose, own, message.append.added)
+    try:
+        compacted = compact_bucket(meta, schema, base, choose, own, message.append.added)
+    except Unmergeable as error:
+        if _among(error.keys, own.values()):
+            raise Unmergeable(
+                error.what,
+                where=error.where,
+                expected=error.expected,
+                found=error.found,
+                cure="correct the rows of this key in the batch; nothing was written",
+            ) from error
+        return message  # rows that were there before do not fit: a writer never fails because of a compaction
     if compacted is None or (compacted.compact.added == message.append.added and not compacted.compact.removed):
         return message
     change = replace(compacted.compact, changelog=message.append.changelog + compacted.compact.changelog)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.keys import comparable
+from lsmlake.lsm.merge.blame import merged
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.erase import merge
 from lsmlake.lsm.merge.groups import Groups, group
@@ -23,13 +24,15 @@ def merge_runs(
     is, if no older row of their keys exists (see `Engine.merge`).
 
     The runs have the same columns but for `_row_kind`. O(rows log runs) compares. With a `pool` columns are made in parallel.
+    Raises Unmergeable.
     """
     runs = with_kinds([run for run in runs if run.num_rows] or runs[:1])
     if len(runs) == 1 and not (engine.repeats_keys and ROW_KIND in runs[0].column_names):
         return runs[0]
     rows = pa.concat_tables(runs)
     keys = comparable([run.select(key) for run in runs])
-    return merge(rows, grouped(np.concatenate(keys)), engine, key, pool, complete=complete)
+    groups = grouped(np.concatenate(keys))
+    return merged(lambda some: merge(rows, some, engine, key, pool, complete=complete), rows, groups, key)
 
 
 def distinct(keys: Sequence[pa.Table]) -> pa.Table:

@@ -1,0 +1,73 @@
+"""`lsmlake repair`: rows that cannot be merged with the older rows of their key."""
+
+from __future__ import annotations
+
+import json as json_text
+from typing import Annotated
+
+import typer
+
+from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
+from lsmlake.cli.opening import open_lake, open_table
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.errors import InvalidQuery
+from lsmlake.ops.repair import RepairReport
+from lsmlake.report.text import counted, printable
+from lsmlake.report.values import json_rows
+
+Action = Annotated[
+    str | None,
+    typer.Option(
+        "--action", metavar="null|drop", help="Set the columns at fault to null, or drop the rows. Else only list them."
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="JSON", help="Only this key, as in '{\"order_id\": 7}'; may be repeated."),
+]
+
+
+def repair(
+    ctx: typer.Context,
+    table: TableName,
+    action: Action = None,
+    key: Key = None,
+    json: Json = False,
+    warehouse: Warehouse = None,
+    debug: Debug = False,
+) -> None:
+    """List or take out rows that cannot be merged.
+
+    Such a row, as one that takes a sum beyond its type, makes every scan and compaction of its bucket fail.
+    """
+    found = open_table(open_lake(ctx, warehouse, debug), table)
+    report = found.repair(action=action, keys=[_parsed(one) for one in key] if key else None)
+    rows = list(json_rows(report.rows))
+    emit(
+        {"snapshot_id": report.snapshot_id, "rows": rows},
+        Sentences(tuple(map(printable, _lines(found.name, report, action)))),
+        json,
+    )
+
+
+def _parsed(text: str) -> dict[str, object]:
+    try:
+        found = json_text.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidQuery(
+            "not a key", where="--key", expected='JSON such as {"order_id": 7}', found=repr(text), cure="correct it"
+        )
+    return found
+
+
+def _lines(name: str, report: RepairReport, action: str | None) -> list[str]:
+    rows = report.rows.to_pylist()
+    lines = [f"{row['row']}: {row['reason']}, columns {', '.join(row['columns'])}, snapshot {row['snapshot_id']}" for row in rows]
+    if not rows:
+        return [f"{name}: no row to repair"]
+    if report.snapshot_id is None:
+        return [*lines, f"{name}: {counted(len(rows), 'row')} to repair; add --action null or --action drop"]
+    done = "dropped" if action == "drop" else "repaired: their columns at fault are null"
+    return [*lines, f"{name}: {counted(len(rows), 'row')} {done}, snapshot {report.snapshot_id}"]
