@@ -280,6 +280,52 @@ AGGREGATION_CASES = {
     "-U and +U": Case(AGGREGATION, ints(1), SUM, [(1, 5), U(1, 5), (1, 7), (1, 1)], [(1, 8)]),
 }
 
+
+def grouped(function: str, type_: str, rows: Sequence[tuple], expected: tuple, **options: str) -> Case:
+    """Row = (k, m, g): `m` is aggregated in the sequence group of `g`."""
+    named = {"fields.g.sequence-group": "m", "fields.m.aggregate-function": function} | options
+    return Case(PARTIAL, f"k INT, m {type_}, g INT", named, list(rows), [expected])
+
+
+def late_retract(function: str, type_: str, first: object, second: object, left: object, **options: str) -> Case:
+    return grouped(function, type_, [(1, first, 1), (1, second, 5), U(1, first, 3)], (1, left, 5), **options)
+
+
+STRUCTS = "ARRAY<STRUCT<i: INT, v: STRING>>"
+ONE, TWO = {"i": 1, "v": "a"}, {"i": 2, "v": "b"}
+BY_F2 = {"sequence.field": "f2"}
+REMOVING = {"partial-update.remove-record-on-delete": "true"}
+ONE_AT_A_TIME_CASES = {
+    "a late -U of a sum": late_retract("sum", "INT", 2, 3, 3),
+    "a late -U of a product": late_retract("product", "INT", 2, 3, 3),
+    "a late -U of a collect": late_retract("collect", "ARRAY<INT>", [2], [3], [3]),
+    "a late -U of a map": late_retract("merge_map", "MAP<INT, INT>", [(1, 2)], [(2, 3)], [(2, 3)]),
+    "a late -U of a nested table": late_retract("nested_update", STRUCTS, [ONE], [TWO], [TWO], **{"fields.m.nested-key": "i"}),
+    "a late -U of the last value": late_retract("last_value", "INT", 2, 3, NULL),
+    "a late -U of the last value that is not null": late_retract("last_non_null_value", "INT", 2, 3, NULL),
+    "a late -U of a null": grouped("last_non_null_value", "INT", [(1, 2, 1), (1, 3, 5), U(1, NULL, 3)], (1, 3, 5)),
+    "a late row after a retract of a list": grouped(
+        "collect", "ARRAY<INT>", [(1, [1, 1], 2), U(1, [1], 3), (1, [1], 1)], (1, [1, 1], 3)
+    ),
+    "late rows of a first value": grouped("first_value", "INT", [(1, 7, 3), (1, 5, 1), (1, 6, 2)], (1, 6, 3)),
+    "late rows of a listagg": grouped("listagg", "STRING", [(1, "a", 3), (1, "b", 1), (1, "c", 2)], (1, "c,b,a", 3)),
+    "only a -D": Case(PARTIAL, "k INT, m INT, g INT", {"fields.g.sequence-group": "m"}, [D(1, 7, 5), U(1, 7, 6)], []),
+    "a row after only a -D": Case(
+        PARTIAL, "k INT, m INT, g INT", {"fields.g.sequence-group": "m"}, [D(1, 7, 5), (1, 8, 3)], [(1, 8, 3)]
+    ),
+    "7@2, 5@1, null@3": Case(PARTIAL, ints(2), BY_F2, [(1, 7, 2), (1, 5, 1), (1, NULL, 3)], [(1, 7, 3)]),
+    "a late -D removes no row": Case(PARTIAL, ints(2), BY_F2 | REMOVING, [(1, 7, 5), D(1, NULL, 3)], [(1, 7, 5)]),
+    "a -D removes the sequence, too": Case(
+        PARTIAL, ints(2), BY_F2 | REMOVING, [(1, 7, 5), D(1, NULL, 6), (1, 8, 1)], [(1, 8, 1)]
+    ),
+    "deduplicate: a -D removes the sequence, too": Case(
+        DEDUPLICATE, ints(2), BY_F2, [(1, 7, 5), D(1, NULL, 6), (1, 8, 1), (1, 9, 0)], [(1, 8, 1)]
+    ),
+    "deduplicate: a late -D and what is late for it": Case(
+        DEDUPLICATE, ints(2), BY_F2, [(1, 7, 5), D(1, NULL, 4), (1, 8, 3)], [(1, 7, 5)]
+    ),
+}
+
 FIRST_ROW_CASES = {
     "F1": Case(FIRST_ROW, "k INT, f1 INT, f2 STRING", {}, [(1, 1, "1"), (1, 2, "2")], [(1, 1, "1")]),
     "F1 another key": Case(
@@ -326,7 +372,7 @@ DEDUPLICATE_CASES = {
     ),
 }
 
-CASES = PARTIAL_UPDATE_CASES | AGGREGATION_CASES | FIRST_ROW_CASES | DEDUPLICATE_CASES
+CASES = ONE_AT_A_TIME_CASES | PARTIAL_UPDATE_CASES | AGGREGATION_CASES | FIRST_ROW_CASES | DEDUPLICATE_CASES
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -574,6 +620,35 @@ def test_an_erasure_survives_a_compaction_that_does_not_reach_the_oldest_file():
     table.compact(full=True)
     assert table.scan(where="k <= 4").count() == 4
     assert table.verify() == []
+
+
+def test_no_change_is_told_of_a_key_that_was_only_retracted():
+    case = ONE_AT_A_TIME_CASES["only a -D"]
+    for producer in ("none", "lookup", "full-compaction"):
+        table = table_of(case._replace(options=case.options | {"changelog-producer": producer}))
+        inline(table, case.rows)
+        table.compact(full=True)
+        last = table.snapshots().num_rows
+        assert table.changes(0, last).count() == 0
+        assert producer == "none" or table.changes(0, last, mode="changelog").count() == 0
+        inline(table, [(1, 8, 3)])
+        table.compact(full=True)
+        for mode in ["diff"] if producer == "none" else ["diff", "changelog"]:
+            (change,) = table.changes(0, mode=mode).to_arrow().to_pylist()
+            assert change == {"_row_kind": "+I", "k": 1, "m": 8, "g": 3}
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_a_sequence_field_inside_a_group_is_refused(order):
+    """The group may make it smaller or null, so that it orders nothing; all sequence columns of one group can."""
+    columns, group = "k INT, m INT, g INT, h INT", {"merge-engine": PARTIAL, "fields.g,h.sequence-group": "m"}
+    lake = new_lake()
+    for sequence in ("m", "g", "h,g", *(["g,h"] if order == "descending" else [])):
+        options = group | {"sequence.field": sequence, "sequence.field.sort-order": order}
+        with pytest.raises(InvalidOption, match=r"sequence group of g,h share.*outside of all groups"):
+            lake.create_table("d.t", columns, primary_key=["k"], options=options)
+    if order == "ascending":
+        lake.create_table("d.t", columns, primary_key=["k"], options=group | {"sequence.field": "g,h"})
 
 
 def test_two_commits_that_raced_count_in_the_order_they_landed():
