@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+import pyarrow as pa
+
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.following import Following
@@ -32,6 +34,10 @@ class Engine:
     def zone(self) -> str:
         """The time zone of timestamps in text that name none."""
         return "UTC"
+
+    def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:
+        """Why the engine may give `where` another meaning than `parse` does, or `None`. `types`: those of its columns."""
+        return None
 
     def owns(self, data: object) -> bool:
         """Whether `data` is a distributed data set of this engine."""
@@ -70,9 +76,9 @@ class Engine:
         """A streaming DataFrame of changes."""
         _needs_spark("read_stream()")
 
-    def strategy(self, plan: Plan) -> str:
-        """How `frame` would read the plan, in words."""
-        return "embedded: Arrow scan, positions masked by vectors"
+    def strategy(self, meta: Metadata, plan: Plan) -> tuple[str, ...]:
+        """How `frame` would read the plan, in words: lines."""
+        return ("embedded: Arrow scan, positions masked by vectors",)
 
     def sink(
         self, table: object, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from lsmlake.border import public, through
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
-from lsmlake.lsm.predicate import Unsupported, parse
+from lsmlake.format.schema import Schema
+from lsmlake.lsm.predicate import Predicate, Unsupported, parse
 from lsmlake.ops import plan as planning
 from lsmlake.ops.expression import matching, needed_columns
 from lsmlake.ops.limit import first_rows, limited
@@ -60,30 +61,45 @@ class Scan(Readable):
 
     def plan(self) -> Plan:
         """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
-        return self._plan(engine_filters=False)
+        return self._plan(engine_filters=False)[0]
 
-    def _plan(self, *, engine_filters: bool) -> Plan:
-        """With `engine_filters` the engine applies `where` itself, so what we cannot read of it only costs pruning."""
+    def _plan(self, *, engine_filters: bool) -> tuple[Plan, str | None]:
+        """The plan, and why `where` prunes no file, if it does not. With `engine_filters` the engine applies `where` itself, so a
+        predicate that lsmlake cannot read only costs pruning."""
         snapshot = resolve(self.meta, self.moment)
         schema = self.meta.schema_of(snapshot)
-        predicate = None
         columns = self.columns
-        if isinstance(self.where, pc.Expression):
+        if self._by_arrow:
             columns = needed_columns(self.where, schema.plain_columns, columns)
-        elif self.where is not None:
-            try:
-                predicate = parse(self.where, schema.plain_columns, zone=self.engine.zone)
-            except Unsupported:
-                if not engine_filters:
-                    raise
+        predicate, reason = self._predicate(schema, engine_filters)
         with self.meta.unless_expired(snapshot):
             plan = planning.plan(self.meta, schema, snapshot, predicate, columns, self.mode)
-        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit)
+        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit), reason
 
     @property
     def _by_arrow(self) -> bool:
         """Whether Arrow evaluates `where` after the read."""
         return isinstance(self.where, pc.Expression)
+
+    def _predicate(self, schema: Schema, engine_filters: bool) -> tuple[Predicate | None, str | None]:
+        """The predicate that prunes files, and why there is none although Spark filters by `where`."""
+        if self.where is None or self._by_arrow:
+            return None, None
+        try:
+            predicate = parse(self.where, schema.plain_columns, zone=self.engine.zone)
+        except InvalidQuery as error:
+            if not engine_filters:
+                raise
+            types = tuple(schema.plain_columns.types)
+            reason = str(error) if isinstance(error, Unsupported) else self.engine.reads_otherwise(self.where, types)
+            if reason is None:
+                raise
+            return None, reason
+        if engine_filters:
+            types = tuple(schema.plain_columns.field(name).type for name in predicate.columns)
+            if reason := self.engine.reads_otherwise(self.where, types):
+                return None, reason
+        return predicate, None
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as they are read, by up to four threads. Held at a time: a few chunks, of a row group or 65,536 rows, of each
@@ -114,12 +130,13 @@ class Scan(Readable):
             raise InvalidQuery(
                 "Spark cannot evaluate a pyarrow expression", found=self.where, cure="write the condition as SQL text in where"
             )
-        frame = self.engine.frame(self.meta, self._plan(engine_filters=True), self.where, strategy)
+        frame = self.engine.frame(self.meta, self._plan(engine_filters=True)[0], self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
-        """What a read would do: files left by each step of pruning, dead rows masked, rows waiting at level 0, strategy."""
-        plan = self._plan(engine_filters=self.engine.filters)
+        """What a read would do: the files that each step of pruning leaves, or why `where` prunes none; the dead rows it masks;
+        the rows waiting at level 0; the strategy."""
+        plan, reason = self._plan(engine_filters=self.engine.filters)
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
         masked = sum(len(split.vectors) for split in plan.splits)
@@ -128,10 +145,11 @@ class Scan(Readable):
                 f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
                 f"columns   {', '.join(plan.columns)}",
                 f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
+                *([f"pruning   off: only Spark applies this filter. {reason}"] if reason else []),
                 f"files     {steps}",
                 *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
                 f"masked    {plan.dead_rows} dead rows in {masked} files",
                 f"level 0   {waiting} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
-                f"strategy  {self.engine.strategy(plan)}",
+                *(f"strategy  {line}" for line in self.engine.strategy(self.meta, plan)),
             ]
         )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.deletion_vector import CHUNK_ROWS, EMPTY, DeletionVector
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 
 GOLDEN_POSITIONS = [0, 19, 27, 42, 43, 48]  # encoded by Iceberg's Java code
 GOLDEN = bytes.fromhex("0000002cd1d339640100000000000000000000003a300000010000000000050010000000000013001b002a002b00300054d61d2b")
@@ -158,19 +158,14 @@ class TestValue:
 
     @settings(max_examples=100, deadline=None)
     @given(POSITIONS)
-    def test_chunks_hold_each_position_as_one_bit(self, positions):
-        chunks = list(vector(positions).chunks())
-        numbers = [number for number, _ in chunks]
-        assert numbers == sorted({position >> 16 for position in positions})
-        found = set()
-        for number, words in chunks:
-            assert words.dtype == np.int64 and words.shape == (CHUNK_ROWS // 64,)
-            for word in np.flatnonzero(words).tolist():
-                value = int(words[word]) % (1 << 64)
-                found |= {(number << 16) + (word << 6) + bit for bit in range(64) if value >> bit & 1}
-        assert found == positions
+    def test_words_hold_each_position_as_one_bit(self, positions):
+        numbers, words = vector(positions).words()
+        assert numbers.dtype == words.dtype == np.int64
+        assert numbers.tolist() == sorted({position >> 6 for position in positions})
+        pairs = zip(numbers.tolist(), words.tolist(), strict=True)
+        assert {(number << 6) + bit for number, word in pairs for bit in range(64) if word >> bit & 1} == positions
 
     def test_empty(self):
         assert vector([]) == EMPTY
-        assert (len(EMPTY), EMPTY.max_position, list(EMPTY.chunks())) == (0, -1, [])
+        assert (len(EMPTY), EMPTY.max_position, [len(part) for part in EMPTY.words()]) == (0, -1, [0, 0])
         assert not EMPTY.dead_mask(0, 5).any()

@@ -18,16 +18,12 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from pyroaring import BitMap64
 
 from lsmlake.errors import Corrupt
-
-CHUNK_BITS = 16
-CHUNK_ROWS = 1 << CHUNK_BITS
 
 _MAGIC = bytes.fromhex("d1d33964")
 _FRAME_BYTES = 4 + len(_MAGIC) + 4  # length, magic, checksum
@@ -84,17 +80,16 @@ class DeletionVector:
         mask[_to_numpy(self.bitmap & BitMap64(range(start, start + count))) - start] = True
         return mask
 
-    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Dense bitmaps of the 65,536-row chunks that have a dead row, by ascending chunk number.
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        """The 64-row words that have a dead row: (their numbers, ascending; their bits), both int64.
 
-        Yields (chunk number, 1,024 int64 words): position p is dead if bit `p & 63` of word `(p & 65535) >> 6` of chunk `p >> 16`
-        is 1; bit 63 is the sign. 8 KiB a chunk.
+        Position p is dead if bit `p & 63` of word `p >> 6` is 1; bit 63 is the sign.
         """
-        numbers = self.positions() >> CHUNK_BITS
-        first_of_each = np.diff(numbers, prepend=-1) != 0
-        for number in numbers[first_of_each].tolist():
-            mask = self.dead_mask(number << CHUNK_BITS, CHUNK_ROWS)
-            yield number, np.packbits(mask, bitorder="little").view("<i8")
+        positions = self.positions()
+        numbers = positions >> 6
+        first_of_each = np.flatnonzero(np.diff(numbers, prepend=-1))
+        bits = np.left_shift(np.int64(1), positions & 63)
+        return numbers[first_of_each], np.bitwise_or.reduceat(bits, first_of_each) if len(bits) else bits
 
     def encode(self) -> bytes:
         """The `deletion-vector-v1` blob."""

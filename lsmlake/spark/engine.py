@@ -18,7 +18,7 @@ from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import Run
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.prepare import Request
-from lsmlake.spark import compact, read, stream, write
+from lsmlake.spark import arrow, compact, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
@@ -86,15 +86,16 @@ class SparkEngine(Engine):
         return read.frame(self.spark, meta, plan, where, strategy)
 
     def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
-        return read.changes(self.spark, meta, like, pieces)
+        return arrow.changes(self.spark, meta, like, pieces)
 
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)
 
-    def strategy(self, plan: Plan) -> str:
-        if read.choose(plan) == read.NATIVE:
-            return "spark native: Catalyst scan, dead rows masked by broadcast bitmaps"
-        return "spark arrow: tasks read and mask, the bitmaps are too large to broadcast"
+    def strategy(self, meta: Metadata, plan: Plan) -> tuple[str, ...]:
+        return read.explained(self.spark, meta, plan)
+
+    def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:
+        return settings.reads_otherwise(self.spark.conf.get, where, types)
 
     def sink(
         self, table: object, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None

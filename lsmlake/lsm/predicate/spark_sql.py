@@ -115,9 +115,12 @@ class _Reader:
         a, b = self._operand(left), self._operand(right)
         if isinstance(a, Column) and isinstance(b, Column):
             zoned = _is_local(a.type) != _is_local(b.type)  # depends on the session's time zone
-            if common_type(a.type, b.type) is None or (zoned and self.zone is not timezone.utc):
-                found = f"{format_type(a.type)} and {format_type(b.type)}"
+            found = f"{format_type(a.type)} and {format_type(b.type)}"
+            if common_type(a.type, b.type) is None:
                 raise self._error(node, "columns of these types cannot be compared", found=found)
+            if zoned and self.zone is not timezone.utc:
+                what = "columns of these types are compared here in time zone UTC only"
+                raise Unsupported(what, where=self._place(node), found=f"{found} in {self.zone}")
             return Compare(op, a, b)
         if isinstance(a, Column):
             return self._tried(node, lambda: compare(op, a, b, self.zone))

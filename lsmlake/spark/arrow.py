@@ -1,0 +1,66 @@
+"""Reads and changes by Python tasks: each reads whole splits, or pieces of a history, as a process without Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from lsmlake.ops.changes import Piece, changes_schema, read_piece
+from lsmlake.ops.plan import Plan, Split
+from lsmlake.ops.read import read_split
+from lsmlake.spark import tasks
+from lsmlake.spark.types import to_spark
+from lsmlake.store.metadata import Metadata
+
+_BATCH_ROWS = 1 << 16
+
+
+def needed(plan: Plan, where: str | None) -> tuple[str, ...]:
+    """The columns that tasks must read: all of them if only Spark understands the filter."""
+    return plan.needed if plan.predicate is not None or where is None else tuple(plan.schema.columns.names)
+
+
+def rows(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
+    """The rows of `splits`, a task each, with the columns `names`."""
+    schema = fields(plan, names)
+    lean = replace(plan, columns=tuple(names), splits=(), pruned=())
+    return tasks.payloads(spark, splits).mapInArrow(partial(_read_task, meta, lean, schema), to_spark(schema))
+
+
+def by_file(splits: Sequence[Split]) -> list[Split]:
+    """The same work in smaller parts: a split without level 0 can be read a file a task."""
+    pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
+    return [*pieces, *(split for split in splits if split.level0 or split.merged)]
+
+
+def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([plan.schema.row_columns.field(name) for name in names])
+
+
+def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with meta.unless_expired(plan.snapshot):
+        for split in tasks.unpacked(batches):
+            for table in read_split(meta, plan, split):
+                yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
+    """The changes of each of `pieces`, a task each."""
+    schema = changes_fields(like)
+    if not pieces:
+        return spark.createDataFrame([], to_spark(schema))
+    return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, meta, like, schema), to_spark(schema))
+
+
+def changes_fields(like: Plan) -> pa.Schema:
+    """Changes as Spark gets them: nullable."""
+    return pa.schema([field.with_nullable(True) for field in changes_schema(like)])
+
+
+def _changes_task(meta: Metadata, like: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for piece in tasks.unpacked(batches):
+        for table in read_piece(meta, like, piece):
+            yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)

@@ -1,0 +1,167 @@
+"""Dead rows out of a Catalyst scan: which rows a mask keeps, as SQL over `_metadata`, without Python or a JVM extension.
+
+`_metadata` says which row of which file a row is. A file goes by its size in bytes, or, where two files of the plan have the same
+size, by a hash of its name. A mask takes one of two forms:
+
+- Words: one array of 64-bit words that every task has at hand, the value of a scalar subquery. A hash table of the files comes
+  first, then the bitmaps of all rows. There is no join and no broadcast, so `limit` and `count` start at once.
+- Chunks: a broadcast join with a table of bitmaps. It is for many files or rows. A chunk without a dead row has no bitmap, and
+  the chunk size is chosen so that the table is small: dense vectors get large chunks, sparse ones small chunks.
+
+A row of a file that the mask does not know fails the query: the data file is not the one that the snapshot names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import DataFile
+from lsmlake.lsm.bucket_hash import spark_hash
+
+PLACE, ROW, FILE = "_lsmlake_place", "_lsmlake_row", "_lsmlake_file"
+_CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"
+_BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.field("element", pa.int64(), False)))])
+_WORDS = pa.schema([("words", pa.list_(pa.field("element", pa.int64(), False)))])
+
+_WORDS_BYTES = 4 << 20  # every task unpacks the array
+_SLOT_BITS = 6, 8, 10, 12  # sizes of the hash table of files, as powers of two
+_FACTORS = 2_654_435, 3_266_489, 1_640_531, 2_246_822  # below 2**22: a size below 2**41 times a factor fits a long
+_HASH_SHIFT = 20
+
+_CHUNK_BITS = range(10, 17)  # rows of a chunk, as powers of two
+_CHUNK_NUMBERS = 22  # bits of a chunk's number: files of at most 2**32 rows with the smallest chunks, and of 2**41 bytes
+_ENTRY_BYTES = 48  # of a chunk in the broadcast, whether or not it has a bitmap
+
+
+class Number(NamedTuple):
+    """Tells files apart. `sql`: the number of a row's file, given the `{place}` of its metadata. `of`: that of each file."""
+
+    sql: str
+    of: np.ndarray
+
+
+def numbered(files: Sequence[DataFile]) -> Number:
+    """Files by their sizes, or by a salted hash of their names if two are of one size."""
+    if len({file.bytes for file in files}) == len(files):
+        return Number("{place}.file_size", np.array([file.bytes for file in files], np.int64))
+    names = [file.name for file in files]
+    salt = next(salt for salt in count() if len(np.unique(_hashed(names, salt))) == len(names))
+    return Number(f"bigint(hash({salt}, {{place}}.file_name))", _hashed(names, salt).astype(np.int64))
+
+
+def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
+    """Spark's `hash(salt, name)`."""
+    return spark_hash([pa.array(np.full(len(names), salt, np.int32)), pa.array(names, pa.string())])
+
+
+def living(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], number: Number, unknown: str):
+    """The rows of `files` that are not dead, and which columns they have besides those of `rows`. `rows` has the columns ROW and
+    FILE: the row's place in its file, and the file's number. `unknown`: the message for a row of another file."""
+    table = _words(files, vectors, number.of) if _words_bytes(files) <= _WORDS_BYTES else None
+    if table is not None:
+        return _by_words(spark, rows, table, unknown), ()
+    return _by_chunks(spark, rows, files, vectors, number.of, unknown), (_CHUNK, _KNOWN, _BITS)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+class _Words(NamedTuple):
+    """`values`: numbers of the files by slot, then the index of each file's first word by slot, then the words. `slots`: how many
+    slots there are. `factor`: of the hash."""
+
+    values: np.ndarray
+    slots: int
+    factor: int
+
+
+def _words_bytes(files: Sequence[DataFile]) -> int:
+    return sum(-(-file.rows >> 6) * 8 for file in files)
+
+
+def _words(files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray) -> _Words | None:
+    """`None` if no hash tells the files apart."""
+    hashes = ((bits, factor, _slots(numbers, factor, bits)) for bits in _SLOT_BITS for factor in _FACTORS)
+    found = next((one for one in hashes if len(np.unique(one[2])) == len(numbers)), None)
+    if found is None:
+        return None
+    bits, factor, places = found
+    slots = 1 << bits
+    counts = np.array([-(-file.rows >> 6) for file in files])
+    starts = 2 * slots + np.cumsum(counts) - counts
+    values = np.zeros(2 * slots + counts.sum(), np.int64)
+    values[:slots] = -1 if -1 not in numbers else -(1 << 62)
+    values[places], values[slots + places] = numbers, starts
+    for file, start in zip(files, starts.tolist(), strict=True):
+        if file.name in vectors:
+            words, dead = vectors[file.name].words()
+            values[start + words] = dead
+    return _Words(values, slots, factor)
+
+
+def _slots(numbers: np.ndarray, factor: int, bits: int) -> np.ndarray:
+    return (numbers * factor >> _HASH_SHIFT) & ((1 << bits) - 1)
+
+
+def _by_words(spark, rows, words: _Words, unknown: str):
+    values = pa.ListArray.from_arrays(pa.array([0, len(words.values)], pa.int32()), words.values, type=_WORDS.field(0).type)
+    array = spark.createDataFrame(pa.table([values], schema=_WORDS)).scalar()
+    slot = F.expr(f"int(shiftright({FILE} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
+    known = F.get(array, slot) == F.col(FILE)
+    start = F.when(known, F.get(array, slot + words.slots)).otherwise(F.raise_error(F.lit(unknown)).cast("bigint"))
+    word = F.get(array, (start + F.expr(f"shiftright({ROW}, 6)")).cast("int"))
+    return rows.where(F.getbit(word, F.expr(f"int({ROW} & 63)")) == 0)
+
+
+# -- chunks -----------------------------------------------------------------------------------------------------------
+
+
+def chunk_bytes(rows: Sequence[int], dead: Sequence[int]) -> tuple[int, np.ndarray]:
+    """The chunk size, as a power of two, that makes the broadcast small, and at most how many bytes each file takes then.
+    `rows` and `dead`: how many rows each file has, and how many of them are dead."""
+    rows, dead = np.asarray(rows, np.int64), np.asarray(dead, np.int64)
+    sizes = {bits: _chunk_bytes(rows, dead, bits) for bits in _CHUNK_BITS}
+    best = min(sizes, key=lambda bits: sizes[bits].sum())
+    return best, sizes[best]
+
+
+def _chunk_bytes(rows: np.ndarray, dead: np.ndarray, bits: int) -> np.ndarray:
+    chunks = -(-rows >> bits)
+    return chunks * _ENTRY_BYTES + np.minimum(chunks, dead) * (1 << bits - 3)
+
+
+def _by_chunks(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, unknown: str):
+    dead = [len(vectors[file.name]) if file.name in vectors else 0 for file in files]
+    bits, _ = chunk_bytes([file.rows for file in files], dead)
+    bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(vectors, files, numbers, bits)))
+    chunk = f"shiftleft({FILE}, {_CHUNK_NUMBERS}) + shiftright({ROW}, {bits})"
+    joined = rows.selectExpr("*", f"{chunk} as {_CHUNK}").join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
+    bit = f"getbit({_BITS}[int(({ROW} & {(1 << bits) - 1}) >> 6)], int({ROW} & 63))"
+    return joined.filter(f"if({_KNOWN} is null, raise_error('{unknown}'), {_BITS} is null or {bit} = 0)")
+
+
+def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], numbers: np.ndarray, bits: int) -> pa.Table:
+    """A row for every chunk of the files: its number, and its bitmap or, if no row is dead, null."""
+    counts = np.array([-(-file.rows >> bits) for file in files])
+    starts = np.cumsum(counts) - counts
+    chunks = np.repeat((numbers << _CHUNK_NUMBERS) - starts, counts) + np.arange(counts.sum())
+    per_chunk, found = 1 << bits - 6, []
+    for file, start in zip(files, starts.tolist(), strict=True):
+        if file.name in vectors:
+            words, dead = vectors[file.name].words()
+            found.append((start * per_chunk + words, dead))
+    words, dead = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 2
+    masked = np.zeros(len(chunks), bool)
+    masked[words // per_chunk] = True
+    values = np.zeros(masked.sum() * per_chunk, np.int64)
+    values[(np.cumsum(masked) - 1)[words // per_chunk] * per_chunk + words % per_chunk] = dead
+    offsets = pa.array(np.concatenate([[0], np.cumsum(masked * per_chunk)]), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(values), type=_BITMAPS.field(_BITS).type, mask=pa.array(~masked))
+    return pa.table([pa.array(chunks), lists], schema=_BITMAPS)

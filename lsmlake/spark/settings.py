@@ -1,0 +1,90 @@
+"""Settings of the user's session that would change what a read means, and how lsmlake keeps its answer right under them.
+
+Three kinds: settings that a reader option outranks (`READER`), settings under which Catalyst cannot read the data files itself
+(`refuses_native`), and settings that change the meaning of SQL text (`reads_otherwise`, `check_names`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidQuery
+
+Get = Callable[[str, str], str]
+"""`spark.conf.get`: the name of a setting and what to return where the user has not set it."""
+
+READER = {
+    "ignoreMissingFiles": "false",  # true: the rows of an expired file would be missing, without an error
+    "ignoreCorruptFiles": "false",  # true: the rows of a damaged file would be missing
+    "ignoreInvalidPartitionPaths": "false",
+    "datetimeRebaseMode": "CORRECTED",  # LEGACY: dates before 1582 would move by days
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+}
+"""Options of a Parquet read. Each outranks the session setting of the same purpose."""
+
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"
+_IGNORED = "spark.sql.files.ignoredPathSegmentRegex"
+_REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
+_ANSI = "spark.sql.ansi.enabled"
+
+_MEANINGS = (
+    ("spark.sql.variable.substitute", "true", "true", r"\$\{"),
+    ("spark.sql.parser.escapedStringLiterals", "false", "true", r"\\"),
+    ("spark.sql.ansi.doubleQuotedIdentifiers", "false", "true", r'"'),
+    ("spark.sql.timestampType", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", r"(?i)timestamp"),
+    ("spark.sql.legacy.consecutiveStringLiterals.enabled", "false", "true", r"''"),
+    ("spark.sql.legacy.exponentLiteralAsDecimal.enabled", "false", "true", r"(?i)\de"),
+    ("spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "true", r"'|\""),
+    ("spark.sql.legacy.compareDateTimestampInTimestamp", "true", "false", r"(?i)date|timestamp"),
+    ("spark.sql.legacy.duplicateBetweenInput", "false", "true", r"(?i)between"),
+)
+"""(setting, Spark's default, the value at which Spark reads SQL text in another way than lsmlake, the text concerned)."""
+
+_CASTS = re.compile(r"cast|::", re.IGNORECASE)
+_QUOTES = re.compile(r"'|\"")
+_LISTS = re.compile(r"\b(in|between)\b", re.IGNORECASE)
+
+
+def refuses_native(get: Get) -> str | None:
+    """Why Catalyst cannot read the data files itself in this session; `None` if it can."""
+    if "parquet" not in re.split(r"\s*,\s*", get(_V1_SOURCES, "parquet").strip().lower()):
+        return f"{_V1_SOURCES} is without parquet, and Spark's other Parquet reader knows no row positions"
+    if get(_IGNORED, ""):
+        return f"{_IGNORED} is set, which could hide data files"
+    return None
+
+
+def reads_otherwise(get: Get, where: str, types: Iterable[pa.DataType]) -> str | None:
+    """Why Spark may give the SQL text `where` another meaning than lsmlake, which assumes Spark's defaults; `None` if it does
+    not. `types`: those of the columns that it names."""
+    for name, default, value, text in _MEANINGS:
+        if re.search(text, where) and get(name, default).upper() == value.upper():
+            return f"{name} = {get(name, default)}"
+    if _depends_on_ansi(where, types) and get(_ANSI, "true").lower() != "true":
+        return f"{_ANSI} = false"
+    return None
+
+
+def _depends_on_ansi(where: str, types: Iterable[pa.DataType]) -> bool:
+    """Whether casts are in it: written ones, or those of text that is compared with a column of another type."""
+    if _CASTS.search(where):
+        return True
+    others = [type_ for type_ in types if not (pa.types.is_string(type_) or pa.types.is_binary(type_))]
+    times = all(pa.types.is_temporal(type_) for type_ in others) and not _LISTS.search(where)
+    return bool(_QUOTES.search(where)) and bool(others) and not times
+
+
+def check_names(get: Get, names: Iterable[str]) -> None:
+    """Raises InvalidQuery if the session reads one of the quoted column `names` as a pattern."""
+    odd = [name for name in names if not re.fullmatch(r"\w+", name)]
+    if odd and get(_REGEX_NAMES, "false").lower() == "true":
+        raise InvalidQuery(
+            "Spark reads quoted column names as patterns in this session",
+            where=f"columns {odd}",
+            found=f"{_REGEX_NAMES} = true",
+            cure=f"spark.conf.unset({_REGEX_NAMES!r})",
+        )
