@@ -72,9 +72,11 @@ def configured(spark: SparkSession, **values: object) -> Iterator[None]:
     """SQL settings for a while; '__' stands for a dot."""
     named = {name.replace("__", "."): str(value) for name, value in values.items()}
     before = {name: spark.conf.get(name, None) for name in named}
-    for name, value in named.items():
-        spark.conf.set(name, value)
     try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The SQL config")  # that are deprecated: on Connect they warn
+            for name, value in named.items():
+                spark.conf.set(name, value)
         yield
     finally:
         for name, value in before.items():

@@ -1,0 +1,102 @@
+"""The arrays that mask dead rows, looked up here as Spark's expressions look them up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spark_support import same
+
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import DataFile
+from lsmlake.spark import mask, read
+
+pytestmark = pytest.mark.spark
+
+
+def data_file(name: str, rows: int, size: int) -> DataFile:
+    return DataFile(name, "bucket-0", size, rows, 0, (), (), 1, 0, "APPEND", 0)
+
+
+@st.composite
+def masked_files(draw) -> tuple[list[DataFile], dict[str, set[int]]]:
+    rows = draw(st.lists(st.integers(1, 5_000), min_size=1, max_size=5))
+    sizes = draw(st.lists(st.integers(1, 1 << 40), min_size=len(rows), max_size=len(rows)))
+    files = [data_file(f"f{i}", count, size) for i, (count, size) in enumerate(zip(rows, sizes, strict=True))]
+    return files, {f.name: draw(st.sets(st.integers(0, f.rows - 1), max_size=50)) for f in files if draw(st.booleans())}
+
+
+@settings(max_examples=50, deadline=None)
+@given(masked_files())
+def test_words_tell_each_dead_row(found):
+    files, dead = found
+    numbers = mask.numbered(files).of
+    words = mask._words(files, vectors_of(dead), numbers)
+    for file, number in zip(files, numbers.tolist(), strict=True):
+        slot = (number * words.factor >> mask._HASH_SHIFT) & (words.slots - 1)
+        assert words.values[slot] == number
+        start = words.values[slot + words.slots]
+        told = [row for row in range(file.rows) if int(words.values[start + (row >> 6)]) >> (row & 63) & 1]
+        assert set(told) == dead.get(file.name, set())
+
+
+@settings(max_examples=50, deadline=None)
+@given(masked_files(), st.sampled_from(mask._CHUNK_BITS))
+def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
+    files, dead = found
+    numbers = mask.numbered(files).of
+    table = mask._bitmaps(vectors_of(dead), files, numbers, bits)
+    bitmaps = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    for file, number in zip(files, numbers.tolist(), strict=True):
+        told = set()
+        for row in range(file.rows):
+            words = bitmaps[(number << mask._CHUNK_NUMBERS) + (row >> bits)]
+            if words is not None and words[(row & (1 << bits) - 1) >> 6] >> (row & 63) & 1:
+                told.add(row)
+        assert told == dead.get(file.name, set())
+
+
+def vectors_of(dead: dict[str, set[int]]) -> dict[str, DeletionVector]:
+    return {name: DeletionVector.of(np.array(sorted(rows), np.int64)) for name, rows in dead.items()}
+
+
+def test_one_dead_row_in_each_of_many_chunks_fits_a_broadcast():
+    bits, sizes = mask.chunk_bytes([8_193 << 16], [8_193])
+    assert bits < 16
+    assert sizes.sum() < 16 << 20
+    dense, sizes = mask.chunk_bytes([8_193 << 16], [400_000_000])
+    assert (dense, sizes.sum() > 64 << 20) == (16, True)
+
+
+@pytest.mark.connect
+def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
+    options = {"bucket": 4, "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)
+    table.upsert({"id": range(4_000), "v": range(4_000)})
+    table.upsert({"id": range(0, 4_000, 5), "v": [-1] * 800})
+    plan = spark_lake.table("d.t").scan().plan()
+    masked = [split for split in plan.splits if split.vectors]
+    assert len(masked) == 4
+    for limit, native in (("64 mb", (4,)), ("600 b", (1, 2, 3)), ("1 b", (0,))):
+        few = replace(plan, schema=replace(plan.schema, options={**plan.schema.options, "read.vector-broadcast-limit": limit}))
+        for_catalyst, for_tasks = read.shared(few)
+        names = {file.name for split in for_tasks for file in split.files}
+        assert all(split.vectors.keys() & names for split in for_tasks)
+        left = [file.name for split in for_catalyst for file in split.files if file.name in split.vectors]
+        assert len(left) in native
+        same(read.frame(spark_lake.engine.spark, table.scan().meta, few, None, "auto"), table.scan().to_arrow())
+
+
+@pytest.mark.connect
+def test_many_rows_are_masked_by_chunks_of_any_size(lake, spark_lake, monkeypatch):
+    monkeypatch.setattr(mask, "_WORDS_BYTES", 0)
+    options = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)
+    table.upsert({"id": range(20_000), "v": range(20_000)})
+    table.upsert({"id": [0, 1_024, 9_999], "v": [-1] * 3})
+    for bits in (10, 13, 16):
+        monkeypatch.setattr(mask, "_CHUNK_BITS", range(bits, bits + 1))
+        same(spark_lake.table("d.t").df(), table.scan().to_arrow())
