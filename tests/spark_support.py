@@ -73,13 +73,16 @@ def configured(spark: SparkSession, **values: object) -> Iterator[None]:
     named = {name.replace("__", "."): str(value) for name, value in values.items()}
     before = {name: spark.conf.get(name, None) for name in named}
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The SQL config")  # that are deprecated: on Connect they warn
-            for name, value in named.items():
-                spark.conf.set(name, value)
+        _set(spark, named)
         yield
     finally:
-        for name, value in before.items():
+        _set(spark, before)
+
+
+def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The SQL config")  # Connect warns of those that are deprecated
+        for name, value in values.items():
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
