@@ -159,10 +159,19 @@ class Options:
     offpeak_ratio_percent: int = _option(
         "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio off peak"
     )
-    retain_min: int = _option("snapshot.num-retained.min", integer(1), 10, "snapshots that expire_snapshots keeps at least")
-    retain_max: int | None = _option("snapshot.num-retained.max", integer(1), None, "snapshots it keeps at most; default: all")
-    retain_ms: int = _option("snapshot.time-retained", duration, 3_600_000, "how long it keeps a snapshot that was replaced")
-    expire_limit: int = _option("snapshot.expire.limit", integer(1), 50, "snapshots it removes at a time")
+    retain_min: int = _option("snapshot.num-retained.min", integer(1), 10, "snapshots that are kept at least")
+    retain_max: int | None = _option(
+        "snapshot.num-retained.max", integer(1), None, "snapshots that are kept at most; default: all"
+    )
+    retain_ms: int = _option("snapshot.time-retained", duration, 3_600_000, "how long a snapshot is kept after it was replaced")
+    expire_limit: int = _option("snapshot.expire.limit", integer(1), 50, "snapshots that expire at a time")
+    expire_on_commit: bool = _option(
+        "snapshot.expire.on-commit",
+        boolean,
+        True,
+        "every tenth commit expires snapshots by these options; false, or write-only = true for commits that are no compaction:"
+        " only expire_snapshots does (own)",
+    )
     changelog_retain_min: int | None = _option(
         "changelog.num-retained.min", integer(1), None, "commits whose changelog is kept at least; default: as snapshots"
     )

@@ -30,12 +30,13 @@ from lsmlake.ops import listings
 from lsmlake.ops.alter import Alteration, alter
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import CompactionReport, compact_table
-from lsmlake.ops.expire import ExpireReport, expire, snapshot_retention
+from lsmlake.ops.expire import ExpireReport, expire
 from lsmlake.ops.follow import UNLIMITED, Limit
 from lsmlake.ops.get import rows_of_keys
 from lsmlake.ops.plan import partition_matches
 from lsmlake.ops.prepare import Request
 from lsmlake.ops.repair import RepairReport, repair
+from lsmlake.ops.retention import snapshot_retention
 from lsmlake.ops.travel import Moment, milliseconds, resolve
 from lsmlake.ops.upsert import inline_choice
 from lsmlake.ops.upsert_tables import upsert_tables
@@ -362,10 +363,12 @@ class Table:
     ) -> ExpireReport:
         """Remove old snapshots and the files only they have; never the latest.
 
-        At least `retain_min` stay and at most `retain_max`; in between, those stay that were the latest at `older_than` or later;
-        at most `limit` go. Defaults: options `snapshot.num-retained.min` and `.max`, `snapshot.time-retained`,
+        Commits do this by themselves, see option `snapshot.expire.on-commit`. At least `retain_min` stay and at most
+        `retain_max`; in between, those stay that were the latest at `older_than` or later; at most `limit` go. Defaults:
+        options `snapshot.num-retained.min` and `.max`, `snapshot.time-retained`; without any argument also
         `snapshot.expire.limit`. What a consumer has yet to read stays in any case, and changelogs as long as the options
-        `changelog.*` say. Readers of a snapshot that goes fail. Raises InvalidQuery.
+        `changelog.*` say. The report names the reasons for which snapshots stay that are due. Readers of a snapshot that goes
+        fail. Raises InvalidQuery.
         """
         time_ms = None if older_than is None else milliseconds(older_than)
         options = self.current.parsed_options

@@ -598,7 +598,12 @@ def test_expire_removes_old_snapshots_and_says_so(copy: Path):
     assert call("expire", "sales.orders", "-w", copy) == "sales.orders: nothing to expire\n"
     told = call("expire", "sales.orders", "--retain-max", "1", "-w", copy)
     assert re.fullmatch(rf"sales.orders: {last - 1} snapshots? expired, \d+ files removed\n", told)
-    assert json.loads(call("expire", "sales.orders", "--json", "-w", copy)) == {"snapshots": 0, "changelogs": 0, "files": 0}
+    assert json.loads(call("expire", "sales.orders", "--json", "-w", copy)) == {
+        "snapshots": 0,
+        "changelogs": 0,
+        "files": 0,
+        "held": {},
+    }
     assert table_of(copy).snapshots().num_rows == 1
     assert table_of(copy).scan().count() == before
     nonsense = ["--retain-max", "1", "--retain-min", "2"]

@@ -43,7 +43,8 @@ def expire(
 
 
 def _sentence(name: str, report: ExpireReport) -> str:
+    reasons = "".join(f"; {count} more due, but {reason}" for reason, count in report.held.items())
     if not (report.snapshots or report.changelogs):
-        return f"{name}: nothing to expire"
+        return f"{name}: nothing to expire{reasons}"
     more = f" and {counted(report.changelogs, 'changelog')}" if report.changelogs else ""
-    return f"{name}: {counted(report.snapshots, 'snapshot')}{more} expired, {counted(report.files, 'file')} removed"
+    return f"{name}: {counted(report.snapshots, 'snapshot')}{more} expired, {counted(report.files, 'file')} removed{reasons}"

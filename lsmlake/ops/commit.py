@@ -33,10 +33,12 @@ from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import APPEND, COMPACT, OVERWRITE, Named, Snapshot
+from lsmlake.ops.expire import housekeep
 from lsmlake.ops.invariants import apply, violations
 from lsmlake.ops.rebase import Rebased, rebase
 from lsmlake.store.metadata import Metadata
 
+_CLOCKS_DIFFER_MS = 60_000
 _HINT_EVERY = 10  # a reader probes that many snapshots past the hint at most; writing it costs a commit about a tenth
 
 _Written = TypeVar("_Written", Named, ManifestMeta)
@@ -127,7 +129,7 @@ def commit(
                 outcome = attempt.settle(outcome)
             if isinstance(outcome, Committed):
                 attempt.clean(outcome.changes)
-                return outcome
+                break
             attempt.withdraw()
             if retries_left:
                 meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
@@ -135,6 +137,10 @@ def commit(
     except BaseException:  # an interruption by the user leaves no files behind either
         attempt.give_up()
         raise
+    if isinstance(outcome, Committed):
+        if outcome.snapshot is not None:
+            housekeep(meta, outcome.snapshot, options)
+        return outcome
     attempt.clean(())
     raise CommitConflict(
         "other commits won every time",
@@ -215,6 +221,7 @@ class _Attempt:
         self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
         self.succession = succession
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the changes in it, and what it tells of them
+        self.base: Snapshot | None = None  # the snapshot that `tried` follows
         self.tried: tuple[Snapshot, Rebased] | None = None
         self.written: list[str] = []  # metadata of the attempt under way
         self.publishing = False  # the store was asked to publish `tried`, and did not say that it refused
@@ -239,7 +246,7 @@ class _Attempt:
         number = latest.id + 1 if latest else 1
         _check(rebased.changes, states, meta.paths.root)
         snapshot = self._snapshot(number, schema_id, latest, rebased, states)
-        self.tried, self.publishing = (snapshot, rebased), True
+        self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
         try:
             if not meta.put_snapshot(snapshot):
                 outcome = self._told(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
@@ -255,7 +262,7 @@ class _Attempt:
     def _confirmed(self) -> Committed | Conflict:
         """Step 6, the snapshot being there. Raises TableNotFound, StorageFailed, CommitUnknown."""
         meta, (snapshot, rebased) = self.meta, self.tried
-        follows = snapshot.id == 1 or meta.is_numbered(snapshot.id - 1)
+        follows = self.base is None or meta.is_in_place(self.base)
         try:
             meta.first_schema()  # after the other look: a table renamed in between has taken all snapshots along
         except TableNotFound as gone:
@@ -400,7 +407,7 @@ class _Attempt:
             writer_id=self.identity.writer_id,
             commit_id=self.identity.commit_id,
             kind=APPEND if rows else OVERWRITE if self.succession and self.succession.remade else COMPACT,
-            time_ms=max(meta.env.clock(), latest.time_ms if latest else 0),  # clocks differ, time travel searches by order
+            time_ms=self._time_ms(latest),
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes),
             delta_rows=rows,
             changelog_manifest_list=self._noted(meta.put_manifest_list(told)) if told else None,
@@ -409,6 +416,16 @@ class _Attempt:
             queries=queries,
             properties=dict(self.properties),
         )
+
+    def _time_ms(self, latest: Snapshot | None) -> int:
+        """Now, but not before `latest`, since clocks differ a little. If they differ much, the storage's clock decides which one
+        is wrong: a snapshot that a wrong clock has dated years ahead must not date all that follow."""
+        now_ms = self.meta.env.clock()
+        if latest is None or latest.time_ms <= now_ms + _CLOCKS_DIFFER_MS:
+            return max(now_ms, latest.time_ms if latest else 0)
+        stored_ms = self.meta.stored_ms(latest.id)
+        latest_is_wrong = stored_ms is not None and abs(stored_ms - now_ms) < abs(stored_ms - latest.time_ms)
+        return now_ms if latest_is_wrong else latest.time_ms
 
     def _manifest(self, changes: tuple[Change, ...]) -> ManifestMeta:
         return self._once((*_identities(changes), "data"), _entries(changes))

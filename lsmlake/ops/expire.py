@@ -1,163 +1,144 @@
 """Expiring snapshots: old states of a table go, and with them the files that no younger state has.
 
-1. `first_kept` chooses from numbers and times alone. A snapshot goes once the one after it is old, so a moment that is retained
-   can be travelled to. What a consumer has not read stays, and the snapshot before it, from which its changes start.
-2. Snapshot after snapshot, the oldest first: a mark takes the place of its own file, then the files that it has and the next
-   one has not are deleted - a file that has once left the table never comes back. A crash in between leaves files that nothing
-   names, never a snapshot without its files. The mark keeps the number taken: a commit that was computed long ago and tries to
-   be that snapshot must fail. It goes a day later.
-3. Where a changelog is kept longer than snapshots, a copy of the snapshot stays for it, and goes by a retention of its own.
+1. `ops.retention` says which snapshots go.
+2. A batch at a time, the oldest first: marks take the places of the snapshots' own files, then the files that a snapshot has and
+   the next one has not are deleted - a file that has once left the table never comes back. A crash in between leaves files that
+   nothing names, never a snapshot without its files.
+3. The mark keeps the number taken, so that a commit computed long ago cannot become that snapshot. The newest `_MARKS` marks
+   stay, by number, whatever a clock says. A commit that is even slower finds out by itself: see step 6 of `ops.commit`.
+4. Where a changelog is kept longer than snapshots, a copy of the snapshot stays for it, and goes by a retention of its own.
 
-Source of the rules: Apache Paimon, `ExpireSnapshotsImpl` and `ExpireChangelogImpl`.
+Several processes may do this at once: each step can be repeated, and what another one has done already is passed over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.errors import LakeError, SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.manifest import ADD
 from lsmlake.format.schema import Schema
-from lsmlake.format.snapshot import Snapshot
-from lsmlake.options import NONE, Options
+from lsmlake.format.snapshot import COMPACT, Snapshot
+from lsmlake.ops.retention import Retention, believed, changelog_retention, first_kept, held, snapshot_retention
+from lsmlake.options import Options
 from lsmlake.show import Shown
 from lsmlake.store.consumers import consumers, remove_consumer
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.metadata import Cache, Metadata
 
-_MARKS_MS = 86_400_000  # no commit takes a day
-
-
-class Retention(NamedTuple):
-    """At least `least` and, if set, at most `most` are kept; between these, one goes once what follows it is from before
-    `older_than_ms`. `limit`: so many go at a time."""
-
-    least: int
-    most: int | None
-    older_than_ms: int
-    limit: int | None = None
-
-
-_LEAST = Wording("correct retain_min", command="correct --retain-min")
-_MOST = Wording("correct retain_max", command="correct --retain-max")
-_LIMIT = Wording("correct limit", command="correct --limit")
-_TURNED = Wording("retain_max is below retain_min", command="--retain-max is below --retain-min")
+_MARKS = 500
+_EVERY = 10  # commits
+_BATCH = 50  # snapshots
 
 
 @dataclass(frozen=True)
 class ExpireReport(Shown):
-    """What went: snapshots, changelogs that outlived theirs, and files of any kind."""
+    """What went: snapshots, changelogs that outlived theirs, and files of any kind. `held`: reason -> how many snapshots stay for
+    it that are too many, or old enough to go."""
 
     snapshots: int = 0
     changelogs: int = 0
     files: int = 0
+    held: Mapping[str, int] = field(default_factory=dict)
 
 
-def snapshot_retention(
-    options: Options, now_ms: int, least: int | None, most: int | None, older_than_ms: int | None, limit: int | None
-) -> Retention:
-    """What is given, else what the options say. Raises InvalidQuery."""
-    for name, number in ((_LEAST, least), (_MOST, most), (_LIMIT, limit)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise InvalidQuery("not a number of snapshots", expected="1 or more", found=repr(number), cure=name)
-    most = options.retain_max if most is None else most
-    if least is None:
-        least = options.retain_min if most is None else min(options.retain_min, most)
-    if most is not None and most < least:
-        raise InvalidQuery(_TURNED, found=f"{most} < {least}", cure="correct one of them")
-    time_ms = now_ms - options.retain_ms if older_than_ms is None else older_than_ms
-    return Retention(least, most, time_ms, options.expire_limit if limit is None else limit)
+def housekeep(meta: Metadata, snapshot: Snapshot, options: Options) -> None:
+    """Expire a bounded number of snapshots by the table's options, right after every tenth commit; `snapshot`: what it published.
+    The number decides, so of many writers one does it.
+
+    Never fails: the commit has taken place. What goes wrong here goes wrong in `expire_snapshots` too, which says so.
+    """
+    if snapshot.id % _EVERY or not options.expire_on_commit or (options.write_only and snapshot.kind != COMPACT):
+        return
+    try:
+        retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
+        expire(replace(meta, cache=Cache()), retention, explain=False)  # files of the past do not displace others in the cache
+    except LakeError:
+        return
 
 
-def changelog_retention(options: Options, now_ms: int) -> Retention | None:
-    """None: a changelog goes with its snapshot."""
-    least, most, time_ms = options.changelog_retain_min, options.changelog_retain_max, options.changelog_retain_ms
-    if options.changelog_producer == NONE or (least, most, time_ms) == (None, None, None):
-        return None
-    return Retention(
-        options.retain_min if least is None else least,
-        options.retain_max if most is None else most,
-        now_ms - (options.retain_ms if time_ms is None else time_ms),
-        options.expire_limit,
-    )
-
-
-def first_kept(times: Mapping[int, int], retention: Retention, protected: int | None = None) -> int:
-    """The number of the oldest that is kept. `times`: number -> time, ascending, not empty. Neither `protected` nor what comes
-    after it goes. Pure."""
-    earliest, latest = min(times), max(times)
-    stop = latest - retention.least + 1
-    if protected is not None:
-        stop = min(stop, protected)
-    if retention.limit is not None:
-        stop = min(stop, earliest + retention.limit)
-    surplus = earliest if retention.most is None else max(earliest, latest - retention.most + 1)
-    for number, following in pairwise(times):
-        if surplus <= number < stop and times[following] >= retention.older_than_ms:
-            return number
-    return max(earliest, stop)
-
-
-def expire(meta: Metadata, retention: Retention) -> ExpireReport:
+def expire(meta: Metadata, retention: Retention, *, explain: bool = True) -> ExpireReport:
     """Remove what is to go of snapshots, then of changelogs, and consumers that have given up. All that a snapshot names is read
-    before the first of it goes. Raises Corrupt if some of it cannot be."""
-    snapshots = _snapshots(meta)
-    if not snapshots:
+    before the first of it goes. `explain` fills `held`, which takes reading more snapshots. Raises Corrupt if some of it cannot
+    be read, TableNotFound."""
+    numbers, marks = meta.numbers()
+    if not numbers:
         return ExpireReport()
     now_ms = meta.env.clock()
-    options = meta.schema_of(snapshots[-1]).parsed_options
+    options = meta.schema_of(meta.snapshot(numbers[-1])).parsed_options
     kept_longer = changelog_retention(options, now_ms)
     protected = _protected(meta, options, now_ms)
-    times = {snapshot.id: snapshot.time_ms for snapshot in snapshots}
-    first = first_kept(times, retention, protected)
-    files = 0
-    gone = [snapshot for snapshot in snapshots if snapshot.id < first]
-    for snapshot, following in zip(gone, snapshots[1:], strict=False):
+    protecting = min(protected.values(), default=None)
+    time_of = believed(numbers, cache(lambda number: _time(meta, number)), now_ms)
+    first = first_kept(numbers, time_of, retention, protecting)
+    reasons = held(numbers, time_of, retention, protected) if explain else {}
+    gone = [number for number in numbers if number < first]
+    expired = files = 0
+    for start in range(0, len(gone), _BATCH):
+        batch, following = gone[start : start + _BATCH], [*gone, first][start + _BATCH :][:1] or [first]
+        counts = _expire(meta, [*batch, *following], marks[-1] if marks else None, record=kept_longer is not None)
+        expired, files = expired + counts[0], files + counts[1]
+    files += _delete(meta, [meta.paths.snapshot(number) for number in [*marks, *gone][:-_MARKS]])
+    kept = [number for number in numbers if number >= first]
+    changelogs, more = _expire_changelogs(meta, kept_longer, kept, time_of, protecting)
+    return ExpireReport(expired, changelogs, files + more, reasons)
+
+
+def _time(meta: Metadata, number: int) -> int:
+    """The time of a snapshot, or of one of which the changelog is kept; 0 if it has gone meanwhile."""
+    try:
+        return meta.recorded(number).time_ms
+    except SnapshotNotFound:
+        return 0
+
+
+def _expire(meta: Metadata, numbers: Sequence[int], mark: int | None, *, record: bool) -> tuple[int, int]:
+    """(snapshots, files) that went: all of `numbers` but the last. `mark`: the number of one that is there."""
+    going: list[tuple[Snapshot, list[str]]] = []
+    known: tuple[Snapshot, set[str]] | None = None
+    for number, next_number in pairwise(numbers):
         try:
-            with meta.unless_expired(snapshot), meta.unless_expired(following):
-                files += _expire_one(meta, snapshot, following, record=kept_longer is not None)
-        except SnapshotNotFound:  # somebody else is expiring, too
+            snapshot, metadata = known or _read(meta, number)
+            known = None
+            known = following, needed = _read(meta, next_number)
+            with meta.unless_expired(following):
+                gone = [*_left(meta, following, meta.schema_of(following)), *sorted(metadata - needed)]
+            with meta.unless_expired(snapshot):
+                gone += [] if record else _changelog(meta, snapshot)
+        except SnapshotNotFound:  # another process is expiring, too
             continue
-    files += _delete(meta, meta.retired(now_ms - _MARKS_MS))
-    changelogs, more = _expire_changelogs(meta, kept_longer, first, times, protected)
-    return ExpireReport(len(gone), changelogs, files + more)
+        going.append((snapshot, gone))
+    if not going:
+        return 0, 0
+    if record:
+        meta.record([snapshot for snapshot, _ in going])
+    meta.retire([snapshot.id for snapshot, _ in going], mark)
+    return len(going), len(going) + sum(_delete(meta, gone) for _, gone in going)
 
 
-def _snapshots(meta: Metadata) -> list[Snapshot]:
-    found = []
-    for number in meta.snapshot_ids():
-        with suppress(SnapshotNotFound):  # gone since it was listed
-            found.append(meta.snapshot(number))
-    return found
+def _read(meta: Metadata, number: int) -> tuple[Snapshot, set[str]]:
+    """A snapshot and the paths of its metadata. Raises SnapshotNotFound."""
+    snapshot = meta.snapshot(number)
+    with meta.unless_expired(snapshot):
+        return snapshot, _metadata(meta, snapshot)
 
 
-def _protected(meta: Metadata, options: Options, now_ms: int) -> int | None:
-    """The oldest snapshot a consumer needs."""
-    needed = []
+def _protected(meta: Metadata, options: Options, now_ms: int) -> dict[str, int]:
+    """Reason -> the oldest snapshot that a consumer needs."""
+    needed = {}
     for consumer in consumers(meta):
         if options.consumer_expire_ms is not None and consumer.modified_ms < now_ms - options.consumer_expire_ms:
             remove_consumer(meta, consumer.name)
         else:
-            needed.append(max(1, consumer.progress.next_snapshot - 1))
-    return min(needed, default=None)
-
-
-def _expire_one(meta: Metadata, snapshot: Snapshot, following: Snapshot, *, record: bool) -> int:
-    schema = meta.schema_of(following)
-    gone = [*_left(meta, following, schema), *sorted(_metadata(meta, snapshot) - _metadata(meta, following))]
-    if record:
-        meta.record(snapshot)
-    else:
-        gone += _changelog(meta, snapshot)
-    meta.retire(snapshot.id)
-    return 1 + _delete(meta, gone)
+            following = consumer.progress.next_snapshot
+            needed[f"consumer {consumer.name!r} reads snapshot {following} next"] = max(1, following - 1)
+    return needed
 
 
 def _left(meta: Metadata, following: Snapshot, schema: Schema) -> Iterable[str]:
@@ -192,19 +173,26 @@ def _changelog(meta: Metadata, snapshot: Snapshot) -> list[str]:
 
 
 def _expire_changelogs(
-    meta: Metadata, retention: Retention | None, first_snapshot: int, times: Mapping[int, int], protected: int | None
+    meta: Metadata, retention: Retention | None, kept: Sequence[int], time_of: Callable[[int], int], protected: int | None
 ) -> tuple[int, int]:
-    """(changelogs, files) that went. Without a retention of their own changelogs do not outlive a snapshot."""
-    recorded = {number: meta.recorded(number) for number in meta.recorded_ids()}
+    """(changelogs, files) that went. `kept`: the snapshots that stay. Without a retention of their own changelogs do not outlive
+    a snapshot."""
+    recorded = meta.recorded_ids()
     if not recorded:
         return 0, 0
-    all_times = {number: s.time_ms for number, s in recorded.items()} | {n: t for n, t in times.items() if n >= first_snapshot}
     if retention is None:
-        first = first_snapshot if protected is None else min(first_snapshot, protected)
+        first = kept[0] if protected is None else min(kept[0], protected)
     else:
-        first = first_kept(all_times, retention, protected)
-    gone = [snapshot for number, snapshot in recorded.items() if number < min(first, first_snapshot)]
-    return len(gone), sum(_delete(meta, [meta.paths.changelog(s.id), *_changelog(meta, s)]) for s in gone)
+        first = first_kept(sorted({*recorded, *kept}), time_of, retention, protected)
+    gone = [number for number in recorded if number < min(first, kept[0])]
+    files = 0
+    for number in gone:
+        try:
+            snapshot = meta.recorded(number)
+        except SnapshotNotFound:  # another process is expiring, too
+            continue
+        files += _delete(meta, [meta.paths.changelog(number), *_changelog(meta, snapshot)])
+    return len(gone), files
 
 
 def _delete(meta: Metadata, paths: Iterable[str]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
@@ -28,7 +27,10 @@ def resolve(meta: Metadata, moment: Moment) -> Snapshot | None:
     if moment.snapshot is not None:
         if isinstance(moment.snapshot, bool) or not isinstance(moment.snapshot, int):
             raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure=LIST_SNAPSHOTS)
-        return meta.snapshot(moment.snapshot)
+        snapshot = meta.snapshot(moment.snapshot)
+        if not meta.is_numbered(snapshot.id + 1) and meta.latest_id() != snapshot.id:
+            raise SnapshotNotFound(f"snapshot {snapshot.id} has expired", where=meta.paths.root, cure=LIST_SNAPSHOTS)
+        return snapshot
     return meta.latest() if moment.timestamp is None else _at(meta, milliseconds(moment.timestamp))
 
 
@@ -48,9 +50,11 @@ def milliseconds(value: str | datetime.datetime) -> int:
 
 
 def _at(meta: Metadata, time_ms: int) -> Snapshot:
+    """The newest of that time or earlier. Not a binary search: a wrong clock may have dated a snapshot after the next one."""
     ids = meta.snapshot_ids()
-    place = bisect_right(ids, time_ms, key=lambda number: meta.snapshot(number).time_ms)
-    if place == 0:
+    found = (snapshot for number in reversed(ids) if (snapshot := meta.snapshot(number)).time_ms <= time_ms)
+    snapshot = next(found, None)
+    if snapshot is None:
         raise SnapshotNotFound(
             "the table has no snapshot so old",
             where=meta.paths.root,
@@ -58,7 +62,7 @@ def _at(meta: Metadata, time_ms: int) -> Snapshot:
             found=_iso(time_ms),
             cure=LIST_SNAPSHOTS,
         )
-    return meta.snapshot(ids[place - 1])
+    return snapshot
 
 
 def _text(meta: Metadata, ids: list[int]) -> str:

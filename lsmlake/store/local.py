@@ -94,6 +94,23 @@ class LocalStorage(Storage):
         with storage_errors("delete", located), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(located)
 
+    def copy(self, source: str, target: str) -> None:
+        """A hard link: the content is durable already, only the name is not."""
+        old, new = self._guarded(source), self._guarded(target)
+        temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
+        with storage_errors("copy", new):
+            _make_directory(os.path.dirname(new))
+            try:
+                os.link(old, temporary)
+                os.replace(temporary, new)
+            except OSError as refused:
+                if refused.errno != errno.EMLINK:
+                    raise
+                super().copy(source, target)
+            finally:
+                with suppress(FileNotFoundError):  # it stays where both names were of one file
+                    os.unlink(temporary)
+
     def move(self, source: str, target: str) -> bool:
         old, new = self._directory(source), self._directory(target)
         if next(self.list(source), None) is None or next(self.list(target), None) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
@@ -169,16 +169,32 @@ class Metadata:
         """Whether a snapshot has that number, or had it and its mark keeps it taken."""
         return self.env.storage.size(self.paths.snapshot(number)) is not None
 
-    def retire(self, number: int) -> None:
-        """Put a mark in the place of a snapshot."""
-        with self.env.storage.write(self.paths.snapshot(number)) as sink:  # after an error the snapshot must stay there
-            sink.write(_EXPIRED)
+    def is_in_place(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot that was read before, or the mark of its expiry, is still there. If not, its number and the next one
+        have been freed."""
+        path = self.paths.snapshot(snapshot.id)
+        try:
+            data = read_bytes(self.env.storage, path)
+        except FileNotFoundError:
+            return False
+        return data == _EXPIRED or Snapshot.decode(data, path) == snapshot
 
-    def retired(self, before_ms: int) -> list[str]:
-        """The paths of the marks that are as old as that, by the storage's clock."""
-        entries = self.env.storage.list(self.paths.snapshots)
-        old = [entry.path for entry in entries if entry.size == len(_EXPIRED) and entry.modified_ms < before_ms]
-        return [self.paths.snapshot(number) for number in numbered(old, self.paths.snapshots, "snapshot")]
+    def stored_ms(self, number: int) -> int | None:
+        """When a snapshot was stored, by the storage's clock; None if it is gone."""
+        path = self.paths.snapshot(number)
+        return next((entry.modified_ms for entry in self.env.storage.list(self.paths.snapshots) if entry.path == path), None)
+
+    def retire(self, numbers: Sequence[int], mark: int | None) -> None:
+        """Put marks in the places of snapshots, the last one last; then all are durable. `mark`: the number of one."""
+        for number in numbers:
+            path = self.paths.snapshot(number)
+            if mark is not None and number != numbers[-1]:
+                with suppress(FileNotFoundError):  # another process has freed the number of `mark`, so also of older snapshots
+                    self.env.storage.copy(self.paths.snapshot(mark), path)
+                    continue
+            with self.env.storage.write(path) as sink:  # after an error the snapshot must stay there
+                sink.write(_EXPIRED)
+            mark = number
 
     def recorded(self, number: int) -> Snapshot:
         """A snapshot that is kept, or of which the changelog still is. Raises SnapshotNotFound."""
@@ -190,9 +206,15 @@ class Metadata:
                 raise
             return Snapshot.decode(self._read(path, None), path)
 
-    def record(self, snapshot: Snapshot) -> None:
-        """Keep what the changelog of a snapshot needs when the snapshot itself goes."""
-        self._write(self.paths.changelog(snapshot.id), snapshot.encode())
+    def record(self, snapshots: Sequence[Snapshot]) -> None:
+        """Keep what the changelogs of snapshots need when the snapshots go; the last one last, then all are durable."""
+        for snapshot in snapshots:
+            path = self.paths.changelog(snapshot.id)
+            if snapshot is snapshots[-1]:
+                self._write(path, snapshot.encode())
+            else:
+                with suppress(FileNotFoundError):  # expired by another process, which has recorded it
+                    self.env.storage.copy(self.paths.snapshot(snapshot.id), path)
 
     def recorded_ids(self) -> list[int]:
         """Expired snapshots whose changelog is kept, ascending."""
@@ -201,12 +223,18 @@ class Metadata:
 
     def snapshot_ids(self) -> list[int]:
         """The snapshots there are, ascending. One listing. Raises TableNotFound if there are none because the table is gone."""
-        entries = self.env.storage.list(self.paths.snapshots)
-        kept = (entry.path for entry in entries if entry.size != len(_EXPIRED))
-        found = numbered(kept, self.paths.snapshots, "snapshot")
+        return self.numbers()[0]
+
+    def numbers(self) -> tuple[list[int], list[int]]:
+        """(snapshots, marks of expired ones), ascending. One listing. A file older than a mark is no snapshot: a commit that was
+        asleep for long took a number that had been freed (`ops.commit`, step 6). Raises TableNotFound."""
+        entries = list(self.env.storage.list(self.paths.snapshots))
+        folder = self.paths.snapshots
+        marks = numbered([entry.path for entry in entries if entry.size == len(_EXPIRED)], folder, "snapshot")
+        found = numbered([entry.path for entry in entries if entry.size != len(_EXPIRED)], folder, "snapshot")
         if not found:
             self.first_schema()
-        return found
+        return [number for number in found if not marks or number > marks[-1]], marks
 
     def latest_id(self) -> int | None:
         """The newest snapshot. The LATEST hint is where the search begins, never the answer."""
@@ -215,6 +243,8 @@ class Metadata:
             return (self.snapshot_ids() or [None])[-1]
         while storage.size(self.paths.snapshot(number + 1)) is not None:
             number += 1
+        if number > 1 and storage.size(self.paths.snapshot(number - 1)) is None:  # freed numbers: the hint is very old
+            return (self.snapshot_ids() or [None])[-1]
         return number
 
     def latest(self) -> Snapshot | None:

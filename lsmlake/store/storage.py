@@ -1,4 +1,4 @@
-"""The contract of a storage: nine verbs over named byte strings, and the one border where foreign errors become ours.
+"""The contract of a storage: ten verbs over named byte strings, and the one border where foreign errors become ours.
 
 A path is relative to the storage's root, its parts separated by '/'. Invariants, which `tests/storage_contract.py` asks of every
 backend:
@@ -83,6 +83,13 @@ class Storage(ABC):
     @abstractmethod
     def delete(self, path: str) -> None:
         """Removes the file; does nothing if there is none."""
+
+    def copy(self, source: str, target: str) -> None:
+        """Replaces the file `target` by the content of `source`, atomically. Cheap: durable only once a later `write` into the
+        directory of `target` has returned. Raises FileNotFoundError."""
+        data = read_bytes(self, source)
+        with self.write(target) as sink:
+            sink.write(data)
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:
