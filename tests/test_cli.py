@@ -300,6 +300,7 @@ def test_help_says_of_every_command_what_the_command_says_of_itself():
     listed = dict(re.findall(r"^  (\w+)  +(\S.*)$", call("--help").partition("Commands:")[2], re.M))
     own = {name: getattr(importlib.import_module(entry.module), name).__doc__.split("\n")[0] for name, entry in COMMANDS.items()}
     assert listed == own == {name: entry.summary for name, entry in COMMANDS.items()}
+    assert max(map(len, own.values())) <= 80 - 2 - len("partitions") - 6, "longer lines are cut off on a terminal of 80 columns"
 
 
 # -- show -------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ COMMANDS = {
     "snapshots": Entry("lsmlake.cli.snapshots", "List the snapshots of a table, the oldest first."),
     "files": Entry("lsmlake.cli.files", "List the live data files of a table."),
     "partitions": Entry("lsmlake.cli.partitions", "List the partitions of a table."),
-    "consumers": Entry("lsmlake.cli.consumers", "List the consumers of a table, whose unread snapshots are kept."),
+    "consumers": Entry("lsmlake.cli.consumers", "List the consumers of a table and what each reads next."),
     "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files only they use."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
     "repair": Entry("lsmlake.cli.repair", "List or take out rows that cannot be merged."),

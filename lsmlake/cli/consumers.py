@@ -23,7 +23,10 @@ def consumers(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """List the consumers of a table, whose unread snapshots are kept."""
+    """List the consumers of a table and what each reads next.
+
+    Snapshots that a consumer has yet to read do not expire.
+    """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     if remove is not None:
         found.reset_consumer(remove)
