@@ -17,20 +17,20 @@ from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.store.memory import MemoryStorage
 
 QUICK = settings(max_examples=60, deadline=None)
-NAMED = st.builds(Named, st.text(max_size=9), st.integers(0, 2**40))
+NAMED = st.builds(Named, st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), st.integers(1, 2**40))
 NUMBERS = st.integers(0, 2**62)
 SNAPSHOTS = st.builds(
     Snapshot,
     id=st.integers(1, 2**40),
     table_uuid=st.text(max_size=9),
-    schema_id=NUMBERS,
+    schema_id=st.integers(0, 2**31),
     base_manifest_list=NAMED,
     delta_manifest_list=NAMED,
     index_manifest=st.none() | NAMED,
     writer_id=st.text(max_size=9),
     commit_id=st.none() | NUMBERS,
     kind=st.sampled_from(["APPEND", "COMPACT"]),
-    time_ms=NUMBERS,
+    time_ms=st.integers(0, 2**53),
     total_rows=NUMBERS,
     delta_rows=NUMBERS,
     changelog_manifest_list=st.none() | NAMED,
@@ -167,7 +167,7 @@ def test_a_snapshot_under_the_number_of_another_is_refused():
     table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
     table.upsert({"k": [1]})
     lake.env.storage.put_if_absent(table.meta.paths.snapshot(2), contents(lake.env.storage)[table.meta.paths.snapshot(1)])
-    with pytest.raises(Corrupt, match=r"snapshot-2: snapshot file holds another snapshot, expected 2, found 1"):
+    with pytest.raises(Corrupt, match=r"snapshot-2: file holds another number than its name, expected 2, found 1"):
         table.scan().count()
 
 

@@ -69,7 +69,11 @@ def unwrap_json(kind: str, data: bytes, where: str) -> dict:
         )
     _check_version(content.get("version"), where)
     checksum = content.pop("checksum", None)
-    if checksum != (found := _json_checksum(content)):
+    try:
+        found = _json_checksum(content)
+    except RecursionError:
+        raise Corrupt("file is nested too deeply", where=where, expected=f"lsmlake-{kind}", cure=_RESTORE) from None
+    if checksum != found:
         raise Corrupt("checksum does not match", where=where, expected=checksum, found=found, cure=_RESTORE)
     del content["format"], content["version"]
     return content
@@ -81,7 +85,7 @@ def _json_checksum(content: Mapping[str, object]) -> str:
 
 
 def _check_version(version: object, where: str) -> None:
-    if not isinstance(version, int) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise Corrupt("file carries no format version", where=where, expected=f"1 to {VERSION}", found=version, cure=_RESTORE)
     if version > VERSION:
         raise UnsupportedFormat(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgpack
 import numpy as np
@@ -25,10 +25,25 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
 from lsmlake.format import envelope, types
-from lsmlake.format.files import Bucket, BucketState, ColumnStats, DataFile, VectorRef
+from lsmlake.format.files import APPEND, COMPACT, Bucket, BucketState, ColumnStats, DataFile, VectorRef
 from lsmlake.format.schema import Schema
+from lsmlake.format.shape import (
+    BYTES_MAX,
+    NAME,
+    NAME_PATTERN,
+    RESTORE,
+    ROWS_MAX,
+    TEXT,
+    Kind,
+    check,
+    integer,
+    listing,
+    one_of,
+    shown,
+)
 
 ADD, DELETE = 0, 1
+_VECTORS = "deletion-vector-v1"
 _FIXED = (
     ("kind", pa.int8()),
     ("bucket", pa.int32()),
@@ -48,7 +63,58 @@ _FIXED = (
     ("footer_bytes", pa.int64()),
     ("footer_checksum", pa.int64()),
 )
+_NUMBER = (1 << 63) - 1
+_RANGES = {
+    "kind": (0, 1),
+    "bucket": (0, (1 << 31) - 2),
+    "total_buckets": (1, (1 << 31) - 1),
+    "bytes": (0, BYTES_MAX),
+    "rows": (0, ROWS_MAX),
+    "delete_rows": (0, ROWS_MAX),
+    "level": (0, (1 << 15) - 1),
+    "sequence": (0, _NUMBER),
+    "min_sequence": (0, _NUMBER),
+    "schema_id": (0, (1 << 31) - 1),
+    "created_ms": (0, 1 << 53),
+    "checksum": (0, (1 << 32) - 1),
+    "footer_bytes": (8, BYTES_MAX),
+    "footer_checksum": (0, (1 << 32) - 1),
+}
+"""What the numbers of an entry can be, both ends included."""
+_MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
+_OUTSIDE = r"(^|/)\.{0,2}(/|$)|\x00"
+_COLUMN = {
+    "name": TEXT,
+    "type": Kind("the name of a type", types.is_name_of_type),
+    "values": Kind("a list", lambda v: isinstance(v, list)),
+}
+_SCALAR = Kind("a value", lambda value: value is None or isinstance(value, (bool, int, float, str, bytes)))
+_LIST_COLUMNS = {
+    "name": listing(NAME),
+    "bytes": listing(integer(1, BYTES_MAX)),
+    "added": listing(integer()),
+    "deleted": listing(integer()),
+    "partition_min": listing(listing(_SCALAR)),
+    "partition_max": listing(listing(_SCALAR)),
+    "bucket_min": listing(integer()),
+    "bucket_max": listing(integer()),
+    "level_min": listing(integer()),
+    "level_max": listing(integer()),
+    "schema_id": listing(integer(0, 1 << 31)),
+    "sequence": listing(integer()),
+}
+_FILES_MAX = 1 << 26
+_INDEX_COLUMNS = {
+    "file": listing(NAME, _FILES_MAX),
+    "puffin": listing(NAME, _FILES_MAX),
+    "offset": listing(integer(4, BYTES_MAX), _FILES_MAX),
+    "length": listing(integer(20, (1 << 31) - 1), _FILES_MAX),
+    "cardinality": listing(integer(0, ROWS_MAX), _FILES_MAX),
+}
 _CODEC = pa.Codec("zstd", 3)
+_CONTENT_BYTES_MAX = 1 << 30
+_CONTENT_RATIO_MAX, _CONTENT_SLACK = 1 << 10, 1 << 24
+"""A file holds at most so many times its own bytes, and a little: more is not decompressed."""
 
 
 class ManifestEntry(NamedTuple):
@@ -129,16 +195,63 @@ def encode(table: pa.Table) -> bytes:
 def decode(data: bytes, where: str) -> pa.Table:
     """Raises Corrupt or UnsupportedFormat naming `where`."""
     content = _unpack("MANF", data, where)
+    check("manifest", content, {"rows": integer(), "columns": listing(Kind("a column", lambda v: isinstance(v, dict)))}, where)
+    for column in content["columns"]:
+        check("manifest column", column, _COLUMN, where)
     try:
         columns = {c["name"]: _loaded(c["values"], c["type"]) for c in content["columns"]}
         table = pa.table(columns)
-    except (KeyError, TypeError, pa.ArrowException) as broken:
-        raise Corrupt(
-            "manifest columns cannot be read", where=where, found=broken, cure="restore the file from a copy"
-        ) from broken
+    except (TypeError, ValueError, OverflowError, pa.ArrowException) as broken:  # ArrowInvalid is a ValueError
+        raise Corrupt("manifest columns cannot be read", where=where, found=shown(str(broken)), cure=RESTORE) from broken
     if table.num_rows != content["rows"]:
-        raise Corrupt("manifest is incomplete", where=where, expected=f"{content['rows']} entries", found=table.num_rows)
+        expected = f"{content['rows']} entries"
+        raise Corrupt("manifest is incomplete", where=where, expected=expected, found=table.num_rows, cure=RESTORE)
+    _check_entries(table, where)
     return table
+
+
+def _check_entries(table: pa.Table, where: str) -> None:
+    """What an entry of any table must be. Raises Corrupt naming `where`."""
+    for name, type_ in _FIXED:
+        if name not in table.column_names or table[name].type != type_:
+            _refuse(where, name, _type_name(type_), "no such column" if name not in table.column_names else table[name].type)
+        if table[name].null_count and name not in _MAY_BE_NULL:
+            _refuse(where, name, "no null", "null")
+        if name in _RANGES and table.num_rows:
+            least, most = _RANGES[name]
+            found = pc.min_max(table[name]).as_py()
+            if found["min"] is not None and (found["min"] < least or found["max"] > most):
+                _refuse(where, name, f"{least} to {most}", f"{found['min']} to {found['max']}")
+    names = pc.match_substring_regex(table["name"], f"^{NAME_PATTERN}$")
+    outside = pc.match_substring_regex(table["directory"], _OUTSIDE)
+    sources = pc.is_in(table["source"], value_set=pa.array([APPEND, COMPACT]))
+    for name, good in (
+        ("name", names),
+        ("directory", pc.invert(outside)),
+        ("source", sources),
+        ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"])),
+        ("bucket", pc.less(table["bucket"], table["total_buckets"])),
+    ):
+        if pc.all(good).as_py() is False:
+            bad = table[name].filter(pc.invert(good))[0].as_py()
+            _refuse(where, name, {"name": NAME.words, "directory": "a path below the table"}.get(name, "another value"), bad)
+
+
+def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
+    """The columns that depend on the schema: partition values, keys, statistics. Raises Corrupt naming `where`."""
+    there = set(table.column_names)
+    for field in entries_schema(schema):
+        if field.name not in there:
+            if field.name.startswith(("p:", "kmin:", "kmax:")):
+                _refuse(where, field.name, _type_name(field.type), "no such column")
+        elif table[field.name].type != field.type:
+            _refuse(where, field.name, _type_name(field.type), _type_name(table[field.name].type))
+        elif table[field.name].null_count and field.name.startswith(("kmin:", "kmax:")):
+            _refuse(where, field.name, "no null", "null")
+
+
+def _refuse(where: str, column: str, expected: str, found: object) -> NoReturn:
+    raise Corrupt(f"manifest has an impossible {column!r}", where=where, expected=expected, found=shown(found), cure=RESTORE)
 
 
 def _type_name(type_: pa.DataType) -> str:
@@ -177,11 +290,14 @@ def _pack(kind: str, content: dict) -> bytes:
 
 def _unpack(kind: str, data: bytes, where: str) -> dict:
     payload = envelope.unwrap(kind, data, where)
+    size, most = int.from_bytes(payload[:8], "big"), min(_CONTENT_BYTES_MAX, _CONTENT_RATIO_MAX * len(payload) + _CONTENT_SLACK)
+    if size > most:
+        raise Corrupt("content is too large", where=where, expected=f"at most {most} bytes", found=size, cure=RESTORE)
     try:
-        raw = _CODEC.decompress(payload[8:], int.from_bytes(payload[:8], "big"), asbytes=True)
+        raw = _CODEC.decompress(payload[8:], size, asbytes=True)
         return msgpack.unpackb(raw)
     except (pa.ArrowException, OSError, ValueError, msgpack.UnpackException) as broken:
-        raise Corrupt("content cannot be unpacked", where=where, found=broken, cure="restore the file from a copy") from broken
+        raise Corrupt("content cannot be unpacked", where=where, found=shown(str(broken)), cure=RESTORE) from broken
 
 
 # -- folding ----------------------------------------------------------------------------------------------------------
@@ -312,24 +428,39 @@ def encode_list(manifests: Sequence[ManifestMeta]) -> bytes:
 def decode_list(data: bytes, where: str) -> tuple[ManifestMeta, ...]:
     """Raises Corrupt or UnsupportedFormat naming `where`."""
     content = _unpack("MLST", data, where)
-    try:
-        return tuple(map(ManifestMeta, *(content[name] for name in ManifestMeta._fields))) if content else ()
-    except (KeyError, TypeError) as broken:
-        raise Corrupt("manifest list lacks a column", where=where, found=broken, cure="restore the file from a copy") from broken
+    if content == {}:
+        return ()
+    check("manifest list", content, _LIST_COLUMNS, where)
+    _check_lengths("manifest list", content.values(), where)
+    return tuple(map(ManifestMeta, *(content[name] for name in ManifestMeta._fields)))
+
+
+def _check_lengths(what: str, columns: Iterable[list], where: str) -> None:
+    if len(lengths := sorted(set(map(len, columns)))) > 1:
+        raise Corrupt(f"{what} has columns of several lengths", where=where, expected="one", found=lengths, cure=RESTORE)
 
 
 def encode_index(vectors: Mapping[str, VectorRef]) -> bytes:
     """The index manifest: for every live file with a vector where the vector lies."""
     refs = list(vectors.values())
     columns = dict(zip(VectorRef._fields, map(list, zip(*refs, strict=True)), strict=True)) if refs else {}
-    return _pack("INDX", {"kind": "deletion-vector-v1", "file": list(vectors), **columns})
+    return _pack("INDX", {"kind": _VECTORS, "file": list(vectors), **columns})
 
 
 def decode_index(data: bytes, where: str) -> dict[str, VectorRef]:
     """Raises Corrupt or UnsupportedFormat naming `where`."""
     content = _unpack("INDX", data, where)
-    try:
-        names = content["file"]
-        return dict(zip(names, map(VectorRef, *(content[name] for name in VectorRef._fields)), strict=True)) if names else {}
-    except (KeyError, TypeError, ValueError) as broken:
-        raise Corrupt("index manifest lacks a column", where=where, found=broken, cure="restore the file from a copy") from broken
+    kinds = {"kind": one_of(_VECTORS), **_INDEX_COLUMNS}
+    check(
+        "index manifest",
+        content,
+        kinds,
+        where,
+        may_lack=VectorRef._fields if isinstance(content, dict) and not content.get("file") else (),
+    )
+    columns = [content.get(name, []) for name in VectorRef._fields]
+    _check_lengths("index manifest", [content["file"], *columns], where)
+    found = dict(zip(content["file"], map(VectorRef, *columns), strict=True))
+    if len(found) < len(content["file"]):
+        raise Corrupt("index manifest names a file twice", where=where, expected="one vector a file", cure=RESTORE)
+    return found

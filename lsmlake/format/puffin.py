@@ -112,7 +112,7 @@ def _decode_payload(payload: bytes, where: str) -> dict[str, Blob]:
     try:
         pairs = [_decode_blob(described) for described in json.loads(payload.decode())["blobs"]]
         placed = dict(pairs)
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Corrupt("Puffin footer is not as it was written", where=where, found=repr(error), cure=CURE) from error
     check(len(placed) == len(pairs), "Puffin file holds two vectors of one data file", where, len(placed), len(pairs))
     return placed

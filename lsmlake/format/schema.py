@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.format import envelope, types
+from lsmlake.format.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
 from lsmlake.options import Options
 
 ROW_KIND = "_row_kind"
@@ -19,6 +20,19 @@ ROW_KIND = "_row_kind"
 RESERVED = "_lsmlake_"
 """How the names of columns begin that reads and writes add on the way."""
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
+
+
+_KINDS = {
+    "id": integer(0, 1 << 31),
+    "table_uuid": NAME,
+    "fields": listing(Kind("a field", lambda value: isinstance(value, dict)), 1 << 16),
+    "highest_field_id": integer(0, types.FIELD_ID_MAX),
+    "primary_key": listing(TEXT),
+    "partition_by": listing(TEXT),
+    "options": mapping(TEXT),
+    "comment": optional(TEXT),
+    "time_ms": integer(0, 1 << 53),
+}
 
 
 @dataclass(frozen=True)
@@ -128,22 +142,29 @@ class Schema:
     def decode(data: bytes, where: str) -> Schema:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)
+        check("schema", content, _KINDS, where)
+        columns = pa.schema([types.from_json(field, where) for field in content["fields"]])
+        lists = {name: tuple(content[name]) for name in ("primary_key", "partition_by")}
+        schema = Schema(**{name: content[name] for name in _KINDS if name != "fields"} | lists, columns=columns)
         try:
-            return Schema(
-                content["id"],
-                content["table_uuid"],
-                pa.schema([types.from_json(field) for field in content["fields"]]),
-                content["highest_field_id"],
-                tuple(content["primary_key"]),
-                tuple(content["partition_by"]),
-                content["options"],
-                content["comment"],
-                content["time_ms"],
-            )
-        except KeyError as missing:
+            _check_sound(schema, where)
+        except (InvalidSchema, InvalidOption) as broken:
             raise Corrupt(
-                "schema lacks a field or has an unknown type", where=where, found=missing, cure="restore the file from a copy"
-            ) from missing
+                "schema is none that a table can have", where=where, expected=broken.expected, found=broken.what, cure=RESTORE
+            ) from broken
+        return schema
+
+
+def _check_sound(schema: Schema, where: str) -> None:
+    """What `Schema.create` promises. Raises InvalidSchema, InvalidOption."""
+    if types.canonical_schema(schema.columns).types != [types.plain(field.type) for field in schema.columns]:
+        raise InvalidSchema("a column has a type in another form than it must", where=where)
+    ids = types.field_ids(schema.columns)
+    if len(set(ids)) < len(ids) or max(ids, default=0) > schema.highest_field_id:
+        raise InvalidSchema("two fields have one id, or an id is above the highest", where=where)
+    _check_names(schema.columns, where)
+    _check_keys(schema.columns, schema.primary_key, schema.partition_by, where)
+    _check_options(schema.columns, schema.primary_key, schema.partition_by, schema.parsed_options, where)
 
 
 def _as_text(value: object) -> str:

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from lsmlake.errors import Corrupt
 from lsmlake.format import envelope
+from lsmlake.format.shape import NAMED, TEXT, check, integer, mapping, one_of, optional
 from lsmlake.show import Shown
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
+
+
+_KINDS = {
+    "id": integer(1),
+    "table_uuid": TEXT,
+    "schema_id": integer(0, 1 << 31),
+    "base_manifest_list": NAMED,
+    "delta_manifest_list": NAMED,
+    "index_manifest": optional(NAMED),
+    "writer_id": TEXT,
+    "commit_id": optional(integer()),
+    "kind": one_of(APPEND, COMPACT, OVERWRITE, ANALYZE),
+    "time_ms": integer(0, 1 << 53),
+    "total_rows": integer(),
+    "delta_rows": integer(),
+    "changelog_manifest_list": optional(NAMED),
+    "changelog_rows": integer(),
+    "watermark": optional(integer(-(1 << 63))),
+    "statistics": optional(TEXT),
+    "writers": mapping(integer()),
+    "queries": mapping(TEXT),
+    "properties": mapping(TEXT),
+}
 
 
 class Named(NamedTuple):
@@ -59,10 +82,7 @@ class Snapshot(Shown):
     def decode(data: bytes, where: str) -> Snapshot:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("snapshot", data, where)
-        if content.keys() != {f.name for f in fields(Snapshot)}:
-            raise Corrupt(
-                "snapshot has other fields than it must", where=where, found=sorted(content), cure="restore the file from a copy"
-            )
+        check("snapshot", content, _KINDS, where)
         for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "changelog_manifest_list"):
             content[name] = Named(*content[name]) if content[name] else None
         return Snapshot(**content)

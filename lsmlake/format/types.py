@@ -8,11 +8,12 @@ users bring (large or view types, dictionaries, other units) onto it; `with_ids`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidSchema
+from lsmlake.errors import Corrupt, InvalidSchema
+from lsmlake.format.shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
 
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"
@@ -31,8 +32,10 @@ _NAMES = {
     "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
 _BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"DECIMAL\(([0-9]{1,2}),([0-9]{1,2})\)")
 
+FIELD_ID_MAX = 2147483000
+"""Ids above it are those of system columns."""
 NESTING_MAX = 30
 """Levels of ARRAY, MAP (counts twice) and STRUCT inside one column: Parquet C++ writes no file for types much deeper."""
 
@@ -163,6 +166,21 @@ def field_id(field: pa.Field) -> int:
     return int(field.metadata[FIELD_ID])
 
 
+def field_ids(fields: Iterable[pa.Field]) -> list[int]:
+    """The ids of fields and of all fields inside them."""
+    level, found = list(fields), []
+    while level:
+        found += map(field_id, level)
+        level = [inner for field in level for inner in _inside(field.type)]
+    return found
+
+
+def _inside(type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(type_):
+        return [type_.key_field, type_.item_field]
+    return [type_.field(i) for i in range(type_.num_fields)] if pa.types.is_nested(type_) else []
+
+
 def _numbered(field: pa.Field, ids: Iterator[int]) -> pa.Field:
     metadata = {**(field.metadata or {}), FIELD_ID: str(next(ids)).encode()}
     return pa.field(field.name, with_ids(field.type, ids), field.nullable, metadata)
@@ -192,6 +210,11 @@ def type_name(type_: pa.DataType) -> str:
     return _BY_TYPE.get(type_, str(type_))
 
 
+def is_name_of_type(name: object) -> bool:
+    match = _DECIMAL.fullmatch(name) if isinstance(name, str) else None
+    return 0 <= int(match[2]) <= int(match[1]) <= 38 and int(match[1]) > 0 if match else isinstance(name, str) and name in _NAMES
+
+
 def type_of(name: str) -> pa.DataType:
     """The inverse of `type_name`. Raises KeyError."""
     match = _DECIMAL.fullmatch(name)
@@ -213,17 +236,32 @@ def to_json(field: pa.Field) -> dict:
     return {**out, "comment": comment.decode()} if comment else out
 
 
-def from_json(content: dict) -> pa.Field:
-    """Raises KeyError on a type this release does not know."""
+_TYPE = Kind("the name of a type, or an object", lambda value: is_name_of_type(value) or isinstance(value, dict))
+_FIELD = {"id": integer(1, FIELD_ID_MAX), "name": TEXT, "type": _TYPE, "nullable": FLAG, "comment": TEXT}
+_INNER = Kind("a field", lambda value: isinstance(value, dict))
+_NESTED = {
+    "struct": {"fields": listing(_INNER)},
+    "map": {"key": _INNER, "value": _INNER},
+    "list": {"element": _INNER},
+}
+
+
+def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
+    """The field that `to_json` has described. Raises Corrupt naming `where`."""
+    check("field", content, _FIELD, where, may_lack=["comment"])
     described = content["type"]
     if isinstance(described, str):
         type_ = type_of(described)
-    elif described["type"] == "struct":
-        type_ = pa.struct([from_json(f) for f in described["fields"]])
-    elif described["type"] == "map":
-        type_ = pa.map_(from_json(described["key"]), from_json(described["value"]))
     else:
-        type_ = pa.list_(from_json(described["element"]))
+        name = described.get("type")
+        inner = _NESTED.get(name) if isinstance(name, str) and depth <= NESTING_MAX else None
+        if inner is None:
+            expected = f"{', '.join(_NESTED)} in at most {NESTING_MAX} levels"
+            raise Corrupt("field has an unknown type", where=where, expected=expected, found=shown(described), cure=RESTORE)
+        check(name, described, {"type": TEXT, **inner}, where)
+        parts = described["fields"] if name == "struct" else [described[part] for part in inner]
+        fields = [from_json(part, where, depth + 1) for part in parts]
+        type_ = {"struct": pa.struct, "map": lambda both: pa.map_(*both), "list": lambda one: pa.list_(one[0])}[name](fields)
     metadata = {FIELD_ID: str(content["id"]).encode()}
     if "comment" in content:
         metadata[COMMENT] = content["comment"].encode()

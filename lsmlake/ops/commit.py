@@ -447,7 +447,7 @@ class _Attempt:
         if small < options.manifest_merge_count:
             return metas
         kept, merged = metas[: len(metas) - small], metas[len(metas) - small :]
-        table = manifest.merge(map(self.meta.entries, merged), self.schema)
+        table = manifest.merge((self.meta.entries(one, self.schema) for one in merged), self.schema)
         return (*kept, self._noted(self.meta.put_manifest(table, self.schema.id, number))) if table.num_rows else kept
 
     def _noted(self, named: _Written) -> _Written:

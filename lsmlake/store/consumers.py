@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lsmlake.errors import Corrupt, Wording
+from lsmlake.errors import Wording
 from lsmlake.format import envelope
+from lsmlake.format.shape import FLAG, TEXT, check, integer
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 
+_KINDS = {"name": TEXT, "next_snapshot": integer(0), "full": FLAG}
 _RESET = Wording("reset_consumer() writes or removes it", command="`lsmlake consumers TABLE --remove NAME` removes it")
 
 
@@ -46,8 +48,7 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
         content = envelope.unwrap_json("consumer", read_bytes(meta.env.storage, path), path)
     except FileNotFoundError:
         return None
-    if not isinstance(content.get("next_snapshot"), int) or not isinstance(content.get("full"), bool):
-        raise Corrupt("consumer names no snapshot", where=path, found=content, cure=_RESET)
+    check("consumer", content, _KINDS, path, cure=_RESET)
     return Progress(content["next_snapshot"], content["full"]) if content.get("name") == name else None
 
 

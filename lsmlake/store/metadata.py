@@ -79,7 +79,7 @@ class Metadata:
         path = self.paths.schema(number)
         if number == 0:
             return self.cache.get(f"{path}#{self.paths.table_uuid}", self.first_schema)
-        return self.cache.get(path, lambda: self._own(Schema.decode(self._read(path, None), path), path))
+        return self.cache.get(path, lambda: self._own(Schema.decode(self._read(path, None), path), number, path))
 
     def first_schema(self) -> Schema:
         """Schema 0, read again, which proves that the table still exists under its name. Raises TableNotFound with the reason if
@@ -137,10 +137,7 @@ class Metadata:
             raise SnapshotNotFound(f"there is no snapshot {number}", where=self.paths.root, cure=LIST_SNAPSHOTS) from None
         if data == _EXPIRED:
             raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure=LIST_SNAPSHOTS)
-        snapshot = self._own(Snapshot.decode(data, path), path)
-        if snapshot.id != number:
-            raise Corrupt("snapshot file holds another snapshot", where=path, expected=number, found=snapshot.id, cure=_RESTORE)
-        return snapshot
+        return self._own(Snapshot.decode(data, path), number, path)
 
     @contextmanager
     def unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
@@ -204,7 +201,7 @@ class Metadata:
             path = self.paths.changelog(number)
             if self.env.storage.size(path) is None:
                 raise
-            return Snapshot.decode(self._read(path, None), path)
+            return self._own(Snapshot.decode(self._read(path, None), path), number, path)
 
     def record(self, snapshots: Sequence[Snapshot]) -> None:
         """Keep what the changelogs of snapshots need when the snapshots go; the last one last, then all are durable."""
@@ -285,25 +282,31 @@ class Metadata:
         path = self.paths.manifest(named.name)
         return self.cache.get(path, lambda: manifest.decode_list(self._read(path, named.bytes), path))
 
-    def entries(self, meta: ManifestMeta) -> pa.Table:
+    def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
         """The entries of a manifest, sequences inherited."""
         path = self.paths.manifest(meta.name)
         table = self.cache.get(path, lambda: manifest.decode(self._read(path, meta.bytes), path))
+        manifest.check_columns(table, schema, path)
         return manifest.inherit(table, meta.sequence)
+
+    def _all_entries(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
+        return (self.entries(meta, schema) for meta in metas)
 
     def delta(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The entries the snapshot itself brought, in their order."""
-        return manifest.concat(map(self.entries, self.manifest_list(snapshot.delta_manifest_list)), schema)
+        return manifest.concat(self._all_entries(self.manifest_list(snapshot.delta_manifest_list), schema), schema)
 
     def changelog(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The entries of the changelog files of this snapshot alone."""
         named = snapshot.changelog_manifest_list
-        return manifest.concat(map(self.entries, self.manifest_list(named) if named else ()), schema)
+        return manifest.concat(self._all_entries(self.manifest_list(named) if named else (), schema), schema)
 
     def live(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them."""
         path = self.paths.snapshot(snapshot.id)
-        return self.cache.get(f"{path}#live", lambda: manifest.fold(map(self.entries, self.manifest_metas(snapshot)), schema))
+        return self.cache.get(
+            f"{path}#live", lambda: manifest.fold(self._all_entries(self.manifest_metas(snapshot), schema), schema)
+        )
 
     def states(
         self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True
@@ -343,8 +346,9 @@ class Metadata:
         path = self.paths.puffin(ref.puffin)
         try:
             with self.env.storage.read(path) as source, storage_errors("read", path):
-                source.seek(min(ref.offset, source.size()))
-                data = source.read(ref.length)
+                size = source.size()
+                source.seek(min(ref.offset, size))
+                data = source.read(max(0, min(ref.length, size - ref.offset)))  # which sets memory aside for all it is asked for
         except FileNotFoundError as gone:
             self.first_schema()
             raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
@@ -372,8 +376,11 @@ class Metadata:
         self._write(self.paths.puffin(name), data)
         return {file: VectorRef(name, *place) for file, place in places.items()}
 
-    def _own(self, found: _Decoded, path: str) -> _Decoded:
-        """`found` itself. Raises Corrupt if it belongs to another table: somebody has copied the file."""
+    def _own(self, found: _Decoded, number: int, path: str) -> _Decoded:
+        """`found` itself. Raises Corrupt if it is another one than the file's name says, or of another table: somebody has copied
+        the file."""
+        if found.id != number:
+            raise Corrupt("file holds another number than its name", where=path, expected=number, found=found.id, cure=_RESTORE)
         if found.table_uuid != self.paths.table_uuid:
             expected = f"table_uuid {self.paths.table_uuid}"
             raise Corrupt("file of another table", where=path, expected=expected, found=found.table_uuid, cure=_RESTORE)
@@ -404,12 +411,11 @@ class Metadata:
 
     def _read(self, path: str, length: int | None) -> bytes:
         try:
-            data = read_bytes(self.env.storage, path)
+            with self.env.storage.read(path) as source, storage_errors("read", path):
+                size = source.size()
+                if length is None or size == length:
+                    return source.read()
         except FileNotFoundError as gone:
             self.first_schema()
             raise Corrupt("metadata file is missing", where=path, cure=_RESTORE) from gone
-        if length is not None and len(data) != length:
-            raise Corrupt(
-                "metadata file has another length", where=path, expected=f"{length} bytes", found=len(data), cure=_RESTORE
-            )
-        return data
+        raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=size, cure=_RESTORE)

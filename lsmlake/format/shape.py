@@ -1,0 +1,119 @@
+"""What a metadata file may hold: every field with its type and range, checked before anything uses a value.
+
+A checksum tells whether a file was damaged, not whether its writer was right. So each kind of file declares its fields once, as a
+mapping of names to `Kind`s, and `check` compares a decoded file with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from lsmlake.errors import Corrupt
+
+RESTORE = "restore the file from a copy, or roll back to a snapshot that does not use it"
+NUMBER_MAX = (1 << 63) - 1
+BYTES_MAX = 1 << 46
+ROWS_MAX = 1 << 36  # of one data file
+_FOUND_MAX = 80
+NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,250}"
+_NAME = re.compile(NAME_PATTERN)
+
+
+class Kind(NamedTuple):
+    """What a field takes: in words, and as a test of a value."""
+
+    words: str
+    fits: Callable[[object], bool]
+
+
+def integer(least: int = 0, most: int = NUMBER_MAX) -> Kind:
+    def fits(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+    return Kind(f"an integer from {least} to {most}", fits)
+
+
+def one_of(*values: str) -> Kind:
+    return Kind(" or ".join(values), lambda value: isinstance(value, str) and value in values)
+
+
+def optional(kind: Kind) -> Kind:
+    return Kind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
+
+
+def listing(kind: Kind, most: int = 1 << 20) -> Kind:
+    """At most `most` items of a kind."""
+
+    def fits(value: object) -> bool:
+        return isinstance(value, list) and len(value) <= most and all(map(kind.fits, value))
+
+    return Kind(f"a list, each item {kind.words}", fits)
+
+
+def mapping(kind: Kind) -> Kind:
+    def fits(value: object) -> bool:
+        return isinstance(value, dict) and all(map(TEXT.fits, value)) and all(map(kind.fits, value.values()))
+
+    return Kind(f"an object, each value {kind.words}", fits)
+
+
+def pair(first: Kind, second: Kind) -> Kind:
+    def fits(value: object) -> bool:
+        return isinstance(value, list) and len(value) == 2 and first.fits(value[0]) and second.fits(value[1])
+
+    return Kind(f"a list of two: {first.words}; {second.words}", fits)
+
+
+def is_name(value: object) -> bool:
+    """Whether a file inside a table's folders can have this name."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def is_directory(value: object) -> bool:
+    """Whether this is a path below the table's root, which does not lead out of it."""
+    return is_text(value) and "\0" not in value and all(part not in ("", ".", "..") for part in value.split("/"))
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that UTF-8 can hold."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TEXT = Kind("text", is_text)
+NAME = Kind("the name of a file", is_name)
+NAMED = pair(NAME, integer(1, BYTES_MAX))
+
+
+def check(
+    what: str, content: object, kinds: Mapping[str, Kind], where: str, may_lack: Iterable[str] = (), cure: str = RESTORE
+) -> None:
+    """Raises Corrupt, naming the field and `where`, unless `content` has exactly these fields and each is of its kind."""
+    if not isinstance(content, dict):
+        raise Corrupt(
+            f"{what} is no object", where=where, expected=f"an object of {list(kinds)}", found=shown(content), cure=cure
+        )
+    missing, unknown = set(kinds) - set(content) - set(may_lack), set(content) - set(kinds)
+    if missing or unknown:
+        found = [f"{word} {shown(sorted(map(str, names)))}" for word, names in (("no", missing), ("unknown", unknown)) if names]
+        raise Corrupt(
+            f"{what} has other fields than it must", where=where, expected=list(kinds), found=", ".join(found), cure=cure
+        )
+    for name, value in content.items():
+        if not kinds[name].fits(value):
+            raise Corrupt(
+                f"{what} has an impossible {name!r}", where=where, expected=kinds[name].words, found=shown(value), cure=cure
+            )
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, and without characters that no terminal can show."""
+    text = (
+        ascii(value) if isinstance(value, (str, int, float, bool, type(None))) else f"{type(value).__name__} {ascii(value)[:200]}"
+    )
+    return text if len(text) <= _FOUND_MAX else f"{text[:_FOUND_MAX]}..."
