@@ -81,13 +81,23 @@ class Engine:
         return ("embedded: Arrow scan, positions masked by vectors",)
 
     def sink(
-        self, table: object, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None
+        self,
+        table: object,
+        writer_id: str | None,
+        row_kind: str | Mapping[str, object] | None,
+        checkpoint: str | None,
+        replaces: str | None,
     ) -> object:
         """A function for `foreachBatch`."""
         _needs_spark("sink()")
 
     def write_stream(
-        self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None
+        self,
+        table: object,
+        data: object,
+        checkpoint: str,
+        trigger: Mapping[str, object],
+        row_kind: str | Mapping[str, object] | None,
     ) -> object:
         """Start a streaming upsert."""
         _needs_spark("write_stream()")

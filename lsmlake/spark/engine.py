@@ -98,11 +98,23 @@ class SparkEngine(Engine):
         return settings.reads_otherwise(self.spark.conf.get, where, types)
 
     def sink(
-        self, table: object, writer_id: str | None, row_kind: str | None, checkpoint: str | None, replaces: str | None
+        self,
+        table: object,
+        writer_id: str | None,
+        row_kind: str | Mapping[str, object] | None,
+        checkpoint: str | None,
+        replaces: str | None,
     ) -> stream.Sink:
         return stream.sink(table, writer_id, row_kind, checkpoint, replaces, is_connect(self.spark))
 
-    def write_stream(self, table: object, data: object, checkpoint: str, trigger: Mapping[str, object], row_kind: str | None):
+    def write_stream(
+        self,
+        table: object,
+        data: object,
+        checkpoint: str,
+        trigger: Mapping[str, object],
+        row_kind: str | Mapping[str, object] | None,
+    ):
         return stream.write_stream(table, data, checkpoint, trigger, row_kind)
 
     def __reduce__(self):

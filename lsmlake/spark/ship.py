@@ -86,6 +86,13 @@ def carried(package: Package | None, function: Callable[..., object], *args: obj
     return _loader(), (package, pickle.dumps((function, args)))
 
 
+def restored(kind: type, state: Mapping[str, object]) -> object:
+    """An object from its attributes."""
+    made = kind.__new__(kind)
+    made.__dict__.update(state)
+    return made
+
+
 def _loader() -> Callable[[Package, bytes], object]:
     arrive = _arrival()
 
@@ -159,6 +166,9 @@ def portable_source(package: Package | None) -> type[DataSource]:
 
         def reader(self, schema):
             return self._source().reader(schema)
+
+        def writer(self, schema, overwrite):
+            return self._source().writer(schema, overwrite)
 
         def streamReader(self, schema):
             return self._source().streamReader(schema)

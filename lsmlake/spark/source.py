@@ -17,10 +17,10 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructType
 
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.following import Following
 from lsmlake.lake import table_at
 from lsmlake.lsm.changelog import KIND_FIELD
@@ -29,8 +29,9 @@ from lsmlake.ops.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.ops.plan import Plan
 from lsmlake.ops.read import read_split
 from lsmlake.option_types import boolean, parsed
+from lsmlake.spark.append import Writer
 from lsmlake.spark.python import check_python
-from lsmlake.spark.ship import Package, carried, portable_source, shipped
+from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
@@ -63,6 +64,11 @@ OPTIONS = {
 }
 
 
+_OF_THE_CATALOG = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
+"""Properties that Spark adds to the options of a table in its catalog; it adds every option a second time, as `option.<name>`."""
+
+_OPTIONS = "lsmlake.options"
+
 _STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
 
 
@@ -72,10 +78,13 @@ class LakeSource(DataSource):
     def __init__(self, options: Mapping[str, str], package: Package | None = None) -> None:
         """`package`: what the readers carry with them to processes that may lack lsmlake."""
         super().__init__(options)
-        self.package = package
+        self.package, self.in_catalog = package, False
         known = {name.lower(): name for name in OPTIONS}
         self.given: dict[str, str] = {}
         for name, value in options.items():
+            if name.lower() in _OF_THE_CATALOG or name.lower().startswith("option."):
+                self.in_catalog |= name.lower() == "provider"
+                continue
             if name.lower() not in known:
                 near = get_close_matches(name.lower(), known, n=1)
                 cure = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(OPTIONS)}"
@@ -91,8 +100,8 @@ class LakeSource(DataSource):
             raise InvalidOption(
                 "no table is named",
                 where='format("lsmlake")',
-                expected='.load("<warehouse>/<database>.db/<table>")',
-                cure="name it",
+                expected="the option path, <warehouse>/<database>.db/<table>",
+                cure='name it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
             )
         return table_at(self.given["path"])
 
@@ -111,9 +120,19 @@ class LakeSource(DataSource):
         found = self._table()
         table, names = found.schema, frame(found.meta, found.current, None, self.columns).columns
         kind = [KIND_FIELD] if self.changelog else []
-        return to_spark(pa.schema([*kind, *(table.field(name).with_nullable(True) for name in names)]))
+        made = to_spark(pa.schema([*kind, *(table.field(name).with_nullable(True) for name in names)]))
+        if self.in_catalog:
+            made.fields[0].metadata = {**made.fields[0].metadata, _OPTIONS: json.dumps(self.given)}
+        return made
+
+    def _recall(self, schema: StructType) -> None:
+        """Spark does not hand the options of a table in its catalog to a read or an insert, only the table's columns: the options
+        lie in the metadata of the first."""
+        if "path" not in self.given and schema.fields:
+            self.given = {**json.loads(schema.fields[0].metadata.get(_OPTIONS, "{}")), **self.given}
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._recall(schema)
         if streaming := sorted(self.given.keys() & _STREAMING):
             raise InvalidOption(
                 f"option {streaming[0]!r} means nothing for a batch", where='format("lsmlake")', cure="leave it out"
@@ -122,6 +141,21 @@ class LakeSource(DataSource):
         moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
         return _Reader(self.package, table.meta, scan.plan(), to_arrow(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise InvalidQuery(
+                "the format does not overwrite",
+                where='format("lsmlake")',
+                expected='.mode("append"), which inserts rows and replaces those with the same key',
+                cure="delete the rows that shall go, or write to a new table",
+            )
+        if other := sorted(self.given.keys() - {"path"}):
+            raise InvalidOption(
+                f"option {other[0]!r} means nothing for a write", where='format("lsmlake")', expected="path", cure="leave it out"
+            )
+        self._recall(schema)
+        return Writer(self.package, self._table(), to_arrow(schema))
 
     def following(self) -> Following:
         """What a stream's options ask for."""
@@ -144,16 +178,11 @@ class LakeSource(DataSource):
         raise InvalidOption(f"option {name!r} is a number", where='format("lsmlake")', found=repr(text), cure="correct it")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        self._recall(schema)
         following = self.following()
         follower = following.follower(self._table().meta, self.given.get(ZONE, "UTC"))
         kind = _Stream if ReadAllAvailable is None else _LimitedStream
         return kind(self.package, follower, following.limit, to_arrow(schema), self.changelog)
-
-
-def _restored(kind: type, state: dict[str, object]) -> object:
-    made = kind.__new__(kind)
-    made.__dict__.update(state)
-    return made
 
 
 class _Carried:
@@ -162,7 +191,7 @@ class _Carried:
     package: Package | None
 
     def __reduce__(self):
-        return carried(self.package, _restored, type(self), dict(self.__dict__))
+        return carried(self.package, restored, type(self), dict(self.__dict__))
 
 
 class _Reader(_Carried, DataSourceReader):

@@ -36,6 +36,9 @@ from lsmlake.store.metadata import Metadata
 
 _BUCKET, _ORDER = "bucket_number", "row_order"
 
+Placed = tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]
+"""Rows, their bucket numbers and their places in the input."""
+
 
 @dataclass(frozen=True)
 class _Write:
@@ -93,7 +96,12 @@ def _check(schema: Schema, df, request: Request) -> list[str]:
     """The columns to ship. Raises InvalidData."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
-    found, row_kind = _columns_of(df), request.row_kind and request.row_kind.column
+    return columns_for(schema, _columns_of(df), request)
+
+
+def columns_for(schema: Schema, found: pa.Schema, request: Request) -> list[str]:
+    """The columns that a write takes from data with the columns `found`. Raises InvalidData."""
+    row_kind = request.row_kind and request.row_kind.column
     if request.deletes:
         names = list(delete_columns(schema, request))
         check_sequence(found.names, schema, request)
@@ -144,7 +152,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     messages: list[CommitMessage] = []
     outcome: object = messages
     try:
-        messages.extend(_messages(write, batches))
+        messages.extend(_messages(write, _unplaced(write, batches)))
     except BaseException as error:
         write.meta.discard(messages)
         if not isinstance(error, LakeError):
@@ -153,14 +161,34 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the messages
 
 
-def _messages(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage]:
+def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Placed]:
+    """What `_placed` made, taken apart."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        rows = raise_error(table.drop_columns([_BUCKET, _ORDER])).rename_columns(write.columns)
+        yield rows, table[_BUCKET], table[_ORDER]
+
+
+def write_here(
+    meta: Metadata, schema: Schema, columns: Sequence[str], placed: Iterator[Placed], identity: Identity
+) -> Snapshot | None:
+    """Write rows in this process, without a session, and commit once."""
+    write = _Write(meta, schema, columns, meta.latest(), Request(), inline_choice(meta, schema, None) is not None)
+    messages: list[CommitMessage] = []
+    try:
+        messages.extend(_messages(write, placed))
+    except BaseException:
+        meta.discard(messages)
+        raise
+    return commit(meta, schema, messages, identity).snapshot if messages else None
+
+
+def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
     meta, schema = write.meta, write.schema
     choose = as_needed(schema.parsed_options, meta.env.clock()) if write.compact else None
     with Intake(schema, write.request) as intake:
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            rows = raise_error(table.drop_columns([_BUCKET, _ORDER])).rename_columns(write.columns)
-            intake.add(rows, table[_BUCKET], table[_ORDER])
+        for rows, numbers, order in placed:
+            intake.add(rows, numbers, order)
         for bucket, rows, given in intake.sorted():
             state = base_states(meta, schema, write.base, [bucket]).get(bucket) if choose else None
             if message := write_onto(meta, schema, bucket, rows, write.base, state, choose, given):

@@ -1,0 +1,88 @@
+"""`df.write.format("lsmlake").mode("append").save(path)`: an upsert for programs that think in formats.
+
+Spark writes a Python data source task by task, without a shuffle, so rows of one bucket and even of one key come from several
+tasks, while a commit adds one run to a bucket. The tasks therefore check their rows and hand them over, and the process that
+commits sorts and writes them, as one upsert. That is right for batches of up to some million rows; `Table.upsert` shuffles by
+bucket and writes in the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from lsmlake.errors import InvalidData
+from lsmlake.format.conform import conform
+from lsmlake.format.schema import Schema
+from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.ops.commit import Identity
+from lsmlake.ops.prepare import Request, prepare
+from lsmlake.spark import write
+from lsmlake.spark.ship import Package, carried, restored
+from lsmlake.table import Table
+
+_TASK_BYTES = 128 << 20  # compressed; Spark brings them to the driver, where all tasks together have spark.driver.maxResultSize
+
+
+@dataclass
+class _Rows(WriterCommitMessage):
+    """What a task hands over: its rows in Arrow's stream format, compressed."""
+
+    data: bytes
+
+
+class Writer(DataSourceArrowWriter):
+    """One write; `commit` is called once, with the message of every task in the order of the partitions."""
+
+    def __init__(self, package: Package | None, table: Table, columns: pa.Schema) -> None:
+        """Raises InvalidData if the columns do not fit the table."""
+        self.package, self.table, self.schema = package, table, table.current
+        self.columns = write.columns_for(self.schema, columns, Request())
+
+    def __reduce__(self):
+        return carried(self.package, restored, type(self), dict(self.__dict__))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        out, sink = pa.BufferOutputStream(), None
+        for batch in iterator:
+            rows = pa.Table.from_batches([batch]).select(self.columns)
+            prepare(rows, self.schema, Request(), None)  # raises InvalidData
+            sink = sink or pa.ipc.new_stream(out, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+            sink.write_table(rows)
+            if out.tell() > _TASK_BYTES:
+                raise InvalidData(
+                    "too many rows for the format, which writes them in one process",
+                    where=self.table.name,
+                    expected=f"at most {_TASK_BYTES >> 20} MiB from a task",
+                    cure='use lsmlake.connect(..., spark=spark).table("...").upsert(df), which writes in the tasks',
+                )
+        if sink is None:
+            return _Rows(b"")
+        sink.close()
+        return _Rows(out.getvalue().to_pybytes())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        identity = Identity(self.table.meta.env.ids())
+        write.write_here(self.table.meta, self.schema, self.columns, _placed(messages, self.schema), identity)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing was written."""
+
+
+def _placed(messages: Iterable[WriterCommitMessage | None], schema: Schema) -> Iterator[write.Placed]:
+    """The rows of all tasks with their bucket numbers and their places in the whole."""
+    place = 0
+    for message in messages:
+        if message is None or not message.data:
+            continue
+        for batch in pa.ipc.open_stream(message.data):
+            rows, key = pa.Table.from_batches([batch]), schema.bucket_key
+            keys = conform(rows.select(key), schema, key)  # the hash depends on the type
+            numbers = bucket_of([keys[name] for name in key], schema.parsed_options.bucket)
+            order = np.arange(place, place + len(rows))
+            yield rows, pa.chunked_array([numbers]), pa.chunked_array([order])
+            place += len(rows)
