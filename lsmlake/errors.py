@@ -68,7 +68,8 @@ class LakeError(Exception):
         parts += [f"expected {worded(self.expected)}"] if self.expected != "" else []
         parts += [f"found {worded(self.found)}"] if self.found != "" else []
         message = ", ".join(parts)
-        return f"{message}; {worded(self.cure)}" if self.cure else message
+        message = f"{message}; {worded(self.cure)}" if self.cure else message
+        return message.encode(errors="backslashreplace").decode()  # text of users may hold what no terminal and no log can
 
     def __reduce__(self):
         return _rebuild, (type(self), self.what, self.where, self.expected, self.found, self.cure)

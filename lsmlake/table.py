@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -31,7 +31,7 @@ from lsmlake.ops.alter import Alteration, alter
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.compaction import CompactionReport, compact_table
 from lsmlake.ops.expire import ExpireReport, expire
-from lsmlake.ops.follow import UNLIMITED, Limit
+from lsmlake.ops.follow import Limit
 from lsmlake.ops.get import rows_of_keys
 from lsmlake.ops.plan import partition_matches
 from lsmlake.ops.prepare import Request
@@ -283,9 +283,19 @@ class Table:
         rows = rows_of_keys(self.meta, schema, self.meta.latest(), asked)
         return next(iter(rows.to_pylist()), None) if one else rows
 
-    def df(self, **how: object):
-        """`scan(**how).to_spark()`."""
-        return self.scan(**how).to_spark()
+    def df(
+        self,
+        *,
+        where: str | pc.Expression | None = None,
+        columns: Sequence[str] | None = None,
+        mode: str = "fresh",
+        snapshot: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        limit: int | None = None,
+    ):
+        """Spark: the rows as a DataFrame. The arguments are those of `scan`; `df(...)` is `scan(...).to_spark()`."""
+        scan = self.scan(where=where, columns=columns, mode=mode, snapshot=snapshot, timestamp=timestamp, limit=limit)
+        return scan.to_spark()
 
     def changes(
         self,
@@ -308,7 +318,18 @@ class Table:
         return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns), mode)
 
     def read_stream(
-        self, *, max_rows: int | None = None, max_bytes: int | None = None, max_files: int | None = None, **how: object
+        self,
+        *,
+        start: str | None = None,
+        snapshot: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        mode: str | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        consumer: str | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        max_files: int | None = None,
     ):
         """Spark: the changes of the table as a streaming DataFrame, `_row_kind` and the columns; every change once, also over
         restarts from a checkpoint.
@@ -321,9 +342,21 @@ class Table:
         a micro-batch takes, going by metadata and never less than the changes of one commit in one bucket (not on Spark 4.1).
         Raises InvalidQuery.
         """
-        return self.engine.read_stream(self.meta, _following(how, Limit(max_rows, max_bytes, max_files), "read_stream"))
+        limit = Limit(max_rows, max_bytes, max_files)
+        return self.engine.read_stream(self.meta, Following(start, snapshot, timestamp, mode, where, columns, consumer, limit))
 
-    def follow(self, *, wait: float | None = None, **how: object) -> Iterator[ChangeBatch]:
+    def follow(
+        self,
+        *,
+        wait: float | None = None,
+        start: str | None = None,
+        snapshot: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        mode: str | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        consumer: str | None = None,
+    ) -> Iterator[ChangeBatch]:
         """The changes of the table without Spark: an iterator, a batch a snapshot. `wait`: seconds between looks once all is
         read; None: stop then. Everything else as in `read_stream`. A consumer has read a batch when the next one is asked for.
         Raises InvalidQuery at once; SnapshotNotFound when what is to be read next has expired."""
@@ -331,7 +364,8 @@ class Table:
             raise InvalidQuery(
                 "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
             )
-        return follow(_following(how, UNLIMITED, "follow").follower(self.meta, self.engine.zone), wait)
+        following = Following(start, snapshot, timestamp, mode, where, columns, consumer)
+        return follow(following.follower(self.meta, self.engine.zone), wait)
 
     # -- looking after it ---------------------------------------------------------------------------------------------
 
@@ -440,16 +474,6 @@ class Table:
         """The buckets of the latest snapshot, as values."""
         latest = self.meta.latest()
         return self.meta.states(latest, self.meta.schema_of(latest)) if latest else {}
-
-
-def _following(how: Mapping[str, object], limit: Limit, verb: str) -> Following:
-    known = [field.name for field in fields(Following) if field.name != "limit"]
-    if unknown := sorted(how.keys() - set(known)):
-        raise InvalidQuery(f"{verb} has no such argument", expected=f"some of {known}", found=unknown, cure="correct it")
-    columns = how.get("columns")
-    if isinstance(columns, str):
-        raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
-    return Following(**how, limit=limit)
 
 
 def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):

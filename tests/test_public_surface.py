@@ -75,6 +75,7 @@ VALID: dict[str, object] = {
     "checkpoint": "/nowhere",
     "columns": ["k", "v"],
     "connection": None,
+    "consumer": "c",
     "comment": "text",
     "commit_id": 5,
     "compact": None,
@@ -83,7 +84,6 @@ VALID: dict[str, object] = {
     "df": rows(),
     "end": None,
     "full": True,
-    "how": {},
     "if_not_exists": True,
     "ignore_sequence": True,
     "key": {"k": 1, "p": "a"},
@@ -223,8 +223,6 @@ def call(door: Door, world: MemoryStorage, nasty: dict[str, object]) -> None:
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             arguments.extend(value if isinstance(value, tuple) else [value])
-        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            continue
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             arguments.append(value)
         else:
