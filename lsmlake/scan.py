@@ -120,7 +120,9 @@ class Scan(Readable):
             return sum(batch.num_rows for batch in self.to_batches())
         if self.limit is not None and self.where is not None:
             return sum(batch.num_rows for batch in self.to_batches())
-        found = count(self.meta, self.plan())
+        plan = self.plan()
+        with self.meta.unless_expired(plan.snapshot):
+            found = count(self.meta, plan)
         return found if self.limit is None else min(found, self.limit)
 
     def to_spark(self, strategy: str = "auto"):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 
 import pytest
-from faults import Crash, every_fault, interleavings
+from faults import Crash, FaultStorage, every_fault, interleavings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, unreferenced
+from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
-from lsmlake import unset_option
+from lsmlake import set_option, unset_option
 from lsmlake.engine import Engine
-from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
+from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery, SnapshotNotFound
 from lsmlake.lake import Lake
 from lsmlake.ops import expire
 from lsmlake.ops.expire import ExpireReport
@@ -395,14 +399,85 @@ def test_one_commit_dated_in_the_future_does_not_keep_all_that_follow():
         write(writer, range(number + 1), number)
     hours = [round((table.meta.snapshot(number).time_ms - START_MS) / 3_600_000) for number in range(1, 7)]
     assert hours == [0, 1 + 2 * 8760, 2, 3, 3, 5]
-    for hour, count in [(0.5, 1), (2.5, 3), (3.5, 5), (5.5, 6)]:
+    for hour, keys in [(0.5, 1), (2.5, 3), (3.5, 5), (5.5, 6)]:
         moment = dt.datetime.fromtimestamp(START_MS / 1000 + 3600 * hour, dt.timezone.utc)
-        assert table.scan(timestamp=moment).count() == count
+        assert table.scan(timestamp=moment).count() == keys
     with pytest.raises(SnapshotNotFound):
         table.scan(timestamp=dt.datetime(2025, 1, 1, tzinfo=dt.timezone.utc)).count()
     clock.now_ms = START_MS + 5 * 3_600_000 + 1_800_000
     assert table.expire_snapshots().snapshots == 4, "an hour back snapshot 5 was the latest"
     assert table.snapshots()["snapshot_id"].to_pylist() == [5, 6]
+
+
+# -- beside an expirer ------------------------------------------------------------------------------------------------
+
+EVERY_CALL = 1 if "LSMLAKE_EXAMPLES" in os.environ else 5
+READERS = {
+    "count": lambda table: table.scan().count(),
+    "to_arrow": lambda table: table.scan().to_arrow(),
+    "a batch late": lambda table: list(table.scan().to_batches()),
+    "explain": lambda table: table.scan().explain(),
+    "get": lambda table: table.get({"k": 1}),
+    "diff": lambda table: table.changes(2).count(),
+    "changelog": lambda table: table.changes(2, mode="changelog").count(),
+    "delta": lambda table: table.changes(2, mode="delta").count(),
+    "follow": lambda table: [batch.to_arrow() for batch in table.follow()],
+    "follow from a snapshot": lambda table: [batch.to_arrow() for batch in table.follow(snapshot=2, mode="diff")],
+    "files": lambda table: table.files(),
+    "manifests": lambda table: table.manifests(),
+    "snapshots": lambda table: table.snapshots(),
+    "compact": lambda table: table.compact(full=True),
+    "alter": lambda table: table.alter(set_option("deletion-vectors.enabled", False), unset_option("compaction.tier-runs")),
+    "verify": lambda table: table.verify(),
+}
+
+
+class At(FaultStorage):
+    """Does something before its call number `call`."""
+
+    def __init__(self, inner: MemoryStorage, call: int, then: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.call, self.then = call, then
+
+    @contextmanager
+    def around(self, verb: str, path: str) -> Iterator[None]:
+        if len(self.calls) + 1 == self.call:
+            self.then()
+        with super().around(verb, path):
+            yield
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_nothing_is_called_damaged_because_an_expirer_was_faster(name):
+    """Wherever it comes in: the answer, or SnapshotNotFound with a cure."""
+    world = MemoryStorage()
+    options = {"changelog_producer": "lookup"} if name == "changelog" else {}
+    table = made(world, bucket="1", snapshot__expire__on_commit="false", **options)
+    for number in range(4):
+        write(table, range(number, 6), number, compact=number != 3)
+    outcomes = set()
+    with tiny_units():
+        for call in count(1, EVERY_CALL):
+            inner = copied(world)
+
+            def others(storage: MemoryStorage = inner) -> None:
+                other = lake_on(storage, "other-").table("d.t")
+                write(other, range(6), "later")
+                other.compact(full=True)
+                other.expire_snapshots(retain_max=1)
+
+            storage = At(inner, call, others)
+            try:
+                found = READERS[name](lake_on(storage, "run-").table("d.t"))
+                assert name != "verify" or found == []
+                outcomes.add("answered")
+            except (SnapshotNotFound, CommitConflict) as gone:
+                assert gone.cure, gone
+                outcomes.add(type(gone))
+            if len(storage.calls) < call:
+                break
+    assert "answered" in outcomes
+    assert SnapshotNotFound in outcomes or name in ("snapshots", "compact", "alter", "verify")
 
 
 class Meanwhile(MemoryStorage):

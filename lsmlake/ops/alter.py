@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from lsmlake.border import public
-from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError
+from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError, SnapshotNotFound
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
@@ -60,7 +60,11 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
         _check_placing(meta, name, latest, old, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
         remade = settling and (makes_others(old, new) or old.parsed_options.record_expire_ms is not None)
-        messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []
+        try:
+            with meta.unless_expired(latest):
+                messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []
+        except SnapshotNotFound:  # others have committed, and let it go
+            continue
         succession = Succession(new, latest.id if latest else 0, remade)
         if published := _publish(meta, old, messages, succession):
             return published

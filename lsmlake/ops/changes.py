@@ -239,6 +239,12 @@ def changes_schema(like: Plan) -> pa.Schema:
     return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
 
 
+def snapshots_of(piece: Piece, snapshot: int) -> tuple[int, ...]:
+    """The snapshots whose files a piece of the changes of `snapshot` reads."""
+    compares = any(isinstance(step, Pair) for step in piece.steps)
+    return (snapshot - 1, snapshot) if compares and snapshot > 1 else (snapshot,)
+
+
 def _rows(meta: Metadata, like: Plan, step: Pair | Logged | Split) -> Iterator[pa.Table]:
     if isinstance(step, Pair):
         yield read_pair(meta, like, step)

@@ -127,6 +127,10 @@ class Follower:
         return self.known.get(f"{offset.snapshot} {offset.full}", lambda: self._made(offset))
 
     def _made(self, offset: Offset) -> list[Piece]:
+        with self.meta.unless_expired(*(number for number in (offset.snapshot - 1, offset.snapshot) if number)):
+            return self._read(offset)
+
+    def _read(self, offset: Offset) -> list[Piece]:
         if offset.full:
             return everything(self.meta, self.like, self.meta.snapshot(offset.snapshot), self.mode)
         return of_snapshot(self.meta, self.like, self.meta.recorded(offset.snapshot), self.mode)

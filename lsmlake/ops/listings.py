@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.files import BucketState, DataFile
 from lsmlake.format.schema import Schema
@@ -19,7 +22,10 @@ _COUNTS, _BOUNDS = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.str
 
 
 def snapshots(meta: Metadata) -> pa.Table:
-    found = [meta.snapshot(number) for number in meta.snapshot_ids()]
+    found = []
+    for number in meta.snapshot_ids():
+        with suppress(SnapshotNotFound):  # it has expired since it was listed
+            found.append(meta.snapshot(number))
     columns = {
         "snapshot_id": pa.array([s.id for s in found], pa.int64()),
         "schema_id": pa.array([s.schema_id for s in found], pa.int64()),
@@ -57,7 +63,8 @@ def consumers(meta: Metadata) -> pa.Table:
 def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table:
     """A row a live file, by partition, bucket and recency, newest first; `deleted_record_count` counts the rows its vector marks.
     `partition`, keys: text, nullable."""
-    found = manifest.states(meta.live(snapshot, schema), meta.vector_refs(snapshot), schema) if snapshot else {}
+    with meta.unless_expired(snapshot):
+        found = manifest.states(meta.live(snapshot, schema), meta.vector_refs(snapshot), schema) if snapshot else {}
     rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=_age)]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
@@ -152,7 +159,8 @@ def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
 
 
 def manifests(meta: Metadata, snapshot: Snapshot | None) -> pa.Table:
-    found = meta.manifest_metas(snapshot) if snapshot else ()
+    with meta.unless_expired(snapshot):
+        found = meta.manifest_metas(snapshot) if snapshot else ()
     return pa.table(
         {
             "file_name": pa.array([m.name for m in found], pa.string()),

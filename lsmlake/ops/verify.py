@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, LakeError, TableNotFound
+from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.paths import bucket_directory
@@ -61,21 +61,40 @@ class _Checker:
             return
         if numbers != list(range(numbers[0], numbers[-1] + 1) if numbers else []):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
-        for number in reversed(numbers):
-            try:
-                snapshot = self.meta.snapshot(number)
-                schema = self.meta.schema_of(snapshot)
-                states = self.meta.states(snapshot, schema)
-            except LakeError as broken:
-                yield _finding(self.meta.paths.snapshot(number), broken)
-                continue
-            yield from self._snapshot(snapshot, states)
-            for state in states.values():
-                yield from self._bucket(schema, state, latest=number == numbers[-1])
-            yield from self._guard(self.meta.paths.snapshot(number), lambda s=snapshot: self._changelog(s))
+        for number in reversed(numbers):  # what a snapshot that expires shares with a younger one has been looked at by then
+            yield from self._unless_gone(
+                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshot, number)
+            )
         for number in self.meta.recorded_ids():
-            where = self.meta.paths.changelog(number)
-            yield from self._guard(where, lambda number=number: self._changelog(self.meta.recorded(number)))
+            recorded, where = partial(self.meta.recorded, number), self.meta.paths.changelog(number)
+            found = list(self._guard(where, lambda recorded=recorded: self._changelog(recorded())))
+            yield from self._unless_gone(found, recorded)
+
+    def _unless_gone(self, found: list[Finding], look: Callable[[], object]) -> list[Finding]:
+        """The findings, but none about what another process has expired meanwhile. Raises TableNotFound."""
+        try:
+            if found:
+                look()
+        except SnapshotNotFound:
+            return []
+        except TableNotFound:
+            raise
+        except LakeError:
+            return found
+        return found
+
+    def _at(self, number: int, *, latest: bool) -> Iterator[Finding]:
+        try:
+            snapshot = self.meta.snapshot(number)
+            schema = self.meta.schema_of(snapshot)
+            states = self.meta.states(snapshot, schema)
+        except LakeError as broken:
+            yield _finding(self.meta.paths.snapshot(number), broken)
+            return
+        yield from self._snapshot(snapshot, states)
+        for state in states.values():
+            yield from self._bucket(schema, state, latest=latest)
+        yield from self._guard(self.meta.paths.snapshot(number), lambda: self._changelog(snapshot))
 
     def _snapshot(self, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
         live = sum(f.rows for s in states.values() for f in s.files) - sum(

@@ -140,17 +140,19 @@ class Metadata:
         return self._own(Snapshot.decode(data, path), number, path)
 
     @contextmanager
-    def unless_expired(self, snapshot: Snapshot | None) -> Iterator[None]:
-        """What cannot be read of a snapshot because it has expired meanwhile is not damaged: Corrupt becomes SnapshotNotFound, or
-        TableNotFound if the table is gone."""
+    def unless_expired(self, *snapshots: Snapshot | int | None) -> Iterator[None]:
+        """What cannot be read of `snapshots` because one has expired meanwhile is not damaged: Corrupt becomes SnapshotNotFound,
+        or TableNotFound if the table is gone. Snapshots or their numbers; None is none."""
         try:
             yield
         except Corrupt as broken:
             self.first_schema()
-            if snapshot is None or self.is_kept(snapshot.id):
+            numbers = [one.id if isinstance(one, Snapshot) else one for one in snapshots if one is not None]
+            expired = [number for number in numbers if not self.is_kept(number)]
+            if not expired:
                 raise
             raise SnapshotNotFound(
-                f"snapshot {snapshot.id} has expired while it was read",
+                f"snapshot {expired[0]} has expired while it was read",
                 where=self.paths.root,
                 cure="read the latest snapshot; option snapshot.time-retained keeps replaced snapshots longer",
             ) from broken
