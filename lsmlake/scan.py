@@ -22,6 +22,7 @@ from lsmlake.reading import Readable
 from lsmlake.show import html_pairs
 from lsmlake.store.metadata import Metadata
 
+_COLUMNS_SHOWN = 6
 _AFTER = " (evaluated by Arrow after the read: no file is pruned)"
 
 
@@ -142,16 +143,17 @@ class Scan(Readable):
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
         masked = sum(len(split.vectors) for split in plan.splits)
+        hidden = len(plan.columns) - _COLUMNS_SHOWN
         return "\n".join(
             [
                 f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
-                f"columns   {', '.join(plan.columns)}",
+                f"columns   {', '.join(plan.columns[:_COLUMNS_SHOWN])}{f' and {hidden:,} more' if hidden > 0 else ''}",
                 f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
                 *([f"pruning   off: only Spark applies this filter. {reason}"] if reason else []),
                 f"files     {steps}",
                 *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
-                f"masked    {plan.dead_rows} dead rows in {masked} files",
-                f"level 0   {waiting} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
+                f"masked    {plan.dead_rows:,} dead rows in {masked} files",
+                f"level 0   {waiting:,} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
                 *(f"strategy  {line}" for line in self.engine.strategy(self.meta, plan)),
             ]
         )
