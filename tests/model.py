@@ -26,18 +26,23 @@ class TableModel:
     buckets: int
     bucket_key: tuple[str, ...]
     schema: pa.Schema
+    by_stamp: bool = False
     rows: dict[tuple, Row] = field(default_factory=dict)
     raw: dict[Bucket, dict[tuple, Row]] = field(default_factory=dict)
     history: dict[int, dict[tuple, Row]] = field(default_factory=dict)
 
     def apply(self, rows: Iterable[Row], kinds: Iterable[str]) -> None:
-        """Row by row; the last of a key wins."""
+        """Row by row: the last of a key counts; `by_stamp`, unless its stamp is smaller than that of the row there."""
         for given, kind in zip(rows, kinds, strict=True):
             row = self.shape.stored(given)
-            if kind in ("-U", "-D"):
-                self.rows.pop(self.shape.key_of(row), None)
+            key = self.shape.key_of(row)
+            old = self.rows.get(key)
+            if self.by_stamp and kind != "erase" and old is not None and row[-1] < old[-1]:
+                continue
+            if kind in ("-U", "-D", "erase"):
+                self.rows.pop(key, None)
             else:
-                self.rows[self.shape.key_of(row)] = row
+                self.rows[key] = row
 
     def committed(self, snapshot: int, waiting: Mapping[Bucket, bool], late: Mapping[Bucket, int]) -> None:
         """A commit made `snapshot`. `waiting`: the buckets there are, and whether level 0 of each holds a file; `late`: the

@@ -66,8 +66,9 @@ class TableMachine(RuleBasedStateMachine):
         merge_count=st.sampled_from([2, 3, 30]),
         write_only=st.sampled_from([False, False, True]),
         bucket_by_last=st.booleans(),
+        sequence=st.booleans(),
     )
-    def create(self, key, partition, buckets, strategy, sizes, merge_count, write_only, bucket_by_last):
+    def create(self, key, partition, buckets, strategy, sizes, merge_count, write_only, bucket_by_last, sequence):
         self.patches = tiny_units(ahead=True)
         self.patches.__enter__()
         self.shape = Shape.of(key, partition)
@@ -75,8 +76,11 @@ class TableMachine(RuleBasedStateMachine):
         options = {**strategy, **sizes, "bucket": buckets, "manifest__merge_min_count": merge_count, "write_only": write_only}
         if bucket_by_last:
             options["bucket_key"] = self.shape.key[-1]
+        self.sequence = sequence
+        if sequence:
+            options["sequence__field"] = "stamp"
         self.table = self.shape.create(self.lake, **options)
-        self.model = TableModel(self.shape, buckets, self.table.current.bucket_key, self.table.schema)
+        self.model = TableModel(self.shape, buckets, self.table.current.bucket_key, self.table.schema, sequence)
         self.stamps = count(1)
         self.commits = count(1)
         self.replays: list[tuple] = []
@@ -84,8 +88,11 @@ class TableMachine(RuleBasedStateMachine):
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
-    def _batch(self, codes) -> list[tuple]:
-        return [self.shape.row(key, value, next(self.stamps)) for key, value in codes]
+    def _batch(self, codes, late: bool = False) -> list[tuple]:
+        """Rows with stamps of their own. The stamps are the sequence, where the table has one: rows that are `late` have smaller
+        stamps than those before them."""
+        stamps = [-next(self.stamps) if late else next(self.stamps) for _ in codes]
+        return [self.shape.row(key, value, stamp) for (key, value), stamp in zip(codes, stamps, strict=True)]
 
     def _arrow(self, rows) -> pa.Table:
         return self.shape.table(rows, self.table.schema)
@@ -99,9 +106,9 @@ class TableMachine(RuleBasedStateMachine):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    @rule(codes=BATCHES, compact=COMPACT_INLINE)
-    def upsert(self, codes, compact):
-        rows = self._batch(codes)
+    @rule(codes=BATCHES, compact=COMPACT_INLINE, late=st.booleans())
+    def upsert(self, codes, compact, late):
+        rows = self._batch(codes, late)
         snapshot = self.table.upsert(self._arrow(rows), compact=compact)
         self.model.apply(rows, ["+I"] * len(rows))
         self._committed(snapshot.id)
@@ -115,12 +122,13 @@ class TableMachine(RuleBasedStateMachine):
         self.model.apply(rows, kinds)
         self._committed(snapshot.id)
 
-    @rule(codes=BATCHES, compact=COMPACT_INLINE)
-    def delete_keys(self, codes, compact):
-        rows = self._batch(codes)
-        keys = self._arrow(rows).select(list(self.shape.primary_key))
-        snapshot = self.table.delete_keys(keys, compact=compact)
-        self.model.apply(rows, ["-D"] * len(rows))
+    @rule(codes=BATCHES, compact=COMPACT_INLINE, erase=st.booleans(), late=st.booleans())
+    def delete_keys(self, codes, compact, erase, late):
+        rows = self._batch(codes, late)
+        sequence = [] if erase or not self.sequence else ["stamp"]
+        keys = self._arrow(rows).select([*self.shape.primary_key, *sequence])
+        snapshot = self.table.delete_keys(keys, ignore_sequence=erase, compact=compact)
+        self.model.apply(rows, ["erase" if erase else "-D"] * len(rows))
         self._committed(snapshot.id)
 
     @rule(codes=BATCHES, writer=st.sampled_from(["w1", "w2"]), compact=COMPACT_INLINE)
