@@ -114,8 +114,6 @@ class Aggregate:
 
     def __call__(self, state: Row | None, row: Row, kind: str) -> Row | None:
         back = kind in ("-U", "-D")
-        if state is None and back:
-            return None
         late = state is not None and sequence(row, self.by, self.descending) < sequence(state, self.by, self.descending)
         if kind == "-D" and self.remove_on_delete:
             return state if late else None

@@ -230,8 +230,12 @@ AGGREGATION_CASES = {
     "A4": aggregated("sum", "INT", [1, 10], 11),
     "A4 retract": aggregated("sum", "INT", [10, [5]], 5),
     "A4 retract of null": aggregated("sum", "INT", [NULL, [5]], -5),
-    "a key that was only retracted": Case(AGGREGATION, ints(1), SUM, [D(1, 5), U(1, 3)], []),
-    "a retract before the first insert is forgotten": Case(AGGREGATION, ints(1), SUM, [D(1, 5), (1, 10)], [(1, 10)]),
+    "A4 retract of nothing": aggregated("sum", "INT", [[5]], -5),
+    "a retract before the first insert": Case(AGGREGATION, ints(1), SUM, [D(1, 5), (1, 8)], [(1, 3)]),
+    "a -U before a removing -D": Case(
+        AGGREGATION, ints(1), {"aggregation.remove-record-on-delete": "true", **SUM}, [U(1, 5), D(1, 9), U(1, 2)], [(1, -2)]
+    ),
+    "A5 retract of nothing": aggregated("product", "INT", [[5]], NULL),
     "A5": aggregated("product", "INT", [10, [5]], 2),
     "A5 retract of null": aggregated("product", "INT", [NULL, [5]], NULL),
     "A6": aggregated("last_value", "INT", [1, [2]], NULL),
@@ -636,6 +640,17 @@ def test_no_change_is_told_of_a_key_that_was_only_retracted():
         for mode in ["diff"] if producer == "none" else ["diff", "changelog"]:
             (change,) = table.changes(0, mode=mode).to_arrow().to_pylist()
             assert change == {"_row_kind": "+I", "k": 1, "m": 8, "g": 3}
+
+
+def test_the_changelog_shows_what_a_retract_of_nothing_leaves():
+    case = AGGREGATION_CASES["a retract before the first insert"]
+    for producer in ("lookup", "full-compaction"):
+        table = table_of(case._replace(options=case.options | {"changelog-producer": producer}))
+        for row in case.rows:
+            inline(table, [row])
+            table.compact(full=True)
+        changes = table.changes(0, mode="changelog").to_arrow().to_pylist()
+        assert [tuple(change.values()) for change in changes] == [("+I", 1, -5), ("-U", 1, -5), ("+U", 1, 3)]
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])

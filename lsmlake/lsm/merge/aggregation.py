@@ -1,5 +1,8 @@
 """The `aggregation` engine: every column outside the key has an aggregate function; rows of kind -U and -D are taken back.
 
+Every row counts, also a -U or -D that is the first row of its key: it leaves what its function makes of "no value", so `sum` of a
+lone -D with 5 is -5. Only a -D under `remove_on_delete` makes no row.
+
 Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: its values count as older than those
 there. The sequence columns are those of the newest row, also if that row was taken back.
 """
@@ -25,7 +28,7 @@ from lsmlake.lsm.merge.combine import MakeColumn, Waiting, combine, replayed, va
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
+from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
 from lsmlake.lsm.merge.rows import takes_back
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
@@ -95,17 +98,19 @@ class Aggregation(Engine):
         return column
 
     def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
-        starts, count, adds = groups.starts, len(groups.rows), ~takes_back(kinds)
+        starts, count, deletes = groups.starts, len(groups.rows), kinds == DELETE
         if not self.remove_on_delete:
-            return after_first_add(adds, starts)
-        deletes = kinds == DELETE
+            return np.ones(count, bool)
         if self.sequence:
             ranks = self._ranks(rows, groups)
-            last = last_removals(kinds, starts, lambda places, own: not_late(late_places(ranks[places], own), len(places)))
+
+            def removes(places: np.ndarray, own: np.ndarray) -> np.ndarray:
+                return not_late(late_places(ranks[places], own), len(places))
+
+            last = last_removals(deletes, ~deletes, starts, removes)
         else:
             last = segments.last_where(deletes, starts, count)
-        keep = (np.arange(count) > np.repeat(last, segments.lengths(starts, count))) & ~deletes  # a late -D removes nothing
-        return keep & after_first_add(adds & keep, starts)
+        return (np.arange(count) > np.repeat(last, segments.lengths(starts, count))) & ~deletes  # a late -D removes nothing
 
     def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
         return late_places(self._ranks(rows, groups), groups.starts)

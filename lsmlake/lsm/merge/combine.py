@@ -1,7 +1,8 @@
 """The part that partial-update and aggregation share: they make one row of all rows of a key, column by column.
 
-1. Rows count in the order they arrived, one at a time (`fold`). Rows that take something back before the key has a row, and rows
-   up to the last one that removes the key, do not count. A key without a row that counts is gone.
+1. Rows count in the order they arrived, one at a time (`fold`). Rows up to the last one that removes the key do not count.
+   Under partial-update, a -U or -D before the first added row does not count either; under aggregation it does. A key without a
+   row that counts is gone.
 2. While older rows of the key may exist, rows are combined only if that cannot change the result. Rows of kind -U and -D wait for
    the row they take from, and added rows wait if the engine says so (`Waiting`). Rows that wait stay as they are, several rows of
    a key in one run, in the order they arrived. Added ones get the kind +U.

@@ -79,7 +79,7 @@ class Deduplicate(Engine):
         def removes(places: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
             return not_late(late_places(ranks[places], of_keys), len(places))
 
-        removed = last_removals(kinds, own, removes)
+        removed = last_removals(kinds == DELETE, kinds != DELETE, own, removes)
         counts = (np.arange(len(after)) > np.repeat(removed, segments.lengths(own, len(after)))) & (kinds != DELETE)
         newest = newest_places(ranks, own, counts)
         standing = deciding.copy()

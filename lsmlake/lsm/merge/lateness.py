@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lsmlake.format.rowkind import DELETE
 from lsmlake.lsm.aggregate import segments
-from lsmlake.lsm.merge.rows import takes_back
 
 
 def late_places(
@@ -61,24 +59,25 @@ Judge = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(places, the start of each key among them) -> which of these rows remove their key, if no row before them does."""
 
 
-def last_removals(kinds: np.ndarray, starts: np.ndarray, judge: Judge) -> np.ndarray:
-    """The last place of every key whose row removes it, -1 where none does.
+def last_removals(deletes: np.ndarray, begins: np.ndarray, starts: np.ndarray, judge: Judge) -> np.ndarray:
+    """The last place of every key whose row removes it, -1 where none does. Rows before the first one that `begins` the row of
+    its key do not count, and only `deletes` remove.
 
     A removal takes the sequence with it: the rows after it are applied as if nothing had been there. A row that would remove its
     key even if no row before it had removed it does so in any case, so the last one of these is looked for, then again in the
     rows after it.
     """
     last = np.full(len(starts), -1)
-    deletes = segments.anywhere(kinds == DELETE, starts)
-    number = segments.numbers(starts, len(kinds))
-    places = np.flatnonzero(deletes[number])
+    asked = segments.anywhere(deletes, starts)
+    number = segments.numbers(starts, len(deletes))
+    places = np.flatnonzero(asked[number])
     while len(places):
         own = segments.of_sorted(number[places])
-        places = places[after_first_add(~takes_back(kinds[places]), own)]
+        places = places[after_first_add(begins[places], own)]
         if not len(places):
             break
         own = segments.of_sorted(number[places])
-        found = segments.last_where(judge(places, own) & (kinds[places] == DELETE), own, len(places))
+        found = segments.last_where(judge(places, own) & deletes[places], own, len(places))
         removed = np.flatnonzero(found >= 0)
         keys = number[places[own[removed]]]
         last[keys] = places[found[removed]]

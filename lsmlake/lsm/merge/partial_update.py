@@ -136,7 +136,7 @@ class PartialUpdate(Engine):
                 found = [on_time & group.at(places).on_time(own, late) for group in removing]
                 return np.logical_or.reduce(found) if removing else on_time
 
-            last = last_removals(kinds, starts, removes)
+            last = last_removals(deletes, ~retract, starts, removes)
         else:
             return after_first_add(~retract, starts)
         keep = np.arange(len(kinds)) > np.repeat(last, segments.lengths(starts, len(kinds)))
