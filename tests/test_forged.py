@@ -1,5 +1,5 @@
-"""Forged metadata: whatever a field of a metadata file holds, with a right checksum, every verb gives an answer or an error of
-lsmlake that it foresaw.
+"""Forged files: whatever a field of a metadata file or a deletion vector holds, with a right checksum, every verb gives an answer
+or an error of lsmlake that it foresaw.
 
 `LSMLAKE_EXAMPLES=20 pytest tests/test_forged.py` forges twenty times as many.
 """
@@ -9,18 +9,22 @@ from __future__ import annotations
 import copy
 import os
 import random
+import zlib
 from collections.abc import Callable
 from unittest.mock import patch
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 import pytest
-from strategies import contents, lake_on
+from strategies import contents, copied, lake_on
 from test_damage import QUESTIONS, with_file, world
 
 from lsmlake.errors import Corrupt, InternalError, LakeError
-from lsmlake.format import manifest
+from lsmlake.format import manifest, puffin
+from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.envelope import unwrap, unwrap_json, wrap, wrap_json
+from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
@@ -93,6 +97,15 @@ def verbs(table: Callable[[], Table]) -> list[Callable[[], object]]:
     ]
 
 
+def survives(storage: MemoryStorage, told: object) -> None:
+    """Every verb gives an answer, or an error of lsmlake that it foresaw."""
+    for verb in verbs(lambda: lake_on(copied(storage), "again-").table("d.t")):
+        try:
+            verb()
+        except LakeError as error:
+            assert not isinstance(error, InternalError), (told, error)
+
+
 @pytest.mark.parametrize("where", KINDS)
 def test_no_verb_stumbles_over_forged_metadata(where):
     chance, kind = random.Random(where), KINDS[where]
@@ -102,12 +115,41 @@ def test_no_verb_stumbles_over_forged_metadata(where):
         for _ in range(FORGERIES):
             path, data = chance.choice(files)
             content = forged(opened(kind, data, path), chance)
-            storage = with_file(path, closed(kind, content))
-            for verb in verbs(lambda storage=storage: lake_on(storage, "again-").table("d.t")):
-                try:
-                    verb()
-                except LakeError as error:
-                    assert not isinstance(error, InternalError), (path, content if len(str(content)) < 5000 else "", error)
+            survives(with_file(path, closed(kind, content)), (path, str(content)[:5000]))
+
+
+def vectors_of_world() -> list[tuple[str, puffin.Blob]]:
+    files = [(path, data) for path, data in contents(world()).items() if "/index/" in path]
+    return [(path, blob) for path, data in files for blob in puffin.decode_footer(data, path).values()]
+
+
+def with_vector(path: str, blob: puffin.Blob, body: bytes) -> MemoryStorage:
+    """The world with another body, of the same length, in the place of a vector's, under a right checksum."""
+    framed = len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+    assert len(framed) == blob.length
+    data = contents(world())[path]
+    return with_file(path, data[: blob.offset] + framed + data[blob.offset + blob.length :])
+
+
+def test_no_verb_stumbles_over_a_forged_vector():
+    chance, vectors = random.Random("vector"), vectors_of_world()
+    for _ in range(FORGERIES):
+        path, blob = chance.choice(vectors)
+        body = bytearray(contents(world())[path][blob.offset + 4 : blob.offset + blob.length - 4])
+        for _ in range(chance.randrange(1, 3)):
+            body[chance.randrange(len(body))] = chance.choice([0, 1, 2, 255, chance.randrange(256)])
+        survives(with_vector(path, blob, bytes(body)), (path, body.hex()))
+
+
+def test_a_vector_past_the_end_of_its_file_is_refused_wherever_it_is_read():
+    path, blob = vectors_of_world()[-1]
+    body = DeletionVector.of(np.arange(60_000, 60_000 + blob.cardinality)).encode()[4:-4]
+    storage = with_vector(path, blob, body)
+    table = lake_on(storage, "again-").table("d.t")
+    for verb in (table.scan().to_arrow, table.scan(mode="raw").to_arrow, table.scan().count, lambda: table.compact(full=True)):
+        with pytest.raises(Corrupt, match=r"past the end of its file.*positions below"):
+            verb()
+    assert any("past the end of its file" in what for _, what in table.verify())
 
 
 def test_content_that_claims_or_has_a_great_size_is_not_unpacked():

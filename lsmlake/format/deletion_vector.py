@@ -24,6 +24,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from lsmlake.errors import Corrupt
+from lsmlake.format import roaring
 
 _MAGIC = bytes.fromhex("d1d33964")
 _FRAME_BYTES = 4 + len(_MAGIC) + 4  # length, magic, checksum
@@ -97,8 +98,9 @@ class DeletionVector:
         return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
 
     @classmethod
-    def decode(cls, data: bytes | memoryview, where: str) -> DeletionVector:
-        """The vector whose blob is `data`, no byte more or less. Raises Corrupt, naming `where`, on any damage."""
+    def decode(cls, data: bytes | memoryview, where: str, rows: int = 1 << 63) -> DeletionVector:
+        """The vector whose blob is `data`, no byte more or less, of a file of `rows` rows. Raises Corrupt, naming `where`, on any
+        damage and if it marks a row that the file does not have."""
         blob = memoryview(data)
         check(
             len(blob) >= _FRAME_BYTES + _COUNT_BYTES,
@@ -113,7 +115,10 @@ class DeletionVector:
         check(body[:4] == _MAGIC, "not a deletion vector (bad magic)", where, _MAGIC.hex(), body[:4].hex())
         stored, computed = int.from_bytes(blob[-4:], "big"), zlib.crc32(body)
         check(stored == computed, "deletion vector has a wrong checksum", where, f"{stored:#010x}", f"{computed:#010x}")
-        return cls(_decode_bitmap(body[4:], where))
+        vector = cls(_decode_bitmap(body[4:], where))
+        last = vector.max_position
+        check(last < rows, "deletion vector marks a row past the end of its file", where, f"positions below {rows}", last)
+        return vector
 
 
 EMPTY = DeletionVector(BitMap64())
@@ -125,24 +130,13 @@ def _to_numpy(bitmap: BitMap64) -> np.ndarray:
 
 def _decode_bitmap(data: memoryview, where: str) -> BitMap64:
     try:
-        bitmap = BitMap64.deserialize(data)
+        roaring.check(data)
+        return BitMap64.deserialize(data)
     except ValueError as error:
         raise Corrupt("deletion vector holds no roaring bitmap", where=where, found=error, cure=CURE) from error
-    check(not _readable(data[:-1]), "deletion vector has bytes past its bitmap", where, "none", "some")
-    check(not bitmap or bitmap.max() < 1 << 63, "deletion vector has an impossible position", where, "below 2^63", "more")
-    return bitmap
-
-
-def _readable(data: memoryview) -> bool:
-    """Whether `data` starts with a whole bitmap: pyroaring ignores what follows one and tells no length."""
-    try:
-        BitMap64.deserialize(data)
-    except ValueError:
-        return False
-    return True
 
 
 def check(holds: bool, what: str, where: str, expected: object, found: object) -> None:
-    """Raises Corrupt unless it holds; for the bytes of vectors and of the files around them."""
+    """Raises Corrupt unless it holds; for the bytes of vectors and of the Puffin files around them."""
     if not holds:
         raise Corrupt(what, where=where, expected=expected, found=found, cure=CURE)

@@ -117,7 +117,7 @@ class Fresh(NamedTuple):
 def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Fresh:
     """Merge the level-0 rows of a split with each other and with what they meet in older files. Reads the columns that decide
     `columns`, and the key."""
-    stored = meta.vectors(split.vectors, [file.name for file in (*split.files, *split.met)])
+    stored = meta.vectors(split.vectors, (*split.files, *split.met))
     dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
         return Fresh(None, dead)

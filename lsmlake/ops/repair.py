@@ -164,7 +164,7 @@ def _met(meta: Metadata, schema: Schema, state: BucketState, older: Sequence[Dat
     if not older:
         return []
     keys = distinct([chunk.table.select(schema.key) for file in level0 for chunk in _stream(meta, schema, file)])
-    stored = meta.vectors(state.vectors, [file.name for file in older])
+    stored = meta.vectors(state.vectors, older)
     by_name = {file.name: file for file in older}
     found: dict[int, list[pa.Table]] = {}
     for name, hits in find(meta, schema, keys, tuple(older)).items():

@@ -186,12 +186,9 @@ class _Checker:
             yield Finding(
                 self.meta.paths.puffin(ref.puffin), f"its footer places the vector of {name} at {placed}, not at {ref[1:]}"
             )
-        vector = self.meta.vector(ref)
-        rows = next((file.rows for file in state.files if file.name == name), 0)
-        if len(vector) and vector.max_position >= rows:
-            yield Finding(
-                self.meta.paths.puffin(ref.puffin), f"I3: marks position {vector.max_position} of {name}, which has {rows} rows"
-            )
+        self.meta.vectors(
+            state.vectors, [file for file in state.files if file.name == name]
+        )  # I3, checked where vectors are read
 
     def _puffin(self, name: str) -> Iterator[Finding]:
         path = self.meta.paths.puffin(name)
@@ -207,7 +204,7 @@ class _Checker:
         for file in state.files:
             if file.level == 0:
                 continue
-            vector = self.meta.vectors(state.vectors, [file.name]).get(file.name)
+            vector = self.meta.vectors(state.vectors, [file]).get(file.name)
             with DataReader(self.meta.env, self.meta.paths.data(file), file, schema) as reader:
                 table = reader.read(range(reader.groups), schema.key)
             keys.append(table if vector is None else living(Chunk(0, table), vector))

@@ -53,8 +53,8 @@ class Work:
 
     def base_vector(self, name: str) -> DeletionVector:
         """As it was before anything was marked. Reads it."""
-        refs = self.base.vectors
-        return self.meta.vector(refs[name]) if name in refs else EMPTY
+        files = [file for file in self.base.files if file.name == name]
+        return self.meta.vectors(self.base.vectors, files).get(name, EMPTY)
 
     def mark(self, name: str, positions: np.ndarray) -> None:
         current = self.vector(name)

@@ -214,12 +214,8 @@ class _Reading:
 
 
 def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVector]:
-    """Those of the files that are read, by name."""
-    found = {}
-    for split in splits:
-        read = {file.name for file in split.files}
-        found |= meta.vectors(split.vectors, [name for name in split.vectors if name in read])
-    return found
+    """The vectors of the files that are read, by name."""
+    return {name: vector for split in splits for name, vector in meta.vectors(split.vectors, split.files).items()}
 
 
 def _without(rows, keys, plan: Plan):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format import manifest, puffin
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import Bucket, BucketState, CommitMessage, VectorRef
+from lsmlake.format.files import Bucket, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import TablePaths, first_schema, numbered
 from lsmlake.format.schema import Schema
@@ -343,8 +343,8 @@ class Metadata:
     def put_index(self, vectors: Mapping[str, VectorRef]) -> Named:
         return self._put_named("index-manifest", manifest.encode_index(vectors))
 
-    def vector(self, ref: VectorRef) -> DeletionVector:
-        """Read one vector: a single ranged read, checksum verified."""
+    def vector(self, ref: VectorRef, file: DataFile) -> DeletionVector:
+        """The vector of `file`, by one ranged read. Raises Corrupt if it is damaged or marks a row past the end of the file."""
         path = self.paths.puffin(ref.puffin)
         try:
             with self.env.storage.read(path) as source, storage_errors("read", path):
@@ -354,7 +354,7 @@ class Metadata:
         except FileNotFoundError as gone:
             self.first_schema()
             raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
-        vector = DeletionVector.decode(data, path)
+        vector = DeletionVector.decode(data, f"{path}, vector of {file.name}", file.rows)
         if len(vector) != ref.cardinality:
             raise Corrupt(
                 "deletion vector marks another number of rows",
@@ -365,9 +365,9 @@ class Metadata:
             )
         return vector
 
-    def vectors(self, refs: Mapping[str, VectorRef], names: Iterable[str]) -> dict[str, DeletionVector]:
-        """The vectors of those of `names` that have one."""
-        return {name: self.vector(refs[name]) for name in names if name in refs}
+    def vectors(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
+        """By name, the vectors of those of `files` that have one."""
+        return {file.name: self.vector(refs[file.name], file) for file in files if file.name in refs}
 
     def put_vectors(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:
         """One new Puffin file that holds `vectors`; empty -> nothing written."""
