@@ -508,6 +508,8 @@ def test_a_column_that_may_become_null_cannot_be_declared_otherwise(engine):
         new_lake().create_table("d.t", "k INT, f1 INT NOT NULL", primary_key=["k"], options={"merge-engine": engine})
 
 
+MAX_GROUP = {"fields.f1.sequence-group": "f2", "fields.f2.aggregate-function": "max"}
+
 BAD_ROWS = {
     "P17 a retract": (PARTIAL, {}, D(1, 1, 1, 1), ["partial-update", "-D"]),
     "F3 -D": (FIRST_ROW, {}, D(1, 1, 1, 1), ["first-row", "-D", "ignore-delete"]),
@@ -518,6 +520,19 @@ BAD_ROWS = {
         {"fields.f1.aggregate-function": "max", "aggregation.remove-record-on-delete": "true"},
         U(1, 1, 1, 1),
         ["'f1'", "ignore-retract"],
+    ),
+    "a -D of a group with max": (
+        PARTIAL,
+        MAX_GROUP,
+        D(1, 9, 5, 5),
+        ["-D", "['f2']", "group f1", "{'k': 1}", "fields.f2.ignore-retract"],
+    ),
+    "a -U of a group with max": (PARTIAL, MAX_GROUP, U(1, 1, 5, 5), ["-U", "['f2']"]),
+    "a -D that may be late in the group that removes": (
+        PARTIAL,
+        MAX_GROUP | {"partial-update.remove-record-on-sequence-group": "f1"},
+        D(1, 9, 5, 5),
+        ["-D", "['f2']"],
     ),
 }
 
@@ -534,6 +549,13 @@ def test_a_row_without_meaning_is_refused_before_anything_is_written(name):
         assert word in str(caught.value), caught.value
     assert (table.snapshots(), {entry.path for entry in table.meta.env.storage.list("")}) == before
     assert standing(table) == [(1, 7, 7, 7)]
+
+
+def test_a_retract_that_does_not_concern_a_group_is_taken_whatever_the_functions_of_the_group():
+    table = table_of(Case(PARTIAL, ints(4), MAX_GROUP | {"fields.f3.sequence-group": "f4"}, [], []))
+    for row in [(1, 5, 7, 1, 8), D(1, NULL, 9, 2, 8), (1, 6, 3, NULL, NULL)]:
+        inline(table, [row])
+    assert standing(table) == [(1, 6, 7, 2, NULL)]
 
 
 @pytest.mark.parametrize(

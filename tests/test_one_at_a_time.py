@@ -54,7 +54,9 @@ def batch(setup: Setup, engine: Engine, arrivals: list[Arrival]) -> pa.Table:
     """Rows as they are stored before anything is combined."""
     types = {"k": pa.int64(), **{name: type_ for name, (type_, _) in setup.columns.items()}}
     rows = pa.table({name: pa.array([row[name] for row, _ in arrivals], type_) for name, type_ in types.items()})
-    kinds = engine.stored(np.array([NAMES.index(kind) for _, kind in arrivals], np.int8))
+    given = np.array([NAMES.index(kind) for _, kind in arrivals], np.int8)
+    engine.validate(rows, given)
+    kinds = engine.stored(given)
     return with_kind(rows, kinds) if kinds.any() else rows
 
 

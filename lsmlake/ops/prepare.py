@@ -60,8 +60,10 @@ def prepare(
             data = data.drop_columns([source.column])
     optional = optional_columns(data.column_names, schema)
     rows = conform(data, schema, cast=request.cast, optional=optional, first_row=first_row).cast(schema.row_columns)
-    engine_of(schema).validate(rows)
-    return (rows, None) if kinds is None else _with_kinds(rows, kinds, schema)
+    if kinds is None:
+        engine_of(schema).validate(rows, None)
+        return rows, None
+    return _with_kinds(rows, kinds, schema)
 
 
 def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
@@ -153,9 +155,13 @@ def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple
 
 
 def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
-    """The rows in the kinds the engine stores; where a changelog needs them, with the kinds given as well."""
-    erased = (kinds & rowkind.ERASES).any()
-    stored = kinds if erased else engine_of(schema).stored(kinds)
+    """The rows in the kinds the engine stores; where a changelog needs them, with the kinds given as well. Raises InvalidData for
+    a row that the engine could never merge; an erasing row never reaches the engine."""
+    stored = kinds
+    if not (kinds & rowkind.ERASES).any():
+        engine = engine_of(schema)
+        engine.validate(rows, kinds)
+        stored = engine.stored(kinds)
     if schema.parsed_options.changelog_producer == INPUT:
         rows = rows.append_column(GIVEN, pa.array(rowkind.plain(kinds).astype(np.int8)))
     return with_kind(rows, stored) if stored.any() else rows

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.errors import InvalidOption
 from lsmlake.field_options import AGGREGATE
 from lsmlake.format.chunks import joined
 from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
@@ -24,7 +24,7 @@ from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.aggregate.segments import take
 from lsmlake.lsm.merge import field_settings
-from lsmlake.lsm.merge.combine import MakeColumn, Waiting, combine, replayed, validate
+from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.groups import Groups
@@ -124,19 +124,12 @@ class Aggregation(Engine):
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)
 
-    def validate(self, rows: pa.Table) -> None:
+    def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
         validate(self.functions, rows)
+        if kinds is not None:
+            taken = kinds == UPDATE_BEFORE if self.remove_on_delete else takes_back(kinds)
+            check_retracts(self.functions, rows, kinds, taken, self.primary_key, "")
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """As they are; +U counts as +I."""
-        taken_back = kinds == UPDATE_BEFORE if self.remove_on_delete else takes_back(kinds)
-        cannot = [name for name, function in self.functions.items() if not function.retracts]
-        if cannot and taken_back.any():
-            raise InvalidData(
-                "rows of kind -U or -D cannot be taken back by every column",
-                where=f"columns {cannot}",
-                expected="functions that can, or fields.<column>.ignore-retract = true",
-                found=f"{int(taken_back.sum())} such rows",
-                cure="change the options of those columns, or drop the rows with ignore-delete = true",
-            )
         return np.where(kinds == UPDATE_AFTER, INSERT, kinds).astype(np.int8)

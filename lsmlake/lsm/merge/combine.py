@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from enum import Enum
 from typing import Protocol
@@ -18,8 +18,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.errors import InvalidData
 from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
+from lsmlake.format.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.merge.groups import Groups
@@ -44,10 +45,31 @@ class Waiting(Enum):
 
 
 def validate(functions: Mapping[str, Function], rows: pa.Table) -> None:
-    """`Engine.validate` for columns with these functions."""
+    """Raises InvalidData for a value that the function of its column could never take."""
     for name, function in functions.items():
         if name in rows.column_names:
             function.validate(joined(rows[name]))
+
+
+def check_retracts(
+    functions: Mapping[str, Function], rows: pa.Table, kinds: np.ndarray, taken: np.ndarray, key: Sequence[str], cause: str
+) -> None:
+    """Raises InvalidData if a row is `taken` back (one flag a row) from columns of which one has a function that cannot.
+
+    A write must refuse such a row: every later merge of its key would fail. `cause` says why the columns are concerned.
+    """
+    cannot = [name for name, function in functions.items() if not function.retracts]
+    if not cannot or not taken.any():
+        return
+    first = int(taken.argmax())
+    of_key = rows.select(key).slice(first, 1).to_pylist()[0]
+    raise InvalidData(
+        f"a row of kind {NAMES[kinds[first]]} cannot be taken back from every column{cause}",
+        where=f"columns {cannot}",
+        expected="aggregate functions that can take rows back, or fields.<column>.ignore-retract = true",
+        found=f"{int(taken.sum())} rows of kind -U or -D, the first with the key {of_key}",
+        cure=f"set fields.{cannot[0]}.ignore-retract = true, or another function, or ignore-delete = true, which drops such rows",
+    )
 
 
 MakeColumn = Callable[[str], pa.Array]

@@ -60,9 +60,16 @@ class Engine(Protocol):
         """The columns without which these cannot be merged, themselves included."""
         ...
 
-    def validate(self, rows: pa.Table) -> None:
-        """Raises InvalidData for a value of a batch that the engine could never merge, such as bytes that are no sketch."""
+    def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
+        """Raises InvalidData for a row that the engine could never merge. Writers ask before they write.
+
+        Such a row has a value that no merge takes, such as bytes that are no sketch, or a kind that its columns cannot take.
+
+        Args:
+            rows: The rows of a batch, all columns.
+            kinds: Their kinds (int8, `format.rowkind`), as the writer gave them. None: all are +I.
+        """
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
-        """The kinds of a batch (int8, `format.rowkind`) as they are stored. Raises InvalidData for one the engine cannot take."""
+        """The kinds of a batch that passed `validate`, as they are stored."""
         ...

@@ -33,7 +33,9 @@ class FirstRow(Engine):
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns)
 
-    def stored(self, kinds: np.ndarray) -> np.ndarray:
+    def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
+        if kinds is None:
+            return
         refused = (kinds != INSERT) & (kinds != UPDATE_AFTER)
         if refused.any():
             raise InvalidData(
@@ -42,4 +44,6 @@ class FirstRow(Engine):
                 found=f"{int(refused.sum())} rows of kind -U or -D, the first a {NAMES[kinds[refused.argmax()]]}",
                 cure="set ignore-delete = true to drop them, or use another merge engine",
             )
+
+    def stored(self, kinds: np.ndarray) -> np.ndarray:
         return np.zeros(len(kinds), np.int8)

@@ -23,7 +23,7 @@ from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import Function, segments
 from lsmlake.lsm.aggregate.segments import both, last_where, take, valid
 from lsmlake.lsm.merge import field_settings
-from lsmlake.lsm.merge.combine import MakeColumn, Waiting, combine, replayed, validate
+from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.groups import Groups
@@ -169,12 +169,11 @@ class PartialUpdate(Engine):
                 wanted |= set(group.sequence.columns)
         return frozenset(wanted)
 
-    def validate(self, rows: pa.Table) -> None:
+    def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
         for group in self.groups:
             validate(group.functions, rows)
-
-    def stored(self, kinds: np.ndarray) -> np.ndarray:
-        """As they are; +U counts as +I."""
+        if kinds is None:
+            return
         retracts = takes_back(kinds)
         if retracts.any() and not (self.remove_on_delete or self.groups):
             raise InvalidData(
@@ -183,6 +182,12 @@ class PartialUpdate(Engine):
                 found=f"{int(retracts.sum())} rows of kind -U or -D",
                 cure="set ignore-delete, partial-update.remove-record-on-delete or sequence groups",
             )
+        for group in self.groups:
+            cause = f" of the sequence group {','.join(group.sequence.columns)}"
+            check_retracts(group.functions, rows, kinds, retracts & group.sequence.given(rows), self.primary_key, cause)
+
+    def stored(self, kinds: np.ndarray) -> np.ndarray:
+        """As they are; +U counts as +I."""
         return np.where(kinds == UPDATE_AFTER, INSERT, kinds).astype(np.int8)
 
 
