@@ -199,6 +199,20 @@ def keeps(state, value):
     return value if state is None else state
 
 
+def within(limit, step):
+    """The step, with null for what is not below the limit: a decimal of so many digits, or an integer of as many values."""
+
+    def checked(state, value):
+        made = step(state, value)
+        return made if made is None or (-limit < made < limit if isinstance(made, Decimal) else -limit <= made < limit) else None
+
+    return checked
+
+
+def beyond(name, type_, values, limit, add, take):
+    return name, {"overflow": "null"}, type_, values, within(limit, add), within(limit, take), False
+
+
 # (name, settings, type, values, add, take or None, whether nulls are values)
 TWINS = [
     *(("sum", {}, t, small, sum_add, sum_take, False) for t in (INT8, pa.int16(), pa.int32(), LONG)),
@@ -258,5 +272,19 @@ TWINS = [
         *table_twin(("k",), ("s",), 2),
         False,
     ),
+    beyond("sum", INT8, st.sampled_from([-128, -90, 60, 120, 127]), 1 << 7, sum_add, sum_take),
+    beyond("sum", LONG, st.sampled_from([-(1 << 63), 1 << 62, (1 << 63) - 1, -5]), 1 << 63, sum_add, sum_take),
+    beyond("sum", pa.decimal128(4, 2), cents.map(lambda n: n * 20), 100, sum_add, sum_take),
+    beyond("product", INT8, st.sampled_from([-1, 2, 11, -16, 127, -128]), 1 << 7, product_add, product_take),
+    (
+        "product",
+        {"overflow": "null"},
+        LONG,
+        st.sampled_from([0, 3, -(1 << 40), 1 << 40]),
+        within(1 << 63, product_add),
+        None,
+        False,
+    ),
+    beyond("product", pa.decimal128(4, 2), cents.filter(bool).map(lambda n: n * 9), 100, product_add, product_take),
     ("nested_partial_update", {"nested_key": ("k",)}, pa.list_(ROW), tables, partial_add, None, False),
 ]

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lsmlake.errors import InvalidData
-from lsmlake.lsm.aggregate import FieldSettings, function
+from lsmlake.lsm.aggregate import FieldSettings, Function, function, segments
+from lsmlake.lsm.aggregate.function import Overflow
+from lsmlake.lsm.aggregate.overflow import OverflowAsNull
 
 
 class Back(NamedTuple):
@@ -315,3 +318,19 @@ def test_a_result_that_does_not_fit_becomes_null_by_choice(name, rows, caplog):
     first = {"sum": 3, "product": 2}[name]
     assert made.reduce(values, starts, retract if retract.any() else None).to_pylist() == [first, None, None, 5, None]
     assert "d.t, column 'c': the aggregate of 2 keys does not fit the column and becomes null" in caplog.text
+
+
+class LastBelowTen(Function):
+    """A function that says nothing about overflow: it refuses a last row of 10 or more."""
+
+    def reduce(self, values, starts, retract):
+        last = values.take(pa.array(segments.last_where(None, starts, len(values))))
+        if pc.any(pc.greater_equal(last, 10)).as_py():
+            raise Overflow("too great", cure="write less")
+        return last
+
+
+def test_a_function_of_the_user_that_overflows_on_the_way_goes_row_by_row(caplog):
+    made = OverflowAsNull(LastBelowTen(), "c")
+    assert made.reduce(pa.array([12, 3, 4, 12], LONG), np.array([0, 2]), None).to_pylist() == [3, None]
+    assert "the aggregate of 2 keys" in caplog.text

@@ -236,6 +236,9 @@ AGGREGATION_CASES = {
         AGGREGATION, ints(1), {"aggregation.remove-record-on-delete": "true", **SUM}, [U(1, 5), D(1, 9), U(1, 2)], [(1, -2)]
     ),
     "A5 retract of nothing": aggregated("product", "INT", [[5]], NULL),
+    "a sum that overflows on the way is null from there": aggregated(
+        "sum", "TINYINT", [100, 100, -100, [-3]], -97, overflow="null"
+    ),
     "A5": aggregated("product", "INT", [10, [5]], 2),
     "A5 retract of null": aggregated("product", "INT", [NULL, [5]], NULL),
     "A6": aggregated("last_value", "INT", [1, [2]], NULL),

@@ -25,8 +25,9 @@ class Function(Protocol):
     """Subclass it: a property that is not set has the value that is always safe.
 
     `retracts`: rows can be taken back. `associative_adds`: neighbouring added rows may be reduced on their own and the result put
-    in their place. `commutative_adds`: the order of added rows does not change the result. `skips_nulls`: an added null leaves
-    the value as it is. Rounding of floats and the layout of a sketch's bytes do not count as a difference.
+    in their place. `commutative_adds`: the value there is and an added row may change places, so a row that comes late needs no
+    other treatment. `skips_nulls`: an added null leaves the value as it is. Rounding of floats and the layout of a sketch's bytes
+    do not count as a difference.
     """
 
     retracts: bool = False
@@ -46,6 +47,11 @@ class Function(Protocol):
     def validate(self, values: pa.Array) -> None:
         """Raises InvalidData for a value that `reduce` could never take, whatever it is combined with. Writers ask before they
         write."""
+
+    def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
+        """One flag a group: False only if `reduce` raises Overflow whenever a value does not fit that changes the fold from there
+        on. Asked under `overflow = null`, which then folds the other groups row by row. Arguments as for `reduce`."""
+        return np.ones(len(starts), bool)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from lsmlake.lsm.aggregate import segments
 from lsmlake.lsm.aggregate.function import Function, Overflow
 
 _LIMB = (1 << 32) - 1
+_SURELY = 0.99  # leaves room for the rounding of a sum of floats
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,19 @@ class Sum(Function):
         if pa.types.is_decimal(values.type):
             return segments.array(values.type, _decimal_sums(values, starts, present, retract, self.where), some)
         return segments.array(values.type, _integer_sums(values, starts, present, retract, self.where), some)
+
+    def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
+        """Not where the sum of all magnitudes is within the type: it bounds every value of the fold."""
+        if pa.types.is_floating(values.type) or not len(starts):
+            return np.zeros(len(starts), bool)
+        if pa.types.is_decimal(values.type):
+            numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+            limit = 10.0 ** (values.type.precision - values.type.scale)
+        else:
+            dtype = np.dtype(values.type.to_pandas_dtype())
+            numbers = _signed(segments.fixed(values, dtype), segments.valid(values), None).astype(np.float64)
+            limit = float(np.iinfo(dtype).max)
+        return np.add.reduceat(np.abs(numbers), starts) > limit * _SURELY
 
 
 def _float_sums(values: pa.Array, starts: np.ndarray, present: np.ndarray | None, retract: np.ndarray | None) -> np.ndarray:

@@ -18,19 +18,21 @@ _log = logging.getLogger("lsmlake")
 
 @dataclass(frozen=True)
 class OverflowAsNull(Function):
-    """`inner`, with null for every group whose result does not fit. Later rows of the key begin anew from that null, so unlike
-    any other result it depends on which rows are combined at once."""
+    """`inner`, applied one row at a time: a step whose result does not fit leaves null, and later rows begin anew from that null.
+
+    Rows of a key cannot be combined in parts, because a part may fit where the fold from the oldest row does not. So
+    `associative_adds` is False and rows wait until the older row of their key is known. Groups that cannot overflow on the way
+    are still reduced at once.
+    """
 
     inner: Function
     where: str
 
+    associative_adds = False
+
     @property
     def retracts(self) -> bool:
         return self.inner.retracts
-
-    @property
-    def associative_adds(self) -> bool:
-        return self.inner.associative_adds
 
     @property
     def commutative_adds(self) -> bool:
@@ -41,8 +43,29 @@ class OverflowAsNull(Function):
         return self.inner.skips_nulls
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        stepwise = self.inner.may_overflow_midway(values, starts, retract)
+        at_once = np.flatnonzero(~stepwise)
+        reduced, over = self._fitting(*_part(~stepwise, values, starts, retract))
+        if not over.any() and not stepwise.any():
+            return reduced
+        stepwise[at_once[over]] = True
+        stepped, overflowed = self._by_steps(*_part(stepwise, values, starts, retract))
+        if overflowed.any():
+            _log.warning(
+                "%s: the aggregate of %d keys does not fit the column and becomes null", self.where, np.count_nonzero(overflowed)
+            )
+        places = np.empty(len(starts), np.int64)
+        places[at_once] = np.arange(len(at_once))
+        places[stepwise] = len(at_once) + np.arange(len(stepped))
+        return segments.take(pa.concat_arrays([reduced, stepped]), places)
+
+    def _fitting(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> tuple[pa.Array, np.ndarray]:
+        """What `inner` makes of each group, null where that does not fit; and which groups those are."""
+        over = np.zeros(len(starts), bool)
+        if not len(starts):
+            return values, over
         try:
-            return self.inner.reduce(values, starts, retract)
+            return self.inner.reduce(values, starts, retract), over
         except Overflow:
             ends = np.append(starts, len(values))
 
@@ -50,17 +73,44 @@ class OverflowAsNull(Function):
                 rows = slice(ends[first], ends[last])
                 self.inner.reduce(values[rows], starts[first:last] - starts[first], None if retract is None else retract[rows])
 
-            over = list(failing(len(starts), attempt, Overflow))
-        _log.warning("%s: the aggregate of %d keys does not fit the column and becomes null", self.where, len(over))
-        keep = np.isin(segments.numbers(starts, len(values)), over, invert=True)
-        kept, groups = segments.kept(keep, starts)
-        if not len(groups):
-            return pa.nulls(len(starts), values.type)
-        reduced = self.inner.reduce(values.filter(pa.array(keep)), kept, None if retract is None else retract[keep])
-        return segments.spread(reduced, groups, len(starts))
+            over[list(failing(len(starts), attempt, Overflow))] = True
+        if over.all():
+            return pa.nulls(len(starts), values.type), over
+        reduced = self.inner.reduce(*_part(~over, values, starts, retract))
+        return segments.spread(reduced, np.flatnonzero(~over), len(starts)), over
+
+    def _by_steps(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> tuple[pa.Array, np.ndarray]:
+        """The fold of every group, and in which of them a step overflowed. Step n applies row n of all groups that have so many
+        rows, so there are as many steps as the longest group has rows."""
+        lengths = segments.lengths(starts, len(values))
+        longest_first = np.argsort(-lengths, kind="stable")
+        falling = -lengths[longest_first]
+        state, overflowed = values.slice(0, 0), np.zeros(len(starts), bool)
+        for step in range(int(lengths.max())):
+            groups = longest_first[: np.searchsorted(falling, -step)]
+            rows = starts[groups] + step
+            before = min(1, step)  # of each group, the state stands before the row
+            pool = pa.concat_arrays([state.slice(0, before * len(groups)), segments.take(values, rows)])
+            order = np.arange(len(pool)).reshape(before + 1, -1).T.ravel()
+            flags = None if retract is None else np.concatenate([np.zeros(before * len(groups), bool), retract[rows]])[order]
+            pairs = np.arange(len(groups)) * (before + 1)
+            made, over = self._fitting(segments.take(pool, order), pairs, flags)
+            overflowed[groups[over]] = True
+            state = pa.concat_arrays([made, state.slice(len(groups))])
+        return segments.take(state, np.argsort(longest_first)), overflowed
 
     def validate(self, values: pa.Array) -> None:
         self.inner.validate(values)
+
+
+def _part(
+    chosen: np.ndarray, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None
+) -> tuple[pa.Array, np.ndarray, np.ndarray | None]:
+    """The arguments of `Function.reduce` for the `chosen` groups (one flag each)."""
+    if chosen.all():
+        return values, starts, retract
+    rows = np.repeat(chosen, segments.lengths(starts, len(values)))
+    return values.filter(pa.array(rows)), segments.kept(rows, starts)[0], None if retract is None else retract[rows]
 
 
 def failing(count: int, attempt: Callable[[int, int], object], error: type[InvalidData] = InvalidData) -> Iterator[int]:

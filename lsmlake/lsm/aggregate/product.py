@@ -50,6 +50,11 @@ class Product(Function):
         products = self._products(values.filter(pa.array(keep)), kept, taken[keep])
         return segments.spread(products, groups, len(starts))
 
+    def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
+        """Nowhere: steps are checked one by one, and of factors multiplied at once only a zero makes a product fit again. It then
+        is zero, as it is if rows begin anew before that zero."""
+        return np.zeros(len(starts), bool)
+
     def _products(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray) -> pa.Array:
         """No nulls, and an added row first in every group."""
         if pa.types.is_decimal(self.type):

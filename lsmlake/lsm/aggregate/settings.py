@@ -11,7 +11,7 @@ NULL = "null"
 @dataclass(frozen=True)
 class FieldSettings:
     """A field is the option of the same name with hyphens. `count_limit` None = no limit; `ts_field` None = the last field.
-    `overflow`: ERROR or NULL."""
+    `overflow`: what a result beyond the column's type does: ERROR refuses it, NULL makes it null, row by row."""
 
     ignore_retract: bool = False
     list_agg_delimiter: str = ","
