@@ -554,6 +554,18 @@ def test_a_row_without_meaning_is_refused_before_anything_is_written(name):
     assert standing(table) == [(1, 7, 7, 7)]
 
 
+@pytest.mark.parametrize("limit", [{}, {"fields.f1.count-limit": "2"}])
+def test_a_null_in_a_nested_key_is_refused_even_if_rows_are_not_combined_at_once(limit):
+    nested = {"aggregate-function": "nested_update", "nested-key": "i", "nested-key-null-strategy": "error"}
+    options = {f"fields.f1.{name}": value for name, value in nested.items()} | limit
+    table = table_of(Case(AGGREGATION, f"k INT, f1 {STRUCTS}", options, [], []))
+    with pytest.raises(InvalidData, match="nested key has a null"):
+        one_batch(table, [(1, [ONE, {"i": NULL, "v": "a"}])])
+    assert table.snapshots().num_rows == 0
+    one_batch(table, [(1, [ONE, TWO]), D(1, [TWO, {"i": NULL, "v": "a"}])])
+    assert standing(table) == [(1, [ONE])]
+
+
 def test_a_retract_that_does_not_concern_a_group_is_taken_whatever_the_functions_of_the_group():
     table = table_of(Case(PARTIAL, ints(4), MAX_GROUP | {"fields.f3.sequence-group": "f4"}, [], []))
     for row in [(1, 5, 7, 1, 8), D(1, NULL, 9, 2, 8), (1, 6, 3, NULL, NULL)]:

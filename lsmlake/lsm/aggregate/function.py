@@ -45,8 +45,8 @@ class Function(Protocol):
         ...
 
     def validate(self, values: pa.Array) -> None:
-        """Raises InvalidData for a value that `reduce` could never take, whatever it is combined with. Writers ask before they
-        write."""
+        """Raises InvalidData for an added value that `reduce` could never take, whatever it is combined with. Writers ask before
+        they write."""
 
     def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
         """One flag a group: False only if `reduce` raises Overflow whenever a value does not fit that changes the fold from there

@@ -47,6 +47,11 @@ class NestedKey:
             )
         return elements.where(~broken)
 
+    def validate(self, values: pa.Array) -> None:
+        """Raises InvalidData for a null that is an error."""
+        if self.nulls == "error":
+            self.admitted(explode(values, np.zeros(min(1, len(values)), np.int64), None))
+
     def identities(self, items: pa.Array) -> np.ndarray:
         if not self.fields:
             return codes.equality(items)
@@ -76,6 +81,9 @@ class NestedUpdate(Function):
         if self.limit is None or retract is None or not retract.any():
             return self._fold(values, starts, retract)
         return self._by_turns(values, starts, retract)
+
+    def validate(self, values: pa.Array) -> None:
+        self.key.validate(values)
 
     def _fold(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         """The fold; with a limit, no group adds after it takes back."""
@@ -151,3 +159,6 @@ class NestedPartialUpdate(Function):
             fields.append(segments.take(field, newest[by_time]))
         items = pa.StructArray.from_arrays(fields, fields=list(type_))
         return assemble(values.type, items, elements.groups[places[by_time]], added(values, starts, None), len(starts))
+
+    def validate(self, values: pa.Array) -> None:
+        self.key.validate(values)

@@ -125,7 +125,7 @@ class Aggregation(Engine):
         return frozenset(columns) | frozenset(self.sequence.columns)
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        validate(self.functions, rows)
+        validate(self.functions, rows, None if kinds is None else ~takes_back(kinds))
         if kinds is not None:
             taken = kinds == UPDATE_BEFORE if self.remove_on_delete else takes_back(kinds)
             check_retracts(self.functions, rows, kinds, taken, self.primary_key, "")

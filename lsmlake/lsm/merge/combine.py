@@ -44,11 +44,14 @@ class Waiting(Enum):
         return Waiting.REPEATS if ordered else Waiting.NONE
 
 
-def validate(functions: Mapping[str, Function], rows: pa.Table) -> None:
-    """Raises InvalidData for a value that the function of its column could never take."""
+def validate(functions: Mapping[str, Function], rows: pa.Table, added: np.ndarray | None) -> None:
+    """Raises InvalidData for an added value that the function of its column could never take. `added`: one flag a row, None = all
+    rows are added."""
+    mask = None if added is None or added.all() else pa.array(added)
     for name, function in functions.items():
         if name in rows.column_names:
-            function.validate(joined(rows[name]))
+            values = joined(rows[name])
+            function.validate(values if mask is None else values.filter(mask))
 
 
 def check_retracts(

@@ -170,21 +170,22 @@ class PartialUpdate(Engine):
         return frozenset(wanted)
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        for group in self.groups:
-            validate(group.functions, rows)
-        if kinds is None:
+        concerned = [(group, group.sequence.given(rows)) for group in self.groups if group.functions]
+        retracts = None if kinds is None else takes_back(kinds)
+        for group, places in concerned:
+            validate(group.functions, rows, places if retracts is None else places & ~retracts)
+        if retracts is None or not retracts.any():
             return
-        retracts = takes_back(kinds)
-        if retracts.any() and not (self.remove_on_delete or self.groups):
+        if not (self.remove_on_delete or self.groups):
             raise InvalidData(
                 "merge-engine = partial-update takes no row back as this table is set up",
                 expected="only +I and +U rows",
                 found=f"{int(retracts.sum())} rows of kind -U or -D",
                 cure="set ignore-delete, partial-update.remove-record-on-delete or sequence groups",
             )
-        for group in self.groups:
+        for group, places in concerned:
             cause = f" of the sequence group {','.join(group.sequence.columns)}"
-            check_retracts(group.functions, rows, kinds, retracts & group.sequence.given(rows), self.primary_key, cause)
+            check_retracts(group.functions, rows, kinds, retracts & places, self.primary_key, cause)
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
         """As they are; +U counts as +I."""
