@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -214,8 +215,13 @@ def test_a_store_that_fails_is_no_damage():
 def test_the_hint_of_the_latest_snapshot_may_be_anything():
     latest = table_on(world()).meta.latest_id()
     path = table_on(world()).meta.paths.latest
-    for content in (b"", b"0", b"1", b"99", b"\xff\xfe", b"x" * 100):
-        assert table_on(with_file(path, content)).meta.latest_id() == latest
+    for content in (b"", b"0", b"1", b"99", b"\xff\xfe", b"x" * 100, b"9" * 19, b"1" + b"0" * (32 << 20)):
+        table = table_on(with_file(path, content))
+        tracemalloc.start()
+        assert table.meta.latest_id() == latest
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 1 << 20
 
 
 def test_a_data_file_of_another_table_of_the_same_shape_is_refused():

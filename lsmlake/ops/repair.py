@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import CommitConflict, InvalidQuery
+from lsmlake.format import nested
 from lsmlake.format.deletion_vector import EMPTY
 from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage, DataFile
 from lsmlake.format.schema import RESERVED, ROW_KIND, Schema
@@ -213,7 +214,7 @@ def _only(bucket: _Bucket, row: pa.Table, column: str) -> pa.Table:
 
 def _nulled(table: pa.Table, columns: Collection[str], rows: np.ndarray) -> pa.Table:
     for name in columns:
-        values = pc.if_else(pa.array(rows), pa.scalar(None, table[name].type), table[name])
+        values = pc.if_else(pa.array(rows), nested.nulls(len(rows), table[name].type), table[name])
         table = table.set_column(table.column_names.index(name), table.schema.field(name), values)
     return table
 

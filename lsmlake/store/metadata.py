@@ -26,6 +26,7 @@ from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 _CACHED = 256
 _EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, or a slow commit could take it again
 _LOOKS = 10
+_HINT_BYTES_MAX = 19  # digits of the highest number
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
 LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
 
@@ -268,11 +269,14 @@ class Metadata:
             sink.write(str(number).encode())
 
     def _hint(self) -> int | None:
+        """The number in the hint file; None if there is none. Reads a few bytes, however long the file is."""
+        path = self.paths.latest
         try:
-            text = read_bytes(self.env.storage, self.paths.latest)
+            with self.env.storage.read(path) as file, storage_errors("read", path):
+                text = file.read(_HINT_BYTES_MAX + 1)
         except FileNotFoundError:
             return None
-        return int(text) if text.isdigit() and len(text) < 20 else None
+        return int(text) if text.isdigit() and len(text) <= _HINT_BYTES_MAX else None
 
     # -- manifests ----------------------------------------------------------------------------------------------------
 

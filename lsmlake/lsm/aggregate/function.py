@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
+from lsmlake.format import nested
 from lsmlake.lsm.aggregate import segments
 
 
@@ -121,7 +122,7 @@ class IgnoreRetract(Function):
             rows, ignored = np.where(retract, -1, rows), retract & ~first
         kept, groups = segments.kept(~ignored, starts)
         if not len(groups):
-            return pa.nulls(len(starts), values.type)
+            return nested.nulls(len(starts), values.type)
         reduced = self.inner.reduce(segments.take(values, rows[~ignored]), kept, None)
         return segments.spread(reduced, groups, len(starts))
 

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.format import nested
+
 
 def lengths(starts: np.ndarray, rows: int) -> np.ndarray:
     return np.diff(starts, append=rows)
@@ -85,6 +87,9 @@ def take(values: pa.Array, rows: np.ndarray) -> pa.Array:
     """The values of those rows; null for row -1."""
     missing = rows < 0
     missing = missing if missing.any() else None
+    if missing is not None and pa.types.is_nested(values.type) and nested.has_required(values.type):
+        with_null = pa.concat_arrays([values, nested.nulls(1, values.type)])  # Arrow would put nulls into the required fields
+        return pc.take(with_null, pa.array(np.where(missing, len(values), rows)), boundscheck=False)
     if len(values) and pa.types.is_primitive(values.type) and values.type.bit_width in (32, 64):  # NumPy takes half the time
         present, data = valid(values), fixed(values, f"i{values.type.bit_width // 8}")[rows]
         present = both(None if present is None else present[rows], None if missing is None else ~missing)

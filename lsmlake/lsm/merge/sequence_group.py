@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.format import nested
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.aggregate.segments import kept, last_where, spread, take
 from lsmlake.lsm.merge.fold import Fold
@@ -89,7 +90,7 @@ class GroupColumns:
         count = len(self.groups.starts)
         if name in self.group.functions:
             if not len(self.rows):
-                return pa.nulls(count, values.type)
+                return nested.nulls(count, values.type)
             reduced = self.fold.reduce(self.group.functions[name], take(values, self.rows))
             return reduced if self.present is None else spread(reduced, self.present, count)
         places = self.values_from if name in self.group.columns else self.newest
