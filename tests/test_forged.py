@@ -9,13 +9,19 @@ from __future__ import annotations
 import copy
 import os
 import random
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 import msgpack
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from strategies import contents, copied, lake_on
 from test_damage import QUESTIONS, with_file, world
@@ -24,6 +30,9 @@ from lsmlake.errors import Corrupt, InternalError, LakeError
 from lsmlake.format import manifest, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.envelope import unwrap, unwrap_json, wrap, wrap_json
+from lsmlake.store.checksum import footer_in
+from lsmlake.store.data_reader import DataReader
+from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
@@ -167,3 +176,58 @@ def test_json_nested_without_end_is_refused(depth):
     data = b'{"format": "lsmlake-schema", "version": 1, "x": ' + b"[" * depth + b"]" * depth + b"}"
     with pytest.raises(Corrupt, match="schema-0"):
         lake_on(with_file(path, data)).table("d.t")
+
+
+def forged_footers(first: int, last: int) -> None:
+    """Reads a data file of the world with a forged Parquet footer for each number, printed first. Runs in its own process."""
+    storage, table = world(), lake_on(world(), "again-").table("d.t")
+    schema = table.meta.latest_schema()
+    places = [(table.meta.paths.data(file), file) for state in table.states().values() for file in state.files]
+    for number in range(first, last):
+        print(number, flush=True)
+        chance = random.Random(f"footer {number}")
+        path, file = chance.choice(places)
+        data = contents(storage)[path]
+        footer = bytearray(footer_in(data))
+        for _ in range(chance.randrange(1, 3)):
+            footer[chance.randrange(len(footer) - 8)] = chance.choice([0, 127, 128, 255, chance.randrange(256)])
+        forged_storage = with_file(path, data[: -len(footer)] + bytes(footer))
+        entry = replace(file, footer_checksum=zlib.crc32(footer))
+        with suppress(LakeError), DataReader(Env(forged_storage), path, entry, schema, encoded=schema.columns.names) as reader:
+            for name in schema.columns.names:
+                reader.group_bounds(name)
+            assert sum(chunk.table.num_rows for chunk in reader.stream(schema.columns.names)) == file.rows
+
+
+def test_a_forged_footer_is_an_error_and_ends_no_process():
+    """But for the one way that FORMAT.md names: pyarrow ends the process at a column chunk of another type than its column."""
+    done, last = 0, 25 * FORGERIES
+    while done < last:
+        program = f"import test_forged; test_forged.forged_footers({done}, {last})"
+        run = subprocess.run(
+            [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
+        )
+        reached = int(run.stdout.split()[-1]) + 1
+        assert run.returncode == 0 or "does not match ColumnDescriptor physical type" in run.stderr, (
+            reached - 1,
+            run.stderr[-2000:],
+        )
+        done = last if run.returncode == 0 else reached
+
+
+def test_a_footer_is_compared_with_the_manifest_before_a_column_is_read():
+    table = lake_on(world(), "again-").table("d.t")
+    schema = table.meta.latest_schema()
+    (state,) = table.states().values()
+    file = next(file for file in state.files if file.rows > 1)
+    path = table.meta.paths.data(file)
+    with pytest.raises(Corrupt, match="another number of rows"):
+        DataReader(Env(world()), path, replace(file, rows=file.rows + 1), schema)
+    twice = schema.columns.field(0)
+    made = pa.table([pa.array([1, 2], twice.type)] * 2, schema=pa.schema([twice, twice.with_name("other")]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(made, sink)
+    data = sink.getvalue().to_pybytes()
+    entry = replace(file, rows=2, bytes=len(data), footer_bytes=None, footer_checksum=None)
+    with pytest.raises(Corrupt, match="two columns with one field id"):
+        DataReader(Env(with_file(path, data)), path, entry, schema)

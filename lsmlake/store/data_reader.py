@@ -1,7 +1,8 @@
 """Reads a data file: by row group, with row positions, without dead rows.
 
-A column is found by its field id and read by the positions of its leaves (`format.leaves`). The footer is trusted only as far as
-its checksum goes (`store.checksum`); Parquet itself checks the checksums of pages.
+A column is found by its field id and read by the positions of its leaves (`format.leaves`). The footer is parsed only if its
+checksum is right (`store.checksum`), with limits on memory, and compared with the manifest entry before a column is read. Parquet
+itself checks the checksums of pages.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lsmlake.store.checksum import RESTORE, read_footer
 from lsmlake.store.env import Env
 
 _DICTIONARY_BYTES = 4  # a row: above it there are nearly as many values as rows, or the dictionary was given up
+_THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
 _STREAM_STEPS = 8  # in a row group
 _STREAM_BUFFER_BYTES = 1 << 20  # of a column
 
@@ -45,7 +47,7 @@ def reading(path: str) -> Iterator[None]:
         raise Corrupt(
             "data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it"
         ) from gone
-    except (pa.ArrowException, OSError) as broken:
+    except (pa.ArrowException, OSError, ValueError, ArithmeticError) as broken:  # the last two: values that Python cannot hold
         raise Corrupt(
             "data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=RESTORE
         ) from broken
@@ -60,9 +62,10 @@ class DataReader:
         self.path, self.file, self.schema = path, file, schema
         with reading(path):
             self.source = env.storage.read(path)
-            footer = pa.BufferReader(read_footer(self.source, file, path))
-            self.footer = pq.read_metadata(footer)
-            self.columns = _stored_columns(self.footer.schema.to_arrow_schema())
+            footer = read_footer(self.source, file, path)
+            self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
+            self.starts = _group_starts(self.footer, file, path)
+            self.columns = _stored_columns(self.footer.schema.to_arrow_schema(), path)
             self.encoded = self._dictionaries(encoded)
             self.parquet = pq.ParquetFile(
                 self.source,
@@ -70,13 +73,8 @@ class DataReader:
                 read_dictionary=[self._stored(name).leaves[0] for name in self.encoded],
                 page_checksum_verification=True,
                 pre_buffer=False,
+                **_limits(file.bytes),
             )
-        if self.footer.num_rows != file.rows:
-            raise Corrupt(
-                "data file has another number of rows", where=path, expected=file.rows, found=self.footer.num_rows, cure=RESTORE
-            )
-        counts = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
-        self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def __enter__(self) -> DataReader:
         return self
@@ -98,11 +96,12 @@ class DataReader:
         if pa.types.is_nested(type_):
             return pa.nulls(self.groups, type_), pa.nulls(self.groups, type_), pa.nulls(self.groups, pa.int64())
         leaf = self._stored(column).leaves[0]
-        found = [self.footer.row_group(i).column(leaf).statistics for i in range(self.groups)]
-        known = [s is not None and s.has_min_max for s in found]
-        low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], type_)
-        high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], type_)
-        return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
+        with reading(self.path):
+            found = [self.footer.row_group(i).column(leaf).statistics for i in range(self.groups)]
+            known = [s is not None and s.has_min_max for s in found]
+            low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], type_)
+            high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], type_)
+            return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
 
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """The row groups one after the other, all rows, `_row_kind` only if asked for."""
@@ -167,6 +166,7 @@ class DataReader:
                 buffer_size=_STREAM_BUFFER_BYTES,
                 page_checksum_verification=True,
                 pre_buffer=False,
+                **_limits(self.file.bytes),
             )
             batches = parquet.reader.iter_batches(step, range(self.groups), self._leaves(columns), use_threads=True)
         while (table := self._next(batches, columns)) is not None:
@@ -199,10 +199,40 @@ class _Stored(NamedTuple):
     leaves: range
 
 
-def _stored_columns(schema: pa.Schema) -> dict[int, _Stored]:
-    """The columns of a file by field id."""
+def _limits(bytes_: int) -> dict[str, int]:
+    """Limits on what Parquet's reader sets memory aside for: in so many bytes there is no longer text and no longer list."""
+    return dict.fromkeys(("thrift_string_size_limit", "thrift_container_size_limit"), min(bytes_, _THRIFT_MAX))
+
+
+def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndarray:
+    """The position of the first row of every row group, then the number of rows. Raises Corrupt unless the footer has the rows
+    that the manifest names, and the columns of the file in every row group."""
+
+    def require(holds: bool, what: str, expected: object, found: object) -> None:
+        if not holds:
+            raise Corrupt(what, where=path, expected=expected, found=found, cure=RESTORE)
+
+    require(footer.num_rows == file.rows, "data file has another number of rows", file.rows, footer.num_rows)
+    limit = f"at most {file.rows}"
+    require(footer.num_row_groups <= file.rows, "data file has more row groups than rows", limit, footer.num_row_groups)
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    counts = [group.num_rows for group in groups]
+    whole = min(counts, default=1) > 0 and sum(counts) == file.rows
+    require(whole, "row groups of a data file have another number of rows", file.rows, sum(counts))
+    columns = {group.num_columns for group in groups}
+    same = columns <= {footer.num_columns}
+    require(same, "row groups of a data file have another number of columns", footer.num_columns, sorted(columns))
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _Stored]:
+    """The columns of a file by field id. Raises Corrupt if two have the same."""
     stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
-    return {types.field_id(field): _Stored(place, own) for place, (field, own) in stored if types.has_field_id(field)}
+    placed = [(types.field_id(field), _Stored(place, own)) for place, (field, own) in stored if types.has_field_id(field)]
+    if len(dict(placed)) != len(placed):
+        found = sorted(number for number, _ in placed)
+        raise Corrupt("data file has two columns with one field id", where=path, expected="unique ids", found=found, cure=RESTORE)
+    return dict(placed)
 
 
 def _by_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
