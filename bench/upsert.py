@@ -181,7 +181,7 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
     states = table.states()
 
     def find(meta) -> int:
-        found = (look_up(meta, table.current, bucket, part, states[bucket].files) for bucket, part in keys)
+        found = (look_up(meta, table.current, part, states[bucket].files) for bucket, part in keys)
         return sum(len(hits.positions) for files in found for hits in files.values())
 
     storage = _Counting(folder)

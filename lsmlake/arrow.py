@@ -46,13 +46,18 @@ def as_table(data: object, schema: pa.Schema | None = None) -> pa.Table:
 
 def unknown(data: object) -> InvalidData:
     """The error for something that is no data."""
-    if type(data).__module__.startswith("pyspark."):
+    if is_spark(data):
         return InvalidData(
             "a Spark DataFrame needs Spark attached",
             found=type(data).__name__,
             cure=Wording('use lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session"),
         )
     return InvalidData("this is no data", expected=ACCEPTED, found=type(data).__name__, cure="convert it to a pyarrow.Table")
+
+
+def is_spark(data: object) -> bool:
+    """Whether `data` belongs to Spark, asked without importing PySpark."""
+    return type(data).__module__.startswith("pyspark.")
 
 
 def is_pandas(data: object) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.arrow import as_table, is_pandas, unknown, without_index
+from lsmlake.arrow import as_table, is_pandas, is_spark, unknown, without_index
 from lsmlake.errors import InvalidData, LakeError
 from lsmlake.store import input_files
 
@@ -36,6 +36,8 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
     """
     if isinstance(data, Input):
         return data
+    if is_spark(data):  # its Arrow stream would bring all rows into this process
+        raise unknown(data)
     if names := _paths(data):
         paths = [path for name in names for path in input_files.find(name)]
         text = any(input_files.is_text(path) for path in paths)

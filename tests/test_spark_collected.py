@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_support import configured, same
 
 import lsmlake
-from lsmlake.errors import InvalidData
+from lsmlake.errors import EngineFailed, InvalidData
 from lsmlake.spark import collected
 
 pytestmark = pytest.mark.spark
@@ -117,11 +117,12 @@ def test_what_the_driver_could_not_fetch_is_written_by_tasks(spark, spark_lake):
     holds(table, [(i, i) for i in range(20)])
 
 
-def test_an_error_of_the_batch_itself_is_raised_as_spark_tells_it(spark, spark_lake):
+def test_an_error_in_the_batch_names_sparks_own_error(spark, spark_lake):
     table = made(spark_lake)
     before = table.snapshots()
-    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+    with pytest.raises(EngineFailed, match="DIVIDE_BY_ZERO") as failed:
         table.upsert(spark.range(3).selectExpr("id", "1 div (id - 1) as v"))
+    assert isinstance(failed.value.__cause__, ArithmeticException)
     with pytest.raises(InvalidData, match="null"):
         table.upsert(spark.range(3).selectExpr("nullif(id, 1) as id", "id as v"))
     assert table.snapshots() == before
