@@ -200,7 +200,8 @@ def forged_footers(first: int, last: int) -> None:
 
 
 def test_a_forged_footer_is_an_error_and_ends_no_process():
-    """But for the one way that FORMAT.md names: pyarrow ends the process at a column chunk of another type than its column."""
+    """But for the one way that FORMAT.md names: pyarrow does not catch what Parquet throws at an impossible column chunk."""
+    uncaught = "terminate called after throwing an instance of 'parquet::ParquetException'"
     done, last = 0, 25 * FORGERIES
     while done < last:
         program = f"import test_forged; test_forged.forged_footers({done}, {last})"
@@ -208,7 +209,7 @@ def test_a_forged_footer_is_an_error_and_ends_no_process():
             [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
         )
         reached = int(run.stdout.split()[-1]) + 1
-        assert run.returncode == 0 or "does not match ColumnDescriptor physical type" in run.stderr, (
+        assert run.returncode == 0 or uncaught in run.stderr, (
             reached - 1,
             run.stderr[-2000:],
         )
