@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from spark_support import same
 
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
-from lsmlake.spark import mask, read
+from lsmlake.spark import mask, read, settings
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +30,7 @@ def masked_files(draw) -> tuple[list[DataFile], dict[str, set[int]]]:
     return files, {f.name: draw(st.sets(st.integers(0, f.rows - 1), max_size=50)) for f in files if draw(st.booleans())}
 
 
-@settings(max_examples=50, deadline=None)
+@hypothesis(max_examples=50, deadline=None)
 @given(masked_files())
 def test_words_tell_each_dead_row(found):
     files, dead = found
@@ -39,11 +40,12 @@ def test_words_tell_each_dead_row(found):
         slot = (number * words.factor >> mask._HASH_SHIFT) & (words.slots - 1)
         assert words.values[slot] == number
         start = words.values[slot + words.slots]
+        assert start == words.starts[number]
         told = [row for row in range(file.rows) if int(words.values[start + (row >> 6)]) >> (row & 63) & 1]
         assert set(told) == dead.get(file.name, set())
 
 
-@settings(max_examples=50, deadline=None)
+@hypothesis(max_examples=50, deadline=None)
 @given(masked_files(), st.sampled_from(mask._CHUNK_BITS))
 def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
     files, dead = found
@@ -90,13 +92,40 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
         same(read.frame(spark_lake.engine.spark, table.scan().meta, few, None, "auto"), table.scan().to_arrow())
 
 
-@pytest.mark.connect
-def test_many_rows_are_masked_by_chunks_of_any_size(lake, spark_lake, monkeypatch):
-    monkeypatch.setattr(mask, "_WORDS_BYTES", 0)
+@pytest.fixture
+def masked(lake):
+    """A table with three dead rows in its first file."""
     options = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
     table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)
     table.upsert({"id": range(20_000), "v": range(20_000)})
     table.upsert({"id": [0, 1_024, 9_999], "v": [-1] * 3})
-    for bits in (10, 13, 16):
+    return table
+
+
+@pytest.mark.connect
+def test_each_form_of_a_mask_keeps_the_same_rows(masked, spark_lake, monkeypatch):
+    same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
+    monkeypatch.setattr(mask, "_FEW_FILES", 0)
+    same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
+    monkeypatch.setattr(mask, "_WORDS_BYTES", 0)
+    for bits in (10, 16):
         monkeypatch.setattr(mask, "_CHUNK_BITS", range(bits, bits + 1))
-        same(spark_lake.table("d.t").df(), table.scan().to_arrow())
+        same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
+
+
+def test_a_spark_that_returns_no_positions_fails_the_query(masked, spark_lake, monkeypatch):
+    monkeypatch.setattr(settings, "POSITION", "_tmp_unknown_to_spark")
+    for few, limit in ((16, mask._WORDS_BYTES), (0, mask._WORDS_BYTES), (0, 0)):
+        monkeypatch.setattr(mask, "_FEW_FILES", few)
+        monkeypatch.setattr(mask, "_WORDS_BYTES", limit)
+        with pytest.raises(Exception, match="a data file is not as its snapshot says"):
+            spark_lake.table("d.t").df().count()
+
+
+def test_a_column_with_the_name_of_the_positions_is_read_by_tasks(lake, spark_lake):
+    names = f"id BIGINT NOT NULL, {settings.POSITION.upper()} BIGINT"
+    table = lake.create_table("d.t", names, primary_key=["id"])
+    table.upsert({"id": [1, 2], settings.POSITION.upper(): [10, 20]})
+    rows = spark_lake.table("d.t").scan()
+    same(rows.to_spark(), table.scan().to_arrow())
+    assert "row positions" in rows.explain()

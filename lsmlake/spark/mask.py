@@ -1,14 +1,18 @@
-"""Dead rows out of a Catalyst scan: which rows a mask keeps, as SQL over `_metadata`, without Python or a JVM extension.
+"""Dead rows out of a Catalyst scan: which rows a mask keeps, as SQL, without Python or a JVM extension.
 
-`_metadata` says which row of which file a row is. A file goes by its size in bytes, or, where two files of the plan have the same
-size, by a hash of its name. A mask takes one of two forms:
+Spark's Parquet reader writes the position of a row in its file into a column of the read schema with the name
+`settings.POSITION`. `_metadata.row_index` is that column too, but Spark wraps it into a struct for every row, which takes twice
+as long. `_metadata` names the file. A file goes by its size in bytes, or, where two files of the plan have the same size, by a
+hash of its name. A mask takes one of two forms:
 
 - Words: one array of 64-bit words that every task has at hand, the value of a scalar subquery. A hash table of the files comes
-  first, then the bitmaps of all rows. There is no join and no broadcast, so `limit` and `count` start at once.
+  first, then the bitmaps of all rows. There is no join and no broadcast, so `limit` and `count` start at once. Where the files
+  are few, the SQL text says where the bitmap of each begins, which is faster than the hash table.
 - Chunks: a broadcast join with a table of bitmaps. It is for many files or rows. A chunk without a dead row has no bitmap, and
   the chunk size is chosen so that the table is small: dense vectors get large chunks, sparse ones small chunks.
 
-A row of a file that the mask does not know fails the query: the data file is not the one that the snapshot names.
+A row of a file that the mask does not know fails the query: the data file is not the one that the snapshot names. So does a row
+without a position.
 """
 
 from __future__ import annotations
@@ -24,13 +28,15 @@ from pyspark.sql import functions as F
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.bucket_hash import spark_hash
+from lsmlake.spark import settings
 
-PLACE, ROW, FILE = "_lsmlake_place", "_lsmlake_row", "_lsmlake_file"
+PLACE = "_lsmlake_place"
 _CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"
 _BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.field("element", pa.int64(), False)))])
 _WORDS = pa.schema([("words", pa.list_(pa.field("element", pa.int64(), False)))])
 
 _WORDS_BYTES = 4 << 20  # every task unpacks the array
+_FEW_FILES = 16  # that the SQL text lists: each takes a comparison for each row
 _SLOT_BITS = 6, 8, 10, 12  # sizes of the hash table of files, as powers of two
 _FACTORS = 2_654_435, 3_266_489, 1_640_531, 2_246_822  # below 2**22: a size below 2**41 times a factor fits a long
 _HASH_SHIFT = 20
@@ -61,13 +67,28 @@ def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
     return spark_hash([pa.array(np.full(len(names), salt, np.int32)), pa.array(names, pa.string())])
 
 
-def living(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], number: Number, unknown: str):
-    """The rows of `files` that are not dead, and which columns they have besides those of `rows`. `rows` has the columns ROW and
-    FILE: the row's place in its file, and the file's number. `unknown`: the message for a row of another file."""
-    table = _words(files, vectors, number.of) if _words_bytes(files) <= _WORDS_BYTES else None
+class Marks(NamedTuple):
+    """What a mask says of a row, as SQL. `row`: its position in its file. `file`: the number of its file. `unknown`: fails the
+    query."""
+
+    row: str
+    file: str
+    unknown: str
+
+
+def marks(number: Number, place: str, unknown: str) -> Marks:
+    """`place`: the column that holds Spark's metadata. `unknown`: the message for a row that no file of the snapshot has."""
+    failure = f"bigint(raise_error(string(X'{unknown.encode().hex()}')))"  # the same text whatever the session makes of quotes
+    return Marks(f"coalesce({settings.POSITION}, {failure})", number.sql.format(place=place), failure)
+
+
+def living(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, found: Marks):
+    """The rows of `files` that are not dead, and which columns they have besides those of `rows`, a scan with the column
+    settings.POSITION. `numbers`: of the files, as in `found.file`."""
+    table = _words(files, vectors, numbers) if _words_bytes(files) <= _WORDS_BYTES else None
     if table is not None:
-        return _by_words(spark, rows, table, unknown), ()
-    return _by_chunks(spark, rows, files, vectors, number.of, unknown), (_CHUNK, _KNOWN, _BITS)
+        return _by_words(spark, rows, table, found), ()
+    return _by_chunks(spark, rows, files, vectors, numbers, found), (_CHUNK, _KNOWN, _BITS)
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -75,11 +96,12 @@ def living(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, Deletio
 
 class _Words(NamedTuple):
     """`values`: numbers of the files by slot, then the index of each file's first word by slot, then the words. `slots`: how many
-    slots there are. `factor`: of the hash."""
+    slots there are. `factor`: of the hash. `starts`: the index of each file's first word, by the file's number."""
 
     values: np.ndarray
     slots: int
     factor: int
+    starts: dict[int, int]
 
 
 def _words_bytes(files: Sequence[DataFile]) -> int:
@@ -103,21 +125,29 @@ def _words(files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], num
         if file.name in vectors:
             words, dead = vectors[file.name].words()
             values[start + words] = dead
-    return _Words(values, slots, factor)
+    return _Words(values, slots, factor, dict(zip(numbers.tolist(), starts.tolist(), strict=True)))
 
 
 def _slots(numbers: np.ndarray, factor: int, bits: int) -> np.ndarray:
     return (numbers * factor >> _HASH_SHIFT) & ((1 << bits) - 1)
 
 
-def _by_words(spark, rows, words: _Words, unknown: str):
+def _by_words(spark, rows, words: _Words, found: Marks):
     values = pa.ListArray.from_arrays(pa.array([0, len(words.values)], pa.int32()), words.values, type=_WORDS.field(0).type)
     array = spark.createDataFrame(pa.table([values], schema=_WORDS)).scalar()
-    slot = F.expr(f"int(shiftright({FILE} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
-    known = F.get(array, slot) == F.col(FILE)
-    start = F.when(known, F.get(array, slot + words.slots)).otherwise(F.raise_error(F.lit(unknown)).cast("bigint"))
-    word = F.get(array, (start + F.expr(f"shiftright({ROW}, 6)")).cast("int"))
-    return rows.where(F.getbit(word, F.expr(f"int({ROW} & 63)")) == 0)
+    index = F.expr(f"int(shiftright({found.row}, 6))")
+    word = F.get(array, _start(array, words, found) + index)
+    return rows.where(F.getbit(word, F.expr(f"int({found.row} & 63)")) == 0)
+
+
+def _start(array, words: _Words, found: Marks):
+    """The index of the first word of a row's file, as a Column."""
+    if len(words.starts) <= _FEW_FILES:
+        cases = " ".join(f"when {number}L then {start}" for number, start in words.starts.items())
+        return F.expr(f"case {found.file} {cases} else int({found.unknown}) end")
+    slot = F.expr(f"int(shiftright({found.file} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
+    known = F.get(array, slot) == F.expr(found.file)
+    return F.when(known, F.get(array, slot + words.slots)).otherwise(F.expr(found.unknown)).cast("int")
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -137,14 +167,14 @@ def _chunk_bytes(rows: np.ndarray, dead: np.ndarray, bits: int) -> np.ndarray:
     return chunks * _ENTRY_BYTES + np.minimum(chunks, dead) * (1 << bits - 3)
 
 
-def _by_chunks(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, unknown: str):
+def _by_chunks(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, found: Marks):
     dead = [len(vectors[file.name]) if file.name in vectors else 0 for file in files]
     bits, _ = chunk_bytes([file.rows for file in files], dead)
     bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(vectors, files, numbers, bits)))
-    chunk = f"shiftleft({FILE}, {_CHUNK_NUMBERS}) + shiftright({ROW}, {bits})"
+    chunk = f"shiftleft({found.file}, {_CHUNK_NUMBERS}) + shiftright({found.row}, {bits})"
     joined = rows.selectExpr("*", f"{chunk} as {_CHUNK}").join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
-    bit = f"getbit({_BITS}[int(({ROW} & {(1 << bits) - 1}) >> 6)], int({ROW} & 63))"
-    return joined.filter(f"if({_KNOWN} is null, raise_error('{unknown}'), {_BITS} is null or {bit} = 0)")
+    bit = f"getbit({_BITS}[int(({found.row} & {(1 << bits) - 1}) >> 6)], int({found.row} & 63))"
+    return joined.filter(f"if({_KNOWN} is null, boolean({found.unknown}), {_BITS} is null or {bit} = 0)")
 
 
 def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], numbers: np.ndarray, bits: int) -> pa.Table:

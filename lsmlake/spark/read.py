@@ -42,7 +42,7 @@ def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
     if not plan.files:
         return spark.createDataFrame([], to_spark(arrow.fields(plan, plan.columns)))
     settings.check_names(spark.conf.get, plan.schema.columns.names)
-    refused = settings.refuses_native(spark.conf.get)
+    refused = settings.refuses_native(spark.conf.get, plan.schema.columns.names)
     if refused and strategy == NATIVE:
         raise InvalidQuery("Spark cannot read the data files itself in this session", found=refused, cure="use strategy='auto'")
     native, rest = plan.splits, ()
@@ -57,7 +57,7 @@ def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
 
 def explained(spark, meta: Metadata, plan: Plan) -> tuple[str, ...]:
     """How `frame` reads the plan, in words."""
-    if refused := settings.refuses_native(spark.conf.get):
+    if refused := settings.refuses_native(spark.conf.get, plan.schema.columns.names):
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
     native, rest = shared(plan)
     native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (native, rest))
@@ -170,17 +170,15 @@ class _Reading:
         """Every operation is analysed by Spark on its own, some 3 ms each, so there are few; and most is SQL text, since a Column
         object takes many calls into the JVM."""
         files = [file for _, file in places]
-        rows, place = self._scans.scan(places, partitioned=partitioned), "_metadata"
+        rows, place = self._filtered(self._scans.scan(places, partitioned=partitioned, made=(settings.POSITION,))), "_metadata"
         if any(name.lower() == place for name in self.plan.schema.columns.names):
             rows, place = rows.select("*", rows.metadataColumn("_metadata").alias(mask.PLACE)), mask.PLACE
         number = mask.numbered(files)
-        found = f"{place}.row_index as {mask.ROW}", f"{number.sql.format(place=place)} as {mask.FILE}"
-        rows = self._filtered(rows.selectExpr("*", *found))
         unknown = f"{self.meta.paths.root}: a data file is not as its snapshot says; verify() tells which"
-        living, made = mask.living(self.spark, rows, files, vectors, number, unknown)
+        living, made = mask.living(self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown))
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return living  # of which the columns are taken in any case
-        made = mask.ROW, mask.FILE, *made, *([place] if place == mask.PLACE else [])
+        made = settings.POSITION, *made, *([place] if place == mask.PLACE else [])
         if partitioned:
             return self._in_order(living, made)
         return living.selectExpr(f"* except ({', '.join(made)})")

@@ -26,6 +26,9 @@ READER = {
 }
 """Options of a Parquet read. Each outranks the session setting of the same purpose."""
 
+POSITION = "_tmp_metadata_row_index"
+"""A column of the read schema that Spark's Parquet reader fills with the positions of the rows in their files."""
+
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _IGNORED = "spark.sql.files.ignoredPathSegmentRegex"
 _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
@@ -49,8 +52,10 @@ _QUOTES = re.compile(r"'|\"")
 _LISTS = re.compile(r"\b(in|between)\b", re.IGNORECASE)
 
 
-def refuses_native(get: Get) -> str | None:
-    """Why Catalyst cannot read the data files itself in this session; `None` if it can."""
+def refuses_native(get: Get, names: Iterable[str]) -> str | None:
+    """Why Catalyst cannot read data files with columns of these `names` itself in this session; `None` if it can."""
+    if POSITION in map(str.lower, names):
+        return f"column {POSITION!r} has the name under which Spark's Parquet reader returns row positions"
     if "parquet" not in re.split(r"\s*,\s*", get(_V1_SOURCES, "parquet").strip().lower()):
         return f"{_V1_SOURCES} is without parquet, and Spark's other Parquet reader knows no row positions"
     if get(_IGNORED, ""):
