@@ -291,7 +291,7 @@ def _named(name: str, where: str):
 
 
 _LIST = Wording(
-    "lsmlake.options.DESCRIPTIONS lists the options there are", command="`lsmlake options` lists the options there are"
+    "options_table() of a table lists the options there are", command="`lsmlake options` lists the options there are"
 )
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
