@@ -6,6 +6,7 @@ import datetime as dt
 import gzip
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import duckdb
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import UTC, new_lake
 
@@ -313,8 +314,22 @@ def test_local_times_are_those_of_the_zone():
     assert day == dt.date(2026, 1, 2)
 
 
+def test_text_with_an_exponent_is_exact_or_refused():
+    texts = [f"{digits}{e}{power}" for digits in ("1.85", "+5", "0", ".25") for e in "eE" for power in range(-345, 60)]
+    for scale in (0, 3, 38):
+        for text in texts:
+            exact = Fraction(text.replace("E", "e"))
+            try:
+                (made,) = convert(pa.array([text]), pa.decimal128(38, scale), "UTC").to_pylist()
+            except pa.ArrowInvalid:
+                continue
+            assert Fraction(made) == exact, (text, scale)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 10))
+@example(1.85e-215, 0)
+@example(2.2250738585072014e-308, 3)
 def test_a_float_is_the_decimal_it_prints_as(value, scale):
     exact = Decimal(repr(value))
     fits = exact == exact.quantize(Decimal(1).scaleb(-scale)) if abs(value) < 1e15 else False
