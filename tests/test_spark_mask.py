@@ -113,15 +113,6 @@ def test_each_form_of_a_mask_keeps_the_same_rows(masked, spark_lake, monkeypatch
         same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
 
 
-def test_a_spark_that_returns_no_positions_fails_the_query(masked, spark_lake, monkeypatch):
-    monkeypatch.setattr(settings, "POSITION", "_tmp_unknown_to_spark")
-    for few, limit in ((16, mask._WORDS_BYTES), (0, mask._WORDS_BYTES), (0, 0)):
-        monkeypatch.setattr(mask, "_FEW_FILES", few)
-        monkeypatch.setattr(mask, "_WORDS_BYTES", limit)
-        with pytest.raises(Exception, match="a data file is not as its snapshot says"):
-            spark_lake.table("d.t").df().count()
-
-
 def test_a_column_with_the_name_of_the_positions_is_read_by_tasks(lake, spark_lake):
     names = f"id BIGINT NOT NULL, {settings.POSITION.upper()} BIGINT"
     table = lake.create_table("d.t", names, primary_key=["id"])

@@ -170,18 +170,18 @@ class _Reading:
         """Every operation is analysed by Spark on its own, some 3 ms each, so there are few; and most is SQL text, since a Column
         object takes many calls into the JVM."""
         files = [file for _, file in places]
-        rows, place = self._filtered(self._scans.scan(places, partitioned=partitioned, made=(settings.POSITION,))), "_metadata"
+        rows, place = self._scans.scan(places, partitioned=partitioned), "_metadata"
         if any(name.lower() == place for name in self.plan.schema.columns.names):
             rows, place = rows.select("*", rows.metadataColumn("_metadata").alias(mask.PLACE)), mask.PLACE
-        number = mask.numbered(files)
+        rows, number = self._filtered(rows), mask.numbered(files)
         unknown = f"{self.meta.paths.root}: a data file is not as its snapshot says; verify() tells which"
         living, made = mask.living(self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown))
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return living  # of which the columns are taken in any case
-        made = settings.POSITION, *made, *([place] if place == mask.PLACE else [])
+        made = *made, *([place] if place == mask.PLACE else [])
         if partitioned:
             return self._in_order(living, made)
-        return living.selectExpr(f"* except ({', '.join(made)})")
+        return living.selectExpr(f"* except ({', '.join(made)})") if made else living
 
     def _in_order(self, rows, made: Iterable[str] = ()):
         """All columns in the table's order, without those that were `made`."""

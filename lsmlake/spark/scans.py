@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 
@@ -53,11 +52,9 @@ class Scans:
             parted[tells[bucket, file.directory]].append((bucket, file))
         return parted[True], parted[False]
 
-    def scan(self, files: Sequence[Place], *, partitioned: bool, made: Sequence[str] = ()):
-        """All columns, those of the partition last if `partitioned`: Spark then reads them from the directories. `made`: names of
-        BIGINT columns that Spark's reader makes itself."""
-        columns = reduce(pa.Schema.append, (pa.field(name, pa.int64()) for name in made), self.schema.row_columns)
-        reader = self.spark.read.schema(to_spark(columns)).options(**READER)
+    def scan(self, files: Sequence[Place], *, partitioned: bool):
+        """All columns, those of the partition last if `partitioned`: Spark then reads them from the directories."""
+        reader = self.spark.read.schema(to_spark(self.schema.row_columns)).options(**READER)
         if partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
         else:

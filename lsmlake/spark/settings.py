@@ -27,7 +27,7 @@ READER = {
 """Options of a Parquet read. Each outranks the session setting of the same purpose."""
 
 POSITION = "_tmp_metadata_row_index"
-"""A column of the read schema that Spark's Parquet reader fills with the positions of the rows in their files."""
+"""Whatever a file holds, Spark's Parquet reader returns row positions in a column with this name."""
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _IGNORED = "spark.sql.files.ignoredPathSegmentRegex"
