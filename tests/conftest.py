@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "connect: needs Spark, and runs a second time on Spark Connect")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that shares the tests looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest groups first, so that no process is left with one of them at the end."""
     for item in items:
