@@ -2,9 +2,6 @@
 
 Tests that need the JVM carry the marker `spark`: without Java they are skipped, or fail if LSMLAKE_REQUIRE_SPARK is 1. Those
 that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py.
-
-With `-n` and `--dist loadgroup` several processes share the tests. All tests of the Spark session run in one of them, so that
-there is one session; the other tests stay together file by file.
 """
 
 from __future__ import annotations
@@ -18,24 +15,9 @@ from spark_support import classic_session, connect_session, on_connect
 
 import lsmlake
 
-_SESSION = "spark session"
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "connect: needs Spark, and runs a second time on Spark Connect")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest groups first, so that no process is left with one of them at the end."""
-    items.sort(key=lambda item: (_group(item) != _SESSION, item.get_closest_marker("spark") is None))
-
-
-def _group(item: pytest.Item) -> str:
-    return _SESSION if "spark" in getattr(item, "fixturenames", ()) else item.path.name
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
