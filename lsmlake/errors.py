@@ -26,6 +26,7 @@ exception into one of these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 
@@ -150,6 +151,8 @@ class InternalError(LakeError, RuntimeError):
 
 _ENGINES = ("pyspark.", "py4j.")
 _FOUND_MAX = 500
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit): .+", re.MULTILINE)
+"""The end of a Python traceback inside the message of a Spark error: what failed in a Python process of Spark."""
 
 
 def foreign(error: Exception, where: str) -> LakeError:
@@ -157,8 +160,14 @@ def foreign(error: Exception, where: str) -> LakeError:
 
     Raise it `from error`. `where` names what the user called.
     """
-    found = f"{type(error).__name__}: {error}"[:_FOUND_MAX]
+    text = str(error)
+    found = f"{type(error).__name__}: {text}"[:_FOUND_MAX]
     if f"{type(error).__module__}.".startswith(_ENGINES):
+        if "No module named 'lsmlake'" in text:
+            what = "the Python processes of Spark cannot import lsmlake"
+            return MissingDependency(what, where=where, cure="call lsmlake.ship(spark), or install lsmlake where Spark runs Python")
+        in_python = _PYTHON_ERROR.findall(text.partition("Traceback (most recent call last)")[2])
+        found = f"{type(error).__name__}: {in_python[-1]}"[:_FOUND_MAX] if in_python else found
         return EngineFailed("Spark failed", where=where, found=found, cure="Spark's own error, the cause of this one, says more")
     if isinstance(error, OSError):
         return StorageFailed("an input or output failed", where=where, found=found, cure="see the cause and try again")

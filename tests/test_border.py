@@ -11,7 +11,15 @@ from typing import Literal
 import pytest
 
 from lsmlake.border import public, type_of
-from lsmlake.errors import EngineFailed, InternalError, InvalidData, InvalidQuery, LakeError, StorageFailed
+from lsmlake.errors import (
+    EngineFailed,
+    InternalError,
+    InvalidData,
+    InvalidQuery,
+    LakeError,
+    MissingDependency,
+    StorageFailed,
+)
 
 
 class SparkError(Exception):
@@ -80,6 +88,12 @@ def test_a_call_with_other_parameters_is_a_type_error_of_python():
         Verbs().verb(row=1)
 
 
+def in_a_worker(error: str) -> str:
+    """What Spark says of an error in one of its Python processes, in the middle of a long text."""
+    lines = "\n".join(f'  File "worker.py", line {n}, in f\n    f()' for n in range(100))
+    return f"[FAILED]\nTraceback (most recent call last):\n{lines}\n{error}\n\n\tat org.apache.spark.X.f(X.scala)"
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
@@ -93,6 +107,16 @@ def test_a_call_with_other_parameters_is_a_type_error_of_python():
         (RecursionError(), InvalidQuery, "nested too deeply"),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), InvalidData, r"'\\ud800'"),
         (SparkError("a task died"), EngineFailed, "Spark failed, found SparkError: a task died"),
+        (
+            SparkError(in_a_worker("ValueError: the last bad row")),
+            EngineFailed,
+            "Spark failed, found SparkError: ValueError: the last bad row;",
+        ),
+        (
+            SparkError(in_a_worker("ModuleNotFoundError: No module named 'lsmlake'")),
+            MissingDependency,
+            "cannot import lsmlake; call lsmlake.ship(spark)",
+        ),
     ],
 )
 def test_a_foreign_exception_becomes_an_error_of_the_library_with_its_cause(error, kind, words):

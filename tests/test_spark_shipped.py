@@ -46,7 +46,7 @@ def run(folder: Path, *command: str, **environment: str) -> str:
 def test_a_package_that_is_shipped_reaches_every_process(python, tmp_path, kind):
     (tmp_path / "spark").mkdir()
     found = json.loads(run(tmp_path, sys.executable, str(PROGRAM), str(tmp_path), python, kind))
-    assert "No module named 'lsmlake'" in found["nothing"], "the workers had it already: the test proves nothing"
+    assert "call lsmlake.ship(spark)" in found["nothing"], "the workers had it already: the test proves nothing"
     assert found["shipped"] == ""
 
 
