@@ -48,11 +48,8 @@ class Changes(Readable):
         said = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
         return [(name, value) for name, value in said if value is not None]
 
-    def _pieces(self) -> tuple[Plan, list[Piece]]:
-        return self._planned()[:2]
-
-    def _planned(self) -> tuple[Plan, list[Piece], list[int]]:
-        """How and what to read, and the snapshots that must be kept until it is read."""
+    def _planned(self) -> tuple[Plan, list[Piece]]:
+        """How and what to read."""
         schema = self.meta.latest_schema()
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
@@ -61,17 +58,15 @@ class Changes(Readable):
         last = resolve(self.meta, Moment(self.end))
         self._check_start(last)
         if last is None:
-            return like, [], []
+            return like, []
         if self.mode == DIFF:
             first = resolve(self.meta, Moment(self.start)) if self.start else None
-            needed = [snapshot.id for snapshot in (first, last) if snapshot is not None]
-            with self.meta.unless_expired(*needed):
-                return like, net(self.meta, like, first, last), needed
-        needed = list(range(max(1, self.start), last.id + 1))
-        with self.meta.unless_expired(*needed):
+            with self.meta.unless_expired(first, last):
+                return like, net(self.meta, like, first, last)
+        with self.meta.unless_expired(*range(max(1, self.start), last.id + 1)):
             snapshots = (self.meta.recorded(number) for number in range(self.start + 1, last.id + 1))
             pieces = by_bucket(piece for snapshot in snapshots for piece in of_snapshot(self.meta, like, snapshot, self.mode))
-            return like, pieces, needed
+            return like, pieces
 
     def _check_start(self, last: Snapshot | None) -> None:
         if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
@@ -88,19 +83,13 @@ class Changes(Readable):
     def to_batches(self) -> pa.RecordBatchReader:
         """The changes bucket after bucket, those of a bucket in order. Held at a time: in mode 'diff' the changed rows of one
         bucket, else a chunk of a file. Raises InvalidQuery, SnapshotNotFound."""
-        like, pieces, needed = self._planned()
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with self.meta.unless_expired(*needed):
-                for piece in pieces:
-                    for table in read_piece(self.meta, like, piece):
-                        yield from table.to_batches()
-
-        return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches(), "Changes"))
+        like, pieces = self._planned()
+        batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches, "Changes"))
 
     def to_spark(self):
         """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised but inside its partitions."""
-        return self.engine.changes_frame(self.meta, *self._pieces())
+        return self.engine.changes_frame(self.meta, *self._planned())
 
     def count(self) -> int:
         """The number of changes; an update counts twice."""

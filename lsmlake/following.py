@@ -10,7 +10,7 @@ import pyarrow as pa
 from lsmlake.border import public, through
 from lsmlake.errors import InvalidQuery
 from lsmlake.lsm.predicate import parse
-from lsmlake.ops.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece, snapshots_of
+from lsmlake.ops.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
 from lsmlake.ops.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.ops.plan import Plan
 from lsmlake.reading import Readable
@@ -72,9 +72,7 @@ class ChangeBatch(Readable):
         return pa.RecordBatchReader.from_batches(changes_schema(self.like), through(batches, "ChangeBatch"))
 
     def _tables(self) -> Iterator[pa.Table]:
-        for piece in self.pieces:
-            with self.meta.unless_expired(*snapshots_of(piece, self.snapshot)):
-                yield from read_piece(self.meta, self.like, piece)
+        return (table for piece in self.pieces for table in read_piece(self.meta, self.like, piece))
 
     def __repr__(self) -> str:
         return f"<lsmlake changes of {self.meta.paths.root} at snapshot {self.snapshot}>"

@@ -10,8 +10,9 @@ import pytest
 from spark_support import configured, rows, same
 
 import lsmlake
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.spark.settings import reads_otherwise
+from lsmlake.spark.source import LakeSource
 
 pytestmark = pytest.mark.spark
 
@@ -135,14 +136,34 @@ def test_a_frame_whose_files_have_expired_is_an_error(spark, lake, spark_lake):
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"])
     table.upsert({"id": range(100), "v": range(100)})
     frames = {strategy: spark_lake.table("d.t").scan().to_spark(strategy) for strategy in ("native", "arrow")}
+    frames["changes"] = spark_lake.table("d.t").changes(0, 1).to_spark()
     table.upsert({"id": range(100), "v": [0] * 100})
     table.compact(full=True)
     table.expire_snapshots(retain_max=1)
     with configured(spark, spark__sql__files__ignoreMissingFiles="true"):
         with pytest.raises(Exception, match=r"(FAILED_READ_FILE|PATH_NOT_FOUND).*d\.db/t/.*parquet"):
             frames["native"].collect()
-        with pytest.raises(Exception, match="snapshot 1 has expired while it was read"):
-            frames["arrow"].collect()
+        for ours in ("arrow", "changes"):
+            with pytest.raises(Exception, match="snapshot 1 has expired while it was read"):
+                frames[ours].collect()
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_a_task_of_the_data_source_says_that_a_snapshot_has_expired(lake, producer):
+    """What Spark calls in its Python processes, between planning and reading."""
+    table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"changelog-producer": producer})
+    table.upsert({"id": range(100), "v": range(100)})
+    source = LakeSource({"path": table.meta.env.storage.place(table.path)})
+    batch, stream = source.reader(source.schema()), source.streamReader(source.schema())
+    batch_tasks, stream_tasks = batch.partitions(), stream.partitions(stream.initialOffset(), {"snapshot": 2})
+    table.upsert({"id": range(100), "v": [0] * 100})
+    table.compact(full=True)
+    table.expire_snapshots(retain_max=1)
+    for reader, tasks in ((batch, batch_tasks), (stream, stream_tasks)):
+        assert tasks
+        for task in tasks:
+            with pytest.raises(SnapshotNotFound, match="snapshot 1 has expired while it was read"):
+                list(reader.read(task))
 
 
 @pytest.mark.connect

@@ -53,10 +53,12 @@ class Logged:
 
 @dataclass(frozen=True)
 class Piece:
-    """The changes of `bucket`, in order: states compared, files, or rows that are all new. `upserts`: told as +I and -D."""
+    """The changes of `bucket`, in order: states compared, files, or rows that are all new. `snapshots`: the numbers of those whose
+    files are read. `upserts`: told as +I and -D."""
 
     bucket: Bucket
     steps: tuple[Pair | Logged | Split, ...]
+    snapshots: frozenset[int]
     upserts: bool = False
 
     @property
@@ -128,7 +130,8 @@ def frame(meta: Metadata, schema: Schema, predicate: object, columns: Sequence[s
 def net(meta: Metadata, like: Plan, first: Snapshot | None, last: Snapshot | None, near: pa.Table | None = None) -> list[Piece]:
     """What is different in `last` from `first`, a piece a bucket that differs; `near`: see `ops.plan.plan`."""
     before, after = (_plan(meta, like, snapshot, FRESH, near) for snapshot in (first, last))
-    return [Piece(pair.bucket, (pair,)) for pair in pairs(before, after)]
+    numbers = frozenset(snapshot.id for snapshot in (first, last) if snapshot is not None)
+    return [Piece(pair.bucket, (pair,), numbers) for pair in pairs(before, after)]
 
 
 def everything(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> list[Piece]:
@@ -136,7 +139,8 @@ def everything(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str)
     splits = _plan(meta, like, snapshot, view_of(meta.schema_of(snapshot), mode)).splits
     alone = (replace(s, files=(file,), met=()) for s in splits if not (s.level0 or s.merged) for file in s.files)
     together = (s for s in splits if s.level0 or s.merged)
-    return [Piece(split.bucket, (split,)) for split in (*alone, *together)]
+    numbers = frozenset() if snapshot is None else frozenset({snapshot.id})
+    return [Piece(split.bucket, (split,), numbers) for split in (*alone, *together)]
 
 
 def of_snapshot(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> list[Piece]:
@@ -144,14 +148,14 @@ def of_snapshot(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> li
     schema = meta.schema_of(snapshot)
     if mode in (CHANGELOG, AUTO):
         if snapshot.changelog_manifest_list or schema.parsed_options.changelog_producer != NONE:
-            return _logged(meta.changelog(snapshot, like.schema), like)
+            return _logged(meta.changelog(snapshot, like.schema), like, snapshot)
         if mode == CHANGELOG:
             raise _no_changelog(f"snapshot {snapshot.id} writes no changelog", meta.paths.root)
     meta.snapshot(snapshot.id)  # of which more than the changelog must be kept
     if snapshot.kind == COMPACT and schema.parsed_options.record_expire_ms is None:
         return []  # no row is another
     written = _written(meta, schema, snapshot) if mode == DELTA and _asks_keys(like) else None
-    found = _next(meta, like, snapshot) if written is None else _logged(written, like)
+    found = _next(meta, like, snapshot) if written is None else _logged(written, like, snapshot)
     return [replace(piece, upserts=mode == DELTA) for piece in found]
 
 
@@ -160,7 +164,9 @@ def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
     found: dict[Bucket, Piece] = {}
     for piece in pieces:
         known = found.get(piece.bucket)
-        found[piece.bucket] = replace(piece, steps=known.steps + piece.steps) if known else piece
+        if known is not None:
+            piece = replace(piece, steps=known.steps + piece.steps, snapshots=known.snapshots | piece.snapshots)
+        found[piece.bucket] = piece
     return list(found.values())
 
 
@@ -207,13 +213,14 @@ def _written(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Table | N
     return own if pc.sum(own["rows"]).as_py() == snapshot.delta_rows else None
 
 
-def _logged(entries: pa.Table, like: Plan) -> list[Piece]:
+def _logged(entries: pa.Table, like: Plan, snapshot: Snapshot) -> list[Piece]:
     if like.predicate is not None and entries.num_rows:
         entries, _ = prune_by_key(entries, like.schema, like.predicate)
     found: dict[Bucket, list[DataFile]] = {}
     for bucket, _, file in manifest.files_of(entries, like.schema, statistics=False):
         found.setdefault(bucket, []).append(file)
-    return [Piece(bucket, (Logged(tuple(files)),)) for bucket, files in sorted(found.items(), key=_order)]
+    numbers = frozenset({snapshot.id})
+    return [Piece(bucket, (Logged(tuple(files)),), numbers) for bucket, files in sorted(found.items(), key=_order)]
 
 
 def _order(item: tuple[Bucket, object]) -> tuple:
@@ -225,11 +232,12 @@ def _order(item: tuple[Bucket, object]) -> tuple:
 
 def read_piece(meta: Metadata, like: Plan, piece: Piece) -> Iterator[pa.Table]:
     """The changes of a piece in order: `_row_kind` as text, then the plan's columns. With a predicate, those of the rows it is
-    true of."""
-    for step in piece.steps:
-        for rows in _rows(meta, like, step):
-            rows = _as_upserts(rows) if piece.upserts else rows
-            yield told(rows).select([KIND_FIELD.name, *like.columns]).cast(changes_schema(like))
+    true of. Raises SnapshotNotFound if a snapshot has expired meanwhile."""
+    with meta.unless_expired(*piece.snapshots):
+        for step in piece.steps:
+            for rows in _rows(meta, like, step):
+                rows = _as_upserts(rows) if piece.upserts else rows
+                yield told(rows).select([KIND_FIELD.name, *like.columns]).cast(changes_schema(like))
 
 
 def changes_schema(like: Plan) -> pa.Schema:
@@ -237,12 +245,6 @@ def changes_schema(like: Plan) -> pa.Schema:
     key = like.schema.primary_key
     fields = (like.schema.plain_columns.field(name) for name in like.columns)
     return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
-
-
-def snapshots_of(piece: Piece, snapshot: int) -> tuple[int, ...]:
-    """The snapshots whose files a piece of the changes of `snapshot` reads."""
-    compares = any(isinstance(step, Pair) for step in piece.steps)
-    return (snapshot - 1, snapshot) if compares and snapshot > 1 else (snapshot,)
 
 
 def _rows(meta: Metadata, like: Plan, step: Pair | Logged | Split) -> Iterator[pa.Table]:

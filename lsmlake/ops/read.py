@@ -40,9 +40,10 @@ def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
 
 
 def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
-    """The rows of one split, in one thread."""
-    for part in _parts(meta, plan, split):
-        yield from part
+    """The rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile."""
+    with meta.unless_expired(plan.snapshot):
+        for part in _parts(meta, plan, split):
+            yield from part
 
 
 def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Table]]:

@@ -41,10 +41,9 @@ def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
 
 
 def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with meta.unless_expired(plan.snapshot):
-        for split in tasks.unpacked(batches):
-            for table in read_split(meta, plan, split):
-                yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
+    for split in tasks.unpacked(batches):
+        for table in read_split(meta, plan, split):
+            yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
