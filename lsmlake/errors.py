@@ -151,6 +151,8 @@ class InternalError(LakeError, RuntimeError):
 
 _ENGINES = ("pyspark.", "py4j.")
 _FOUND_MAX = 500
+_INSTALL = "install lsmlake where Spark runs Python"
+_SHIP = Wording(f"call lsmlake.ship(spark), or {_INSTALL}", command=_INSTALL)
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit): .+", re.MULTILINE)
 """The end of a Python traceback inside the message of a Spark error: what failed in a Python process of Spark."""
 
@@ -165,7 +167,7 @@ def foreign(error: Exception, where: str) -> LakeError:
     if f"{type(error).__module__}.".startswith(_ENGINES):
         if "No module named 'lsmlake'" in text:
             what = "the Python processes of Spark cannot import lsmlake"
-            return MissingDependency(what, where=where, cure="call lsmlake.ship(spark), or install lsmlake where Spark runs Python")
+            return MissingDependency(what, where=where, cure=_SHIP)
         in_python = _PYTHON_ERROR.findall(text.partition("Traceback (most recent call last)")[2])
         found = f"{type(error).__name__}: {in_python[-1]}"[:_FOUND_MAX] if in_python else found
         return EngineFailed("Spark failed", where=where, found=found, cure="Spark's own error, the cause of this one, says more")

@@ -290,9 +290,7 @@ def _named(name: str, where: str):
     return option
 
 
-_LIST = Wording(
-    "options_table() of a table lists the options there are", command="`lsmlake options` lists the options there are"
-)
+_LIST = Wording("options_table() of a table lists the options there are", command="`lsmlake options` lists the options there are")
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
 }

@@ -53,8 +53,8 @@ class Logged:
 
 @dataclass(frozen=True)
 class Piece:
-    """The changes of `bucket`, in order: states compared, files, or rows that are all new. `snapshots`: the numbers of those whose
-    files are read. `upserts`: told as +I and -D."""
+    """The changes of `bucket`, in order: states compared, files, or rows that are all new. `snapshots`: the numbers of those
+    whose files are read. `upserts`: told as +I and -D."""
 
     bucket: Bucket
     steps: tuple[Pair | Logged | Split, ...]
