@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery, StorageFailed
@@ -277,7 +278,7 @@ class StorageContract:
     def test_a_storage_is_a_dictionary(self, storage):
         roots = map(str, count())
 
-        @settings(max_examples=40, deadline=None)
+        @examples(40)
         @given(STEPS)
         def behaves_like_one(steps):
             root, model = next(roots), {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -77,11 +77,15 @@ def new_lake(storage: Storage | None = None) -> Lake:
 
 def copied(storage: MemoryStorage) -> MemoryStorage:
     """A storage with the same files; what is done to one is not seen by the other."""
-    copy = MemoryStorage()
-    for entry in storage.list(""):
-        with storage.read(entry.path) as source:
-            copy.put_if_absent(entry.path, source.read())
-    return copy
+    return holding(contents(storage))
+
+
+def holding(files: Mapping[str, bytes]) -> MemoryStorage:
+    """A storage with these files: path -> content."""
+    storage = MemoryStorage()
+    for path, data in files.items():
+        storage.put_if_absent(path, data)
+    return storage
 
 
 def contents(storage: Storage, prefix: str = "") -> dict[str, bytes]:

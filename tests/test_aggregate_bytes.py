@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from datasketches import compact_theta_sketch, hll_sketch, tgt_hll_type, update_theta_sketch
+from effort import scaled
 from pyroaring import BitMap, BitMap64
 from strategies import contents, new_lake
 
 from lsmlake.errors import InvalidData
 from lsmlake.lsm.aggregate import FieldSettings, function
-
-EXAMPLES = int(os.environ.get("LSMLAKE_EXAMPLES", "1"))
 
 
 def reduce(name, groups):
@@ -85,7 +83,7 @@ def test_forged_sketches_are_refused_or_read_and_never_crash():
     """The library itself writes outside of its memory on some of these bytes."""
     rng = random.Random(7)
     outcomes = set()
-    for _ in range(60 * EXAMPLES):
+    for _ in range(scaled(60)):
         sketch = hll_sketch(rng.choice([4, 7, 9, 12]), rng.choice([tgt_hll_type.HLL_4, tgt_hll_type.HLL_6, tgt_hll_type.HLL_8]))
         first = rng.randrange(1 << 50)
         for number in range(rng.choice([0, 5, 9, 50, 1000])):

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aggregate_model import LONG, TWINS, first_of, same, small, twin_of
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidData
 from lsmlake.lsm.aggregate import FieldSettings, function
 
-FAST = settings(max_examples=80, deadline=None)
+FAST = examples(30)
 
 
 def ids(twins):
@@ -63,7 +64,7 @@ IN_PARTS = [twin for twin in TWINS if made(twin[0], twin[2], **twin[1]).associat
 def test_parts_may_be_reduced_first_where_the_function_says_so(name, options, type_, values, add, take, nulls):
     fn = made(name, type_, **options)
 
-    @settings(max_examples=50, deadline=None)
+    @examples(20)
     @given(groups_of(values, False), st.data())
     def check(groups, data):
         parted = []
@@ -80,7 +81,7 @@ def test_parts_may_be_reduced_first_where_the_function_says_so(name, options, ty
 def test_ignored_retracts_are_as_if_never_written(name, options, type_, values, add, take, nulls):
     fn = made(name, type_, ignore_retract=True, **options)
 
-    @settings(max_examples=30, deadline=None)
+    @examples(15)
     @given(groups_of(values, True))
     def check(groups):
         adds = [[row for row in group if not row[1]] for group in groups]
@@ -103,7 +104,7 @@ edges = st.sampled_from([0, 1, -1, 2, -2, 3, 2**31, 2**32, -(2**32), 2**62, -(2*
 def test_long_totals_are_exact_or_refused(name):
     fn, total = made(name, LONG), {"sum": sum, "product": math.prod}[name]
 
-    @settings(max_examples=300, deadline=None)
+    @examples(150)
     @given(st.lists(st.lists(edges, min_size=1, max_size=4), min_size=1, max_size=4))
     def check(groups):
         rows = [[(value, False) for value in group] for group in groups]

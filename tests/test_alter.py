@@ -6,8 +6,9 @@ from random import Random
 from types import MappingProxyType
 
 import pytest
+from effort import examples
 from engine_model import Newest, first
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import contents, copied, lake_on, new_lake, tiny_units, unreferenced
 from test_changelog_histories import at, fold
@@ -47,7 +48,7 @@ ASIDE = (Newest(), first)
 ENGINES = {name: setup for name, setup in SETUPS.items() if setup.columns == INTS}
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_whatever_is_switched_rows_come_to_what_their_engines_make_of_them(data):
     """Engines and modes follow one another over one table; the naive twins say what it holds."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import multiset, new_lake, rows_of
 
@@ -71,7 +71,7 @@ def layouts(draw, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([] if not len(whole) and draw(st.booleans()) else chunks, whole.type)
 
 
-@settings(max_examples=int(12 * float(os.environ.get("LSMLAKE_EXAMPLES", "1"))), deadline=None)
+@examples(12)
 @given(st.data())
 def test_a_batch_means_the_same_in_every_layout(data):
     engine = data.draw(st.sampled_from(["deduplicate", "partial-update"]))

@@ -8,14 +8,15 @@ from decimal import Context, Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_keys import TYPES, array
 
 from lsmlake.lsm import bucket_hash
 from lsmlake.lsm.bucket_hash import bucket_of, spark_hash
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = examples(100)
 EXACT = Context(prec=60)
 MASK = 0xFFFFFFFF
 
@@ -100,7 +101,7 @@ def drawable(type):
 
 @pytest.mark.parametrize("type", TYPES, ids=str)
 def test_every_type_hashes_as_the_twin_does(type):
-    @settings(max_examples=40, deadline=None)
+    @examples(40)
     @given(st.lists(drawable(type), max_size=20))
     def check(values):
         assert spark_hash([array(values, type)]).tolist() == [hash_row([value], [type]) for value in values]

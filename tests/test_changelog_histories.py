@@ -6,7 +6,8 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
 from test_engine_histories import ERASE, SETUPS, Row, histories, played, written
@@ -63,7 +64,7 @@ def at(table: Table, snapshot: int, mode: str, where: str | None = None) -> dict
 
 
 @pytest.mark.parametrize(("name", "mode"), PAIRS)
-@settings(max_examples=6, deadline=None)
+@examples(3)
 @given(data=st.data())
 def test_a_changelog_leads_from_any_snapshot_to_any_later_one(name, mode, data):
     setup = SETUPS[name]
@@ -85,7 +86,7 @@ def test_a_changelog_leads_from_any_snapshot_to_any_later_one(name, mode, data):
         assert table.verify() == []
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(data=st.data())
 def test_the_rows_given_are_the_changelog_of_producer_input(data):
     setup = SETUPS["deduplicate"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
 
@@ -32,7 +31,7 @@ def nested(value: int) -> dict:
     return {"a": struct, "l": [NAN, float(value)], "m": [("n", value)]}
 
 
-@settings(max_examples=int(5 * float(os.environ.get("LSMLAKE_EXAMPLES", "1"))), deadline=None)
+@examples(5)
 @given(st.data())
 def test_rows_are_found_by_whatever_name_their_columns_have(data):
     number, text, value, part = data.draw(st.permutations(NAMES))[:4]

@@ -6,7 +6,6 @@ names the file; never a wrong answer, never a foreign exception. `verify` report
 
 from __future__ import annotations
 
-import os
 import random
 import tracemalloc
 import zlib
@@ -15,6 +14,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pytest
+from effort import scaled
 from strategies import Shape, contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake.errors import Corrupt, LakeError, StorageFailed, UnsupportedFormat
@@ -22,8 +22,7 @@ from lsmlake.format.envelope import unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.table import Table
 
-SCALE = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
-FLIPS, CUTS = int(16 * SCALE), int(4 * SCALE)
+FLIPS, CUTS = scaled(16), scaled(4)
 QUESTIONS = (
     {},
     {"mode": "raw"},

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
@@ -167,7 +168,7 @@ kinds = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(fields(kinds), min_size=1, max_size=4, unique_by=lambda field: field.name))
 def test_any_schema_is_read_back_as_it_was_written(columns):
     schema = pa.schema(columns)

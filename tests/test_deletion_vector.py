@@ -7,7 +7,8 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
@@ -55,7 +56,7 @@ class TestBytes:
         blob = reframed(bytes.fromhex("d1d33964") + (3).to_bytes(8, "little") + keyed)
         assert DeletionVector.decode(blob, "f").positions().tolist() == [(2 << 32) + 7]
 
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(POSITIONS)
     def test_decode_to_what_was_encoded(self, positions):
         encoded = vector(positions).encode()
@@ -103,7 +104,7 @@ class TestDamage:
         assert caught.value.where == "index/dv-1"
         assert "restore the file" in str(caught.value)
 
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     @given(st.data())
     def test_under_a_right_checksum_is_corrupt_or_some_vector(self, data):
         body = bytearray(self.blob[4:-4])
@@ -141,7 +142,7 @@ class TestDamage:
         with pytest.raises(Corrupt, match="no roaring bitmap"):
             DeletionVector.decode(reframed(bytes.fromhex("d1d33964") + data), "f")
 
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(st.binary(max_size=80))
     def test_of_everything_is_corrupt(self, garbage):
         with pytest.raises(Corrupt):
@@ -149,7 +150,7 @@ class TestDamage:
 
 
 class TestValue:
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(POSITIONS, POSITIONS)
     def test_is_a_set_of_positions(self, left, right):
         a, b = vector(left), vector(right)
@@ -171,7 +172,7 @@ class TestValue:
         with pytest.raises(AssertionError):
             vector([-1])
 
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(POSITIONS, st.integers(0, 200_000) | _near_borders, st.integers(0, 300))
     def test_mask_of_a_range_of_rows(self, positions, start, count):
         mask = vector(positions).dead_mask(start, count)
@@ -183,7 +184,7 @@ class TestValue:
         parts = [dead.dead_mask(start, 1_000) for start in range(0, 200_000, 1_000)]
         assert np.flatnonzero(np.concatenate(parts)).tolist() == list(range(1, 200_000, 7))
 
-    @settings(max_examples=100, deadline=None)
+    @examples(100)
     @given(POSITIONS)
     def test_words_hold_each_position_as_one_bit(self, positions):
         numbers, words = vector(positions).words()

@@ -8,8 +8,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from effort import examples
 from engine_model import Aggregate, Newest, Partial, Row, first
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
 
@@ -221,7 +222,7 @@ ALL_COMPACTED = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", SETUPS)
-@settings(max_examples=9, deadline=None)
+@examples(4)
 @given(data=st.data())
 def test_a_table_is_what_its_rows_come_to(name, mode, data):
     setup = SETUPS[name]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
 import pytest
+from effort import SCALE, examples
 from faults import Crash, FaultStorage, every_fault, interleavings
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
@@ -72,7 +72,7 @@ def rows(table: Table, snapshot: int) -> list[tuple]:
     return multiset(rows_of(table.scan(snapshot=snapshot).to_arrow()))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(10)
 @given(data=st.data())
 def test_what_is_kept_is_as_before_and_nothing_else_is_left(data):
     producer = data.draw(st.sampled_from([{}, {"changelog_producer": "lookup"}, {"changelog_producer": "input"}]))
@@ -411,7 +411,7 @@ def test_one_commit_dated_in_the_future_does_not_keep_all_that_follow():
 
 # -- beside an expirer ------------------------------------------------------------------------------------------------
 
-EVERY_CALL = 1 if "LSMLAKE_EXAMPLES" in os.environ else 5
+EVERY_CALL = 1 if SCALE > 1 else 5
 READERS = {
     "count": lambda table: table.scan().count(),
     "to_arrow": lambda table: table.scan().to_arrow(),

@@ -6,7 +6,8 @@ import datetime as dt
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import START_MS, new_lake, tiny_units
 from test_changelog_histories import MODES, at, fold, folded_as_upserts
@@ -38,7 +39,7 @@ def told(batches) -> list[tuple[int, list[tuple]]]:
 
 @pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(data=st.data())
 def test_steps_of_any_size_from_any_place_lead_to_the_end(name, mode, data):
     setup = SETUPS[name]

@@ -7,7 +7,6 @@ or an error of lsmlake that it foresaw.
 from __future__ import annotations
 
 import copy
-import os
 import random
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import scaled
 from strategies import contents, copied, lake_on
 from test_damage import QUESTIONS, with_file, world
 
@@ -37,7 +37,7 @@ from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.table import Table
 
-FORGERIES = int(4 * float(os.environ.get("LSMLAKE_EXAMPLES", "1")))
+FORGERIES = scaled(4)
 KINDS = {"schema/": "schema", "snapshot/": "snapshot", "manifest/manifest-0": "MANF"}
 KINDS |= {"manifest/manifest-list": "MLST", "manifest/index-manifest": "INDX"}
 VALUES = (

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import UTC, new_lake
 
@@ -326,7 +327,7 @@ def test_text_with_an_exponent_is_exact_or_refused():
             assert Fraction(made) == exact, (text, scale)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 10))
 @example(1.85e-215, 0)
 @example(2.2250738585072014e-308, 3)

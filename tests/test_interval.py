@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.format.files import APPEND, DataFile
@@ -72,7 +73,7 @@ def depth(files):
 interval = st.tuples(st.integers(0, 40), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(interval, max_size=25), st.randoms())
 def test_sections_are_the_components_of_overlap_and_runs_are_as_few_as_can_be(given_ranges, random):
     files = files_of(*given_ranges)

@@ -5,13 +5,14 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.lsm.keys import check_orderable, comparable
 
-thorough = settings(max_examples=150, deadline=None)
+thorough = examples(150)
 
 
 def whole(bits):
@@ -130,7 +131,7 @@ def test_scalars_of_two_tables_compare_and_search(drawn):
 
 @pytest.mark.parametrize("type", TYPES, ids=str)
 def test_every_type_orders_alone(type):
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     @given(st.lists(TYPES[type], max_size=12))
     def check(values):
         (scalars,) = comparable([pa.table({"k": array(values, type)})])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.format.files import APPEND, DataFile
@@ -94,7 +95,7 @@ files = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(files, unique_by=lambda file: file.name), st.randoms())
 def test_the_tree_does_not_depend_on_the_order_files_come_in(given_files, random):
     shuffled = random.sample(given_files, len(given_files))

@@ -6,7 +6,8 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, Shape, new_lake, rank, tiny_units
 
@@ -15,7 +16,7 @@ from lsmlake.lsm import lookup
 from lsmlake.ops.lookup import fetch, find
 from lsmlake.store.data_writer import Origin, write_run
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 CODES = st.binary(max_size=40)
 HERE = Bucket((), 0)
 
@@ -80,7 +81,7 @@ def test_groups_leave_out_only_what_cannot_hold_a_key(table, wanted, bounds):
     assert lookup.groups(arrow(shape, keys, made.schema), low, high).tolist() == expected
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(keyed(), st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=3), CODES)
 def test_find_finds_every_key_in_every_file(table, runs, wanted):
     shape, made = table

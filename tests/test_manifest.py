@@ -6,7 +6,8 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
@@ -16,7 +17,7 @@ from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile,
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.schema import Schema
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 
 
 def schema_of(key: str, partition: str) -> tuple[Shape, Schema]:

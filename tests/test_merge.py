@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, KINDS, rank, rows_of
 
@@ -22,7 +23,7 @@ from lsmlake.lsm.merge.rows import with_kinds, without_deletes
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 merge_runs = partial(merging.merge_runs, engine=Deduplicate(SequenceFields()))
 SCHEMAS = {
     name: pa.schema([*((f"k{i}", kind) for i, kind in enumerate(kinds)), ("stamp", pa.int64()), ("text", pa.string())])

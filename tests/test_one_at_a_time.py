@@ -6,7 +6,6 @@ every aggregate function, every order of sequence values. `LSMLAKE_EXAMPLES=100 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aggregate_model import LONG, TWINS, first_of, same, small
+from effort import examples
 from engine_model import Aggregate, Newest, Partial, Row, first, fold_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.format.rowkind import NAMES
@@ -27,7 +27,6 @@ from lsmlake.lsm.merge.rows import kinds_of, with_kind, without_deletes
 from lsmlake.lsm.merge.runs import grouped, merge_runs
 from lsmlake.ops.write import fold, in_replay_order
 
-SCALE = int(os.environ.get("LSMLAKE_EXAMPLES", "1"))
 ADDS, ALL = ("+I", "+U"), ("+I", "+I", "+U", "-U", "-D")
 NUMBER = st.one_of(st.none(), st.integers(0, 4))
 Model = Callable[[Row | None, Row, str], Row | None]
@@ -176,7 +175,7 @@ SETUPS = {
 
 
 @pytest.mark.parametrize("name", SETUPS)
-@settings(max_examples=20 * SCALE, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_rows_come_to_the_same_in_any_batches(name, data):
     check(SETUPS[name], data)
@@ -221,7 +220,7 @@ FUNCTIONS = [twin for twin in TWINS if twin[0] not in ("primary_key", "count")] 
 
 
 @pytest.mark.parametrize("twin", FUNCTIONS, ids=lambda twin: "-".join([twin[0], str(twin[2]).split("<")[0], *twin[1]]))
-@settings(max_examples=4 * SCALE, deadline=None)
+@examples(4)
 @given(data=st.data())
 def test_aggregates_come_to_the_same_in_any_batches(twin, data):
     function, options, type_, values, add, take, nulls = twin
@@ -244,7 +243,7 @@ REPLAYED = {
 
 
 @pytest.mark.parametrize("name", REPLAYED)
-@settings(max_examples=20 * SCALE, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_the_rows_of_a_batch_in_replay_order_need_no_sequence(name, data):
     """The changelog of producer input: whoever applies it row by row, knowing no sequence, has what the table has."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import new_lake
 
@@ -52,7 +53,7 @@ def test_a_value_is_read_as_text_or_as_it_is(name, value, attribute, expected):
     assert getattr(Options.parse({name: value}), attribute) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.sampled_from(list(DESCRIPTIONS)), st.text(max_size=12) | st.integers() | st.floats() | st.none() | st.booleans())
 def test_any_value_is_either_taken_or_refused_by_name(name, value):
     try:

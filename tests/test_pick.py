@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidOption
@@ -513,7 +514,7 @@ strategies = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(trees(), strategies)
 def test_any_pick_takes_all_of_level_0_without_a_gap_and_keeps_level_order_time_order(levels, options):
     for found in (pick(levels, options, now_ms=0), pick_full(levels, options)):
@@ -536,7 +537,7 @@ def test_any_pick_takes_all_of_level_0_without_a_gap_and_keeps_level_order_time_
         assert [recency(file) for file in found.inputs] == sorted(recency(file) for file in found.inputs)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(trees(), strategies, st.integers(1, 200), st.booleans())
 def test_every_input_is_in_one_step_and_no_output_reaches_across_a_file_that_stays(levels, options, target, rewrite_level0):
     found = pick(levels, options, now_ms=0)
@@ -656,7 +657,7 @@ batches = st.lists(
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "merge on read"])
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(batches=batches, options=strategies)
 def test_a_bucket_never_loses_or_doubles_a_key(vectors, batches, options):
     if not vectors and options.strategy == TIERED:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery
@@ -269,7 +270,7 @@ def table_of(content):
 # --- evaluation ---
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(conditions, st.lists(rows, max_size=6), st.integers(0, 6))
 def test_evaluate_agrees_with_a_naive_interpreter(condition, content, cut):
     table = table_of(content)
@@ -315,7 +316,7 @@ duck_conditions = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(duck_conditions, min_size=1, max_size=8), st.lists(rows, min_size=1, max_size=8))
 def test_evaluate_agrees_with_duckdb(texts, content):
     table = table_of(content).select(list(DUCK_LITERALS))
@@ -409,7 +410,7 @@ def bounds_of(draw, files):
     return stats
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(conditions, min_size=1, max_size=5), st.lists(st.lists(rows, max_size=3), min_size=1, max_size=4), st.data())
 def test_a_file_that_holds_a_match_is_never_pruned(texts, files, data):
     stats = bounds_of(data.draw, files)
@@ -561,7 +562,7 @@ def test_key_values_are_those_a_match_must_have(text, columns, expected):
     assert key_values(parse(text, SCHEMA), columns) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(conditions, st.lists(rows, max_size=6))
 def test_no_match_has_other_key_values(condition, content):
     predicate = parse(sql(condition), SCHEMA)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from effort import scaled
 from strategies import copied, new_lake
 
 import lsmlake
@@ -27,8 +27,7 @@ from lsmlake.errors import InternalError, LakeError
 from lsmlake.lake import Lake
 from lsmlake.store.memory import MemoryStorage
 
-EXAMPLES = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
-CALLS = int(800 * EXAMPLES)
+CALLS = scaled(800)
 
 
 class Polled(LakeError):

@@ -6,7 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import Corrupt
@@ -64,7 +65,7 @@ def test_footer_tells_the_same_places():
 _names = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.dictionaries(_names, st.sets(st.integers(0, 1 << 40), max_size=20), max_size=5))
 def test_decodes_to_what_was_encoded(sets):
     vectors = {name: DeletionVector.of(np.array(list(positions), dtype=np.int64)) for name, positions in sets.items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -108,7 +109,7 @@ SOME_RUNS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 10**9), st.inte
 
 
 @given(st.integers(56, 200), SOME_RUNS)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_every_line_has_the_width_of_the_console(width, runs):
     rows = [TreeRow(level, 1, live + dead, dead, live * 9, key, key + "z") for level, live, dead, key in runs]
     lines = drawn(rows, width, "t").split("\n")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -154,7 +155,7 @@ def test_no_line_is_wider_than_the_terminal(width: int):
     st.integers(80, 200),
     st.lists(st.tuples(st.text(max_size=60), st.text(max_size=60), st.integers(0, 10**15)), min_size=1, max_size=5),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_numbers_stay_whole_and_every_row_is_one_line(width: int, rows: list[tuple[str, str, int]]):
     names, words, numbers = (list(values) for values in zip(*rows, strict=True))
     view = Listing((Column("text", Kind.TEXT, names), Column("number", Kind.NUMBER, numbers), Column("word", Kind.WORD, words)))

@@ -6,7 +6,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import contents, new_lake
 
@@ -17,7 +18,7 @@ from lsmlake.format.envelope import wrap_json
 from lsmlake.format.schema import Schema
 from lsmlake.format.type_text import format_columns
 
-QUICK = settings(max_examples=100, deadline=None)
+QUICK = examples(100)
 PLAIN = st.sampled_from(
     [
         pa.bool_(),

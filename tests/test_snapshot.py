@@ -7,7 +7,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import START_MS, UTC, Ticks, contents, lake_on, new_lake
 
@@ -16,7 +17,7 @@ from lsmlake.format import envelope
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.store.memory import MemoryStorage
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 NAMED = st.builds(Named, st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), st.integers(1, 2**40))
 NUMBERS = st.integers(0, 2**62)
 SNAPSHOTS = st.builds(

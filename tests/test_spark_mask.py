@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given
-from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from spark_support import same
 
@@ -30,7 +30,7 @@ def masked_files(draw) -> tuple[list[DataFile], dict[str, set[int]]]:
     return files, {f.name: draw(st.sets(st.integers(0, f.rows - 1), max_size=50)) for f in files if draw(st.booleans())}
 
 
-@hypothesis(max_examples=50, deadline=None)
+@examples(50)
 @given(masked_files())
 def test_words_tell_each_dead_row(found):
     files, dead = found
@@ -45,7 +45,7 @@ def test_words_tell_each_dead_row(found):
         assert set(told) == dead.get(file.name, set())
 
 
-@hypothesis(max_examples=50, deadline=None)
+@examples(50)
 @given(masked_files(), st.sampled_from(mask._CHUNK_BITS))
 def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
     files, dead = found

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from effort import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as hs
 from pyspark.sql import functions as F
 from spark_support import configured, plan_of, same, seen
@@ -63,7 +64,7 @@ class Twin:
         return sorted((tuple(seen(row[name]) for name in names) for row in found), key=repr)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(10, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=hs.data())
 def test_random_tables_read_the_same_by_every_strategy(lake, spark_lake, data):
     shape = data.draw(hs.sampled_from(SHAPES))

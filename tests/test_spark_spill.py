@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from spark_support import same
 from strategies import Shape, encoded_rows, new_lake
@@ -24,7 +25,7 @@ TINY = {"write-buffer-size": "100 kb"}
 
 
 @pytest.mark.parametrize("name", SETUPS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data(), seed=st.integers(0, 9), told=st.booleans())
 def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, data, seed, told):
     setup = SETUPS[name]
@@ -71,7 +72,7 @@ def without_inserts(found: dict[Bucket, list]) -> dict:
     return {b: [{k: v for k, v in row.items() if (k, v) != ("_row_kind", 0)} for row in rows] for b, rows in found.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     batches=st.lists(encoded_rows(), min_size=1, max_size=5),
     seed=st.integers(0, 9),

@@ -1,16 +1,16 @@
 """The table against a dictionary: random histories of every verb, over every kind of key, partitioning and strategy.
 
-`LSMLAKE_EXAMPLES=500 pytest tests/test_state_machine.py` tries harder.
+`LSMLAKE_EXAMPLES=20 pytest tests/test_state_machine.py` tries harder.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Mapping
 from itertools import count
 
 import pyarrow as pa
+from effort import scaled
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -268,7 +268,7 @@ class TableMachine(RuleBasedStateMachine):
 
 TestTable = TableMachine.TestCase
 TestTable.settings = settings(
-    max_examples=int(os.environ.get("LSMLAKE_EXAMPLES", "25")),
+    max_examples=scaled(12),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

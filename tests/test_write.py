@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, PARTITIONS, ROW_KINDS, UTC, Shape, encoded_rows, new_lake, rank, rows_of, seen, tiny_units
 
@@ -24,7 +25,7 @@ from lsmlake.ops.write import split
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.data_writer import Origin, write_run
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = examples(60)
 HERE = Bucket((), 0)
 
 
@@ -119,7 +120,7 @@ def values(draw) -> tuple[str, list]:
     return ddl, drawn
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(values(), st.integers(1, 20))
 def test_statistics_are_sound_and_tight_where_they_can_be(case, cut):
     ddl, column = case

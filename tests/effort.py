@@ -1,0 +1,18 @@
+"""How hard random tests try. `LSMLAKE_EXAMPLES=20 pytest tests/...` makes twenty times as many examples as a run of CI."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+SCALE = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
+
+
+def scaled(number: int) -> int:
+    return max(1, round(number * SCALE))
+
+
+def examples(number: int, **more: object) -> settings:
+    """The settings of a property: so many examples, scaled, each of which may take its time."""
+    return settings(max_examples=scaled(number), deadline=None, **more)
