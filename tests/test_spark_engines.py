@@ -50,7 +50,6 @@ def as_table(rows: list[tuple], names: tuple[str, ...]) -> pa.Table:
     return pa.table([pa.array(column, pa.int32()) for column in columns], names=list(names))
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize("mode", ["vectors", "merge on read"])
 @pytest.mark.parametrize(
     "name", ["first-row", "deduplicate by sequence", "partial-update, aggregates", "aggregation, taking back"]

@@ -96,7 +96,6 @@ def test_spilled_rows_are_those_kept_in_memory(batches, seed, key):
 
 
 @pytest.mark.spark
-@pytest.mark.connect
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_spilled_upsert_is_the_upsert(spark, spark_lake, lake, partitioned):
     """30,000 rows over 6,000 keys in the order of their places; every seventh a delete, sometimes not the last of its key."""

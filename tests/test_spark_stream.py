@@ -78,7 +78,6 @@ def check(table: lsmlake.Table, files: int = FILES) -> None:
 # --- the ways to start one ---
 
 
-@pytest.mark.connect
 def test_a_stream_is_applied_batch_by_batch(table, source, tmp_path):
     run(table.write_stream(source, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE))
     check(table)
@@ -137,7 +136,6 @@ def test_a_sink_is_a_function_for_foreach_batch(table, source, tmp_path):
     assert commits(table) == [(query.id, number, WIDTH) for number in range(FILES)]
 
 
-@pytest.mark.connect
 def test_a_sink_may_have_a_name(table, source, tmp_path):
     """The name goes with one checkpoint: over restarts, and until another query is said to take its place."""
 
