@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.lsm.aggregate import NAMES, FieldSettings, Function, function, register, registry
 
 TABLE = pa.list_(pa.struct([("k", pa.int32()), ("v", pa.list_(pa.int32()))]))
@@ -130,9 +130,45 @@ def test_functions_of_installed_packages(no_registrations, monkeypatch):
             return lambda field, settings: Longest()
 
     monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "lsmlake.aggregates" else [])
-    assert isinstance(make("theirs", pa.string()).inner, Longest)
+    assert isinstance(make("theirs", pa.string()).inner.inner, Longest)
     with pytest.raises(InvalidOption, match="already"):
         register("theirs", lambda field, settings: Longest())
+
+
+class Faulty(Longest):
+    """Fails in one of many ways."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def reduce(self, values, starts, retract):
+        return self.how(super().reduce(values, starts, retract))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (lambda made: 1 / 0, "raised ZeroDivisionError: division by zero, expected one value for each group"),
+        (lambda made: made.to_pylist(), "returned list, expected a pyarrow.Array"),
+        (lambda made: None, "returned NoneType"),
+        (lambda made: made[:-1], "returned 0 values of type string, expected 1 values"),
+        (lambda made: made.cast(pa.large_string()), "of type large_string, expected 1 values of type string"),
+    ],
+)
+def test_a_fault_in_a_function_of_ones_own_names_it(no_registrations, lake, how, words):
+    register("faulty", lambda field, settings: Faulty(how))
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "faulty"}
+    table = lake.create_table("d.t", "id BIGINT, v STRING", primary_key=["id"], options=options)
+    with pytest.raises(InvalidData, match="the aggregate function 'faulty', which is not built in, r") as failed:
+        table.upsert({"id": [1, 1, 2, 2], "v": ["a", "b", "c", "d"]})
+    assert words in str(failed.value)
+    assert "d.t, bucket 0, column 'v'" in str(failed.value) and table.snapshots().num_rows == 0
+
+
+def test_a_function_of_ones_own_that_cannot_be_made_names_it(no_registrations):
+    register("broken", lambda field, settings: 1 / 0)
+    with pytest.raises(InvalidOption, match="'broken', which is not built in, cannot be made, found ZeroDivisionError"):
+        make("broken", pa.string())
 
 
 def test_what_can_be_reduced_in_parts_and_in_any_order():

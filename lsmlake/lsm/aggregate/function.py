@@ -1,8 +1,8 @@
 """An aggregate function: what a column of a merge engine becomes when several rows of a key meet. Arrow in, Arrow out.
 
 The invariant: `reduce` is the left fold of every group, oldest row first, starting from no value. The result of a fold may stand
-for the rows it was made of as the first added row of another fold. Functions are values without state; the two classes at the end
-wrap another function and decide what a retract row (-U, -D) does to it.
+for the rows it was made of as the first added row of another fold. Functions are values without state. The three classes at the
+end wrap another function: one guards a function that is not built in, two decide what a retract row (-U, -D) does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, LakeError
 from lsmlake.format import nested
 from lsmlake.lsm.aggregate import segments
 
@@ -56,12 +56,10 @@ class Function(Protocol):
 
 
 @dataclass(frozen=True)
-class NoRetract(Function):
-    """`inner`, which cannot take rows back; being asked to raises InvalidData."""
+class Wrapper(Function):
+    """`inner` with another way to reduce; a subclass says which."""
 
     inner: Function
-    where: str
-    cure: str
 
     @property
     def associative_adds(self) -> bool:
@@ -74,6 +72,58 @@ class NoRetract(Function):
     @property
     def skips_nulls(self) -> bool:
         return self.inner.skips_nulls
+
+    def validate(self, values: pa.Array) -> None:
+        self.inner.validate(values)
+
+
+@dataclass(frozen=True)
+class Guarded(Wrapper):
+    """`inner`, a function that is not built in: what it raises, or returns instead of a value for each group, is InvalidData."""
+
+    name: str
+    where: str
+
+    @property
+    def retracts(self) -> bool:
+        return self.inner.retracts
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        try:
+            reduced = self.inner.reduce(values, starts, retract)
+        except LakeError:
+            raise
+        except Exception as error:
+            raise self._refused(f"raised {type(error).__name__}: {error}", "one value for each group") from error
+        if not isinstance(reduced, pa.Array):
+            raise self._refused(f"returned {type(reduced).__name__}", "a pyarrow.Array")
+        if (reduced.type, len(reduced)) != (values.type, len(starts)):
+            expected = f"{len(starts)} values of type {values.type}"
+            raise self._refused(f"returned {len(reduced)} values of type {reduced.type}", expected)
+        return reduced
+
+    def _refused(self, fault: str, expected: str) -> InvalidData:
+        what = f"the aggregate function {self.name!r}, which is not built in, {fault}"
+        return InvalidData(what, where=self.where, expected=expected, cure="correct the function")
+
+    def validate(self, values: pa.Array) -> None:
+        try:
+            self.inner.validate(values)
+        except LakeError:
+            raise
+        except Exception as error:
+            raise self._refused(f"raised {type(error).__name__}: {error}", "values that it can take") from error
+
+    def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
+        return self.inner.may_overflow_midway(values, starts, retract)
+
+
+@dataclass(frozen=True)
+class NoRetract(Wrapper):
+    """`inner`, which cannot take rows back; being asked to raises InvalidData."""
+
+    where: str
+    cure: str
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         if retract is not None and retract.any():
@@ -86,31 +136,15 @@ class NoRetract(Function):
             )
         return self.inner.reduce(values, starts, None)
 
-    def validate(self, values: pa.Array) -> None:
-        self.inner.validate(values)
-
 
 @dataclass(frozen=True)
-class IgnoreRetract(Function):
+class IgnoreRetract(Wrapper):
     """`inner` without the retract rows; a group of nothing else has no value (null).
 
     If `inner` does not skip nulls, a retract at the beginning of a group counts as a null: that is what a table holds after it.
     """
 
-    inner: Function
     retracts = True
-
-    @property
-    def associative_adds(self) -> bool:
-        return self.inner.associative_adds
-
-    @property
-    def commutative_adds(self) -> bool:
-        return self.inner.commutative_adds
-
-    @property
-    def skips_nulls(self) -> bool:
-        return self.inner.skips_nulls
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         if retract is None or not retract.any():
@@ -125,6 +159,3 @@ class IgnoreRetract(Function):
             return nested.nulls(len(starts), values.type)
         reduced = self.inner.reduce(segments.take(values, rows[~ignored]), kept, None)
         return segments.spread(reduced, groups, len(starts))
-
-    def validate(self, values: pa.Array) -> None:
-        self.inner.validate(values)

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData
 from lsmlake.lsm.aggregate import segments
-from lsmlake.lsm.aggregate.function import Function, Overflow
+from lsmlake.lsm.aggregate.function import Overflow, Wrapper
 
 _log = logging.getLogger("lsmlake")
 
 
 @dataclass(frozen=True)
-class OverflowAsNull(Function):
+class OverflowAsNull(Wrapper):
     """`inner`, applied one row at a time: a step whose result does not fit leaves null, and later rows begin anew from that null.
 
     Rows of a key cannot be combined in parts, because a part may fit where the fold from the oldest row does not. So
@@ -25,7 +25,6 @@ class OverflowAsNull(Function):
     are still reduced at once.
     """
 
-    inner: Function
     where: str
 
     associative_adds = False
@@ -33,14 +32,6 @@ class OverflowAsNull(Function):
     @property
     def retracts(self) -> bool:
         return self.inner.retracts
-
-    @property
-    def commutative_adds(self) -> bool:
-        return self.inner.commutative_adds
-
-    @property
-    def skips_nulls(self) -> bool:
-        return self.inner.skips_nulls
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         stepwise = self.inner.may_overflow_midway(values, starts, retract)
@@ -98,9 +89,6 @@ class OverflowAsNull(Function):
             overflowed[groups[over]] = True
             state = pa.concat_arrays([made, state.slice(len(groups))])
         return segments.take(state, np.argsort(longest_first)), overflowed
-
-    def validate(self, values: pa.Array) -> None:
-        self.inner.validate(values)
 
 
 def _part(

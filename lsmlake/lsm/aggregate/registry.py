@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidOption, LakeError
 from lsmlake.lsm.aggregate.builtin import BUILTIN
-from lsmlake.lsm.aggregate.function import Function, IgnoreRetract, NoRetract
+from lsmlake.lsm.aggregate.function import Function, Guarded, IgnoreRetract, NoRetract
 from lsmlake.lsm.aggregate.overflow import OverflowAsNull
 from lsmlake.lsm.aggregate.settings import NULL, FieldSettings, option
 
@@ -34,7 +34,7 @@ def function(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
     Retract rows are settled: dropped if the settings ignore them, refused with InvalidData if the function has no use for them.
     Raises InvalidOption: no such function, a type it has no meaning for, settings it does not read or that contradict.
     """
-    made = _builtin(name, field, settings, where) if name in BUILTIN else _maker(name, where)(field, settings)
+    made = _builtin(name, field, settings, where) if name in BUILTIN else _other(name, field, settings, where)
     if settings.overflow == NULL:
         made = OverflowAsNull(made, where)
     if settings.ignore_retract:
@@ -69,6 +69,21 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
                 cure=f"remove fields.{field.name}.{option(setting)}",
             )
     return builtin.make(field, settings, where)
+
+
+def _other(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
+    """A function that is not built in."""
+    try:
+        return Guarded(_maker(name, where)(field, settings), name, where)
+    except LakeError:
+        raise
+    except Exception as error:
+        raise InvalidOption(
+            f"the aggregate function {name!r}, which is not built in, cannot be made",
+            where=where,
+            found=f"{type(error).__name__}: {error}",
+            cure="correct the function, or use another one",
+        ) from error
 
 
 def _maker(name: str, where: str) -> Maker:
