@@ -226,19 +226,23 @@ class Lake:
         """Give a table another name, in the same database or in another one: at once, without copying a file.
 
         Handles by the old name raise TableNotFound from now on, and so does a commit under way that is not published yet; open
-        the table by its new name. Returns the table. Raises TableNotFound, TableExists.
+        the table by its new name. Returns the table. Raises TableNotFound, TableExists; InvalidQuery if there are files under the
+        new name.
         """
         root = self.table(name).path
         database, table = split_name(new_name)
         self._need(database)
         new_root = f"{database_dir(database)}/{table}"
-        self._clear(new_root)
         if not self.env.storage.move(root, new_root):
             self.table(name)  # dropped or renamed by somebody else meanwhile?
             if self._is_table(new_root):
                 raise TableExists(f"table {new_name!r} exists", cure="choose another name, or drop that table first")
+            # They may be those of a writer that works for this very table, which had this name before.
             raise InvalidQuery(
-                f"the folder of {new_name!r} is not empty", where=new_root, cure="choose another name, or empty it"
+                f"the folder of {new_name!r} is not empty",
+                where=new_root,
+                found=next((entry.path for entry in self.env.storage.list(new_root)), "directories or links"),
+                cure="choose another name; if no writer works there, remove the folder",
             )
         return self.table(new_name)
 

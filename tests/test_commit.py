@@ -149,8 +149,10 @@ def test_a_writers_name_belongs_to_one_query():
             batch(table, number, "q2", 8)
         with pytest.raises(InvalidData, match="belongs to another streaming query"):
             batch(table, number, "q2", 8, replaces="q0")
+    for number in (0, 2, 3):
+        with pytest.raises(InvalidData, match=r"expected query q1, found a commit with .* no stream; .*each job"):
+            batch(table, number, None, 9)
     assert contents(table.meta.env.storage) == before
-    assert batch(table, 2, None, 9) == first[2], "plain upsert keeps its contract"
 
 
 def test_a_query_may_take_the_place_of_another():
@@ -240,6 +242,33 @@ def test_when_the_store_does_not_say_nothing_is_removed():
     healed._files = storage._files
     assert lake_on(healed).table("d.t").verify() == []
     assert lake_on(healed, "x-").table("d.t").upsert(more, writer_id="w", commit_id=1).id == 2
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("failure", [StorageFailed("cannot make durable"), KeyboardInterrupt()])
+def test_a_commit_that_expires_before_its_writer_looks_keeps_its_files(failure, numbered):
+    """The store fails, or the user interrupts, after the snapshot was published; meanwhile others commit and expire it."""
+
+    def answer(store: MemoryStorage, path: str, data: bytes) -> bool:
+        there = store.put_if_absent(path, data)
+        if path.endswith("snapshot-2"):
+            other = lake_on(storage, "o-").table("d.t")
+            for number in range(2):
+                other.upsert(rows(other, 20, 22, number), compact=False)
+            other.expire_snapshots(retain_max=1, retain_min=1)
+            raise failure
+        return there
+
+    storage = Answering(answer)
+    table = created(storage)
+    table.upsert(rows(table, 0, 9))
+    how = {"writer_id": "mine", **({"commit_id": 1} if numbered else {})}
+    with pytest.raises(CommitUnknown if isinstance(failure, StorageFailed) else KeyboardInterrupt):
+        table.upsert(rows(table, 5, 12, 1), compact=False, **how)
+    later = lake_on(storage, "x-").table("d.t")
+    assert later.snapshots()["snapshot_id"].to_pylist() == [4]
+    assert later.scan().count() == 12 + 2
+    assert later.verify() == []
 
 
 def test_taken_by_oneself_is_published():

@@ -187,7 +187,7 @@ def _takes_over(meta: Metadata, identity: Identity, latest: Snapshot) -> bool:
     Raises InvalidData if it may not: `identity.replaces` does not name the query that has it.
     """
     owner = latest.queries.get(identity.writer_id)
-    if identity.query is None or (owner is not None and "" in (owner, identity.query)) or owner == identity.query:
+    if owner == identity.query or (identity.query is not None and owner is not None and "" in (owner, identity.query)):
         return False
     if owner is not None and owner == identity.replaces:
         return True
@@ -195,15 +195,23 @@ def _takes_over(meta: Metadata, identity: Identity, latest: Snapshot) -> bool:
         f"the writer_id {identity.writer_id!r} belongs to another {'job' if owner is None else 'streaming query'}, "
         "whose batches have the same numbers",
         where=meta.paths.root,
-        expected="commits with writer_id and commit_id, no stream" if owner is None else f"query {owner}",
-        found=f"query {identity.query}" if identity.query else "a streaming query",
-        cure="give each sink a writer_id of its own"
+        expected="commits with writer_id and commit_id, no stream" if owner is None else f"query {owner}".rstrip(),
+        found=_seeker(identity.query),
+        cure="give each job a writer_id of its own"
+        if identity.query is None
+        else "give each sink a writer_id of its own"
         + (
             ""
             if owner is None
             else f"; if this query replaces that one for good, give its sink the argument replaces = {owner!r}"
         ),
     )
+
+
+def _seeker(query: str | None) -> str:
+    if query is None:
+        return "a commit with writer_id and commit_id, no stream"
+    return f"query {query}" if query else "a streaming query"
 
 
 class _Attempt:
@@ -253,7 +261,7 @@ class _Attempt:
                 self.publishing = isinstance(outcome, Committed)
                 return outcome
             outcome = self._confirmed()
-        except StorageFailed as failed:
+        except (StorageFailed, Corrupt) as failed:
             return Unknown(failed)
         if isinstance(outcome, Committed):
             self._hint(number)
@@ -275,11 +283,10 @@ class _Attempt:
         return Committed(snapshot, rebased.changes, rebased.overtaken)
 
     def _take_back(self, gone: TableNotFound) -> None:
-        """Remove the snapshot, the table being gone. Raises CommitUnknown if under the old name there is neither a table nor the
-        snapshot: then it may have been published, and renamed along with the table."""
+        """Remove the snapshot, the table being gone. Raises CommitUnknown if the snapshot is gone, too: it may have been
+        published, and renamed along with the table."""
         meta, path = self.meta, self.meta.paths.snapshot(self.tried[0].id)
-        has_successor = meta.env.storage.size(meta.paths.schema(0)) is not None
-        if not has_successor and meta.env.storage.size(path) is None:
+        if meta.env.storage.size(path) is None:
             raise CommitUnknown(
                 "the table was dropped or renamed while the commit was published",
                 where=path,
@@ -311,10 +318,8 @@ class _Attempt:
         if the store does not say."""
         number = self.tried[0].id
         try:
-            return self._told(self.meta.snapshot(number))
-        except SnapshotNotFound:
-            raise unknown.cause from None
-        except (StorageFailed, Corrupt) as silent:
+            found = self._looked_up()
+        except (SnapshotNotFound, TableNotFound, StorageFailed, Corrupt) as silent:
             raise CommitUnknown(
                 "the store failed while publishing",
                 where=self.meta.paths.snapshot(number),
@@ -324,6 +329,20 @@ class _Attempt:
                     command="see `lsmlake snapshots TABLE` for a new snapshot before you run the command again",
                 ),
             ) from silent
+        if found is None:
+            raise unknown.cause
+        return found
+
+    def _looked_up(self) -> Committed | Conflict | None:
+        """What became of the attempt; None if it was certainly not published. Raises SnapshotNotFound if the snapshot that had
+        the number has expired, whoever published it, StorageFailed, Corrupt, TableNotFound."""
+        meta, number = self.meta, self.tried[0].id
+        try:
+            return self._told(meta.snapshot(number))
+        except SnapshotNotFound:
+            if meta.is_numbered(number) or (meta.latest_id() or 0) >= number:
+                raise
+            return None
 
     def _told(self, there: Snapshot) -> Committed | Conflict:
         """What the snapshot that has the number says. It may be ours even so: a store that repeats a request of its own accord
@@ -335,9 +354,7 @@ class _Attempt:
         published, or the store does not say, nothing is removed that it names."""
         if self.publishing:
             try:
-                outcome = self._told(self.meta.snapshot(self.tried[0].id))
-            except SnapshotNotFound:
-                outcome = Conflict()
+                outcome = self._looked_up()
             except LakeError:
                 return
             if isinstance(outcome, Committed):

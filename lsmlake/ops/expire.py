@@ -13,6 +13,7 @@ Several processes may do this at once: each step can be repeated, and what anoth
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,7 +22,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import LakeError, SnapshotNotFound
+from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.manifest import ADD
 from lsmlake.format.schema import Schema
@@ -31,6 +32,8 @@ from lsmlake.options import Options
 from lsmlake.show import Shown
 from lsmlake.store.consumers import consumers, remove_consumer
 from lsmlake.store.metadata import Cache, Metadata
+
+_log = logging.getLogger("lsmlake")
 
 _MARKS = 500
 _EVERY = 10  # commits
@@ -52,15 +55,15 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options) -> None:
     """Expire a bounded number of snapshots by the table's options, right after every tenth commit; `snapshot`: what it published.
     The number decides, so of many writers one does it.
 
-    Never fails: the commit has taken place. What goes wrong here goes wrong in `expire_snapshots` too, which says so.
+    Never fails: the commit has taken place. What goes wrong is logged.
     """
     if snapshot.id % _EVERY or not options.expire_on_commit or (options.write_only and snapshot.kind != COMPACT):
         return
     try:
         retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
         expire(replace(meta, cache=Cache()), retention, explain=False)  # files of the past do not displace others in the cache
-    except LakeError:
-        return
+    except Exception as failed:
+        _log.warning("%s: snapshots were not expired after commit %d: %s", meta.paths.root, snapshot.id, failed)
 
 
 def expire(meta: Metadata, retention: Retention, *, explain: bool = True) -> ExpireReport:
