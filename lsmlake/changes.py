@@ -54,12 +54,12 @@ class Changes(Readable):
             check_mode(self.mode, schema, self.meta.paths.root)
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.engine.zone)
         like = frame(self.meta, schema, predicate, self.columns)
-        last = resolve(self.meta, Moment(self.end))
+        last = resolve(self.meta, Moment(self.end), self.engine.zone)
         self._check_start(last)
         if last is None:
             return like, []
         if self.mode == DIFF:
-            first = resolve(self.meta, Moment(self.start)) if self.start else None
+            first = resolve(self.meta, Moment(self.start), self.engine.zone) if self.start else None
             with self.meta.unless_expired(first, last):
                 return like, net(self.meta, like, first, last)
         with self.meta.unless_expired(*range(max(1, self.start), last.id + 1)):

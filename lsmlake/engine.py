@@ -32,7 +32,7 @@ class Engine:
 
     @property
     def zone(self) -> str:
-        """The time zone of timestamps in text that name none."""
+        """The time zone of every time that users give without one: in `where`, in data that is converted, for time travel."""
         return "UTC"
 
     def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from lsmlake.lsm.predicate import parse
 from lsmlake.ops.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
 from lsmlake.ops.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.ops.plan import Plan
+from lsmlake.ops.travel import milliseconds
 from lsmlake.reading import Readable
 from lsmlake.show import html_pairs
 from lsmlake.store.metadata import Metadata
@@ -24,7 +26,7 @@ class Following:
 
     start: str | None = None
     snapshot: int | None = None
-    timestamp: object | None = None
+    timestamp: str | datetime.datetime | None = None
     mode: str | None = None
     where: str | None = None
     columns: Sequence[str] | None = None
@@ -32,12 +34,14 @@ class Following:
     limit: Limit = UNLIMITED
 
     def follower(self, meta: Metadata, zone: str) -> Follower:
-        """Raises InvalidQuery."""
+        """The follower that reads this. `zone`: the time zone of times, here and in `where`, that name none. Raises
+        InvalidQuery."""
         schema, root = meta.latest_schema(), meta.paths.root
         if self.snapshot is not None and self.timestamp is not None:
             raise InvalidQuery("a snapshot and a timestamp are given", where=root, cure="start from one of them")
         implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
-        start = check_start(Start(implied if self.start is None else self.start, self.snapshot, self.timestamp), root)
+        time_ms = None if self.timestamp is None else milliseconds(self.timestamp, zone)
+        start = check_start(Start(implied if self.start is None else self.start, self.snapshot, time_ms), root)
         mode = check_mode(AUTO if self.mode is None else self.mode, schema, root)
         for name, most in zip(Limit._fields, self.limit, strict=True):
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):

@@ -101,9 +101,21 @@ class Lake:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def tables(self, database: str) -> list[str]:
-        """Names of the tables of a database, ascending. Raises TableNotFound."""
+    def tables(self, database: str | None = None) -> list[str]:
+        """Names of tables, ascending.
+
+        Args:
+            database: its tables, each by its own name. None: the tables of all databases, each as "database.table".
+
+        Raises:
+            TableNotFound: if there is no such database.
+        """
+        if database is None:
+            return [f"{home}.{name}" for home in self.databases() for name in self._tables(home)]
         self._need(database)
+        return self._tables(database)
+
+    def _tables(self, database: str) -> list[str]:
         folder = database_dir(database)
         return [name for name in self.env.storage.folders(folder) if is_name(name) and self._is_table(f"{folder}/{name}")]
 

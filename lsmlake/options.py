@@ -151,10 +151,10 @@ class Options:
         "record-level.time-field", text, None, "column that says from when a row is: seconds, milliseconds or a timestamp"
     )
     offpeak_start_hour: int = _option(
-        "compaction.offpeak.start.hour", integer(-1, 23), -1, "first hour of the off-peak time, -1 = none"
+        "compaction.offpeak.start.hour", integer(-1, 23), -1, "first hour of the off-peak time, in UTC; -1 = none"
     )
     offpeak_end_hour: int = _option(
-        "compaction.offpeak.end.hour", integer(-1, 23), -1, "first hour after the off-peak time, -1 = none"
+        "compaction.offpeak.end.hour", integer(-1, 23), -1, "first hour after the off-peak time, in UTC; -1 = none"
     )
     offpeak_ratio_percent: int = _option(
         "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio off peak"

@@ -67,7 +67,7 @@ class Scan(Readable):
     def _plan(self, *, engine_filters: bool) -> tuple[Plan, str | None]:
         """The plan, and why `where` prunes no file, if it does not. With `engine_filters` the engine applies `where` itself, so a
         predicate that lsmlake cannot read only costs pruning."""
-        snapshot = resolve(self.meta, self.moment)
+        snapshot = resolve(self.meta, self.moment, self.engine.zone)
         schema = self.meta.schema_of(snapshot)
         columns = self.columns
         if self._by_arrow:

@@ -249,7 +249,8 @@ class Table:
                 the rows that were read, so that no file is skipped for it.
             columns: the columns of the result, in this order.
             mode: 'fresh' sees every committed row, 'raw' only those compacted out of level 0.
-            snapshot, timestamp: the table as it was.
+            snapshot, timestamp: the table as it was at that snapshot, or at that time: text such as '2026-01-31 12:00:00' or a
+                datetime. A time that names no zone is UTC, on Spark of the session's zone.
             limit: at most so many rows, whichever are read first; then reading stops.
 
         Example:
@@ -335,12 +336,12 @@ class Table:
         restarts from a checkpoint.
 
         `start`: 'latest-full' (the rows there are as +I, then changes; default), 'latest' (changes from now on), 'from-snapshot'
-        with `snapshot`, whose changes are the first, 'from-snapshot-full', 'from-timestamp' with `timestamp`. `mode`: as in
-        `changes`, commit by commit; default: of every snapshot its changelog, or 'diff' if it was made without a changelog
-        producer. `where`, `columns`: as in `changes`. `consumer`: a name under which what is not read yet is kept by
-        `expire_snapshots`; a stream without a checkpoint goes on where it stopped. `max_rows`, `max_bytes`, `max_files`: how much
-        a micro-batch takes, going by metadata and never less than the changes of one commit in one bucket (not on Spark 4.1).
-        Raises InvalidQuery.
+        with `snapshot`, whose changes are the first, 'from-snapshot-full', 'from-timestamp' with `timestamp` (text or a
+        datetime; a time that names no zone is of the session's zone). `mode`: as in `changes`, commit by commit; default: of
+        every snapshot its changelog, or 'diff' if it was made without a changelog producer. `where`, `columns`: as in `changes`.
+        `consumer`: a name under which what is not read yet is kept by `expire_snapshots`; a stream without a checkpoint goes on
+        where it stopped. `max_rows`, `max_bytes`, `max_files`: how much a micro-batch takes, going by metadata and never less
+        than the changes of one commit in one bucket (not on Spark 4.1). Raises InvalidQuery.
         """
         limit = Limit(max_rows, max_bytes, max_files)
         return self.engine.read_stream(self.meta, Following(start, snapshot, timestamp, mode, where, columns, consumer, limit))
@@ -358,8 +359,9 @@ class Table:
         consumer: str | None = None,
     ) -> Iterator[ChangeBatch]:
         """The changes of the table without Spark: an iterator, a batch a snapshot. `wait`: seconds between looks once all is
-        read; None: stop then. Everything else as in `read_stream`. A consumer has read a batch when the next one is asked for.
-        Raises InvalidQuery at once; SnapshotNotFound when what is to be read next has expired."""
+        read; None: stop then. Everything else as in `read_stream`; without Spark a time that names no zone is UTC. A consumer has
+        read a batch when the next one is asked for. Raises InvalidQuery at once; SnapshotNotFound when what is to be read next
+        has expired."""
         if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 < wait < inf):
             raise InvalidQuery(
                 "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
@@ -398,13 +400,15 @@ class Table:
         """Remove old snapshots and the files only they have; never the latest.
 
         Commits do this by themselves, see option `snapshot.expire.on-commit`. At least `retain_min` stay and at most
-        `retain_max`; in between, those stay that were the latest at `older_than` or later; at most `limit` go. Defaults:
-        options `snapshot.num-retained.min` and `.max`, `snapshot.time-retained`; without any argument also
+        `retain_max`; in between, those stay that were the latest at `older_than` or later; at most `limit` go. `older_than` is
+        text such as '2026-01-31 12:00:00' or a datetime; a time that names no zone is UTC, on Spark of the session's zone.
+
+        Defaults: options `snapshot.num-retained.min` and `.max`, `snapshot.time-retained`; without any argument also
         `snapshot.expire.limit`. What a consumer has yet to read stays in any case, and changelogs as long as the options
         `changelog.*` say. The report names the reasons for which snapshots stay that are due. Readers of a snapshot that goes
         fail. Raises InvalidQuery.
         """
-        time_ms = None if older_than is None else milliseconds(older_than)
+        time_ms = None if older_than is None else milliseconds(older_than, self.engine.zone)
         options = self.current.parsed_options
         return expire(self.meta, snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit))
 
@@ -448,7 +452,7 @@ class Table:
 
     def files(self, snapshot: int | None = None) -> pa.Table:
         """A row a live data file of the latest or given snapshot."""
-        return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot)))
+        return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot), self.engine.zone))
 
     def buckets(self) -> pa.Table:
         """A row a bucket: live and dead rows, bytes, files."""

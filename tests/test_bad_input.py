@@ -383,6 +383,17 @@ def test_names_that_are_taken_or_not_there():
     assert rows_of(lake.create_table("d.orders", "k INT", primary_key=["k"], if_not_exists=True).scan().to_arrow()) == [(1,)]
 
 
+def test_tables_of_one_database_and_of_all():
+    lake = new_lake()
+    assert lake.tables() == []
+    lake.create_database("a")
+    lake.create_database("empty")
+    for name in ("d.orders", "a.items", "d.items"):
+        lake.create_table(name, "k INT", primary_key=["k"])
+    assert lake.tables("d") == ["items", "orders"]
+    assert lake.tables() == ["a.items", "d.items", "d.orders"]
+
+
 @pytest.mark.parametrize(
     "name", ["t", "d.t.x", "", ".", "d.", ".t", "d/../e.t", "d.t t", "d.ü", "d.-t", "d.t\n", "d.t$snapshots"]
 )

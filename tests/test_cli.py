@@ -166,7 +166,7 @@ def test_plain_text_is_a_line_a_row_with_exact_values(warehouse: Path):
         "7",
         "40",
     )
-    times = [dt.datetime.fromisoformat(row["time"]) for row in snapshots]
+    times = [dt.datetime.fromisoformat(row["time"].replace("Z", "+00:00")) for row in snapshots]
     assert times == table.snapshots()["commit_time"].to_pylist()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,8 @@ from lsmlake.lsm.pick import (
 )
 from lsmlake.lsm.pick.tiered import full_tiers, tiers
 from lsmlake.lsm.pick.universal import early_full, extend, offpeak_ratio, size_amplified, unit
+from lsmlake.ops.choose import as_needed
+from lsmlake.options import Options
 
 
 def file(name, level, size, sequence=None, keys=(0, 99), rows=100, delete_rows=0, created_ms=0):
@@ -223,6 +226,21 @@ def test_off_peak_lets_bigger_runs_join():
     assert pick_universal(standing, options, now_ms=0, hour=12) is None
     assert choice(pick_universal(standing, options, now_ms=0, hour=3)) == "3 -> 8"
     assert choice(pick_universal(standing, options, now_ms=3 * 3_600_000)) == "3 -> 8", "UTC unless told"
+
+
+@pytest.mark.parametrize(("utc_hour", "expected"), [(3, "3 -> 8"), (12, None), (18, None)])
+def test_off_peak_hours_are_those_of_utc_whatever_the_clock_of_the_machine_shows(monkeypatch, utc_hour, expected):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")  # where 18:00 UTC is 03:00
+    time.tzset()
+    try:
+        given = {"num-sorted-run.compaction-trigger": "3", "num-levels": "9", "compaction.size-ratio": "10", "write-only": "true"}
+        given |= {"compaction.max-size-amplification-percent": "1000000000", "compaction.offpeak-ratio": "10"}
+        given |= {"compaction.offpeak.start.hour": "0", "compaction.offpeak.end.hour": "6", "compaction.strategy": "universal"}
+        options = Options.parse(given)
+        assert choice(as_needed(options, utc_hour * 3_600_000)(tree("2:8 3:9 4:10"))) == expected
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 # tiered

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
+import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import START_MS, UTC, Ticks, contents, lake_on, new_lake
 
+from lsmlake.engine import Engine
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
 from lsmlake.format import envelope
 from lsmlake.format.snapshot import Named, Snapshot
@@ -190,14 +194,58 @@ def test_every_snapshot_is_found_by_its_number_and_its_millisecond():
         time_ms = table.meta.snapshot(number).time_ms
         for moment, count in ((time_ms - 1, number - 1), (time_ms, number), (time_ms + 1, number)):
             aware = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=moment)
-            local = aware.astimezone().replace(tzinfo=None)
-            for timestamp in (aware, local, local.isoformat(sep=" ", timespec="milliseconds"), aware.isoformat()):
+            naive, text = aware.replace(tzinfo=None), aware.isoformat(timespec="milliseconds")
+            for timestamp in (aware, naive, text, text[:-6], text[:-6].replace("T", " ") + " UTC"):
                 if count:
                     assert table.scan(timestamp=timestamp).count() == count
                 else:
                     with pytest.raises(SnapshotNotFound, match="no snapshot so old"):
                         table.scan(timestamp=timestamp).count()
         assert table.scan(snapshot=number).count() == number
+
+
+class OnBerlinTime(Engine):
+    zone = "Europe/Berlin"
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch):
+    """The clock of the machine shows the time of Tokyo."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(("engine", "ahead"), [(Engine(), 0), (OnBerlinTime(), 1)])
+def test_a_time_that_names_no_zone_is_in_the_zone_of_the_engine_whatever_the_clock_of_the_machine_shows(tokyo, engine, ahead):
+    _, table = table_with_history()
+    table = replace(table, engine=engine)
+    made = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(2).time_ms)
+    local = (made + dt.timedelta(hours=ahead)).replace(tzinfo=None)
+    for timestamp in (local, local.isoformat(sep=" ", timespec="milliseconds")):
+        assert table.scan(timestamp=timestamp).count() == 2
+        assert [batch.snapshot for batch in table.follow(timestamp=timestamp)] == [2, 3, 4, 5]
+    first = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(1).time_ms, hours=ahead)
+    zone = " UTC" if not ahead else "+01:00"
+    earliest = f"{first:%Y-%m-%d %H:%M:%S}.{first.microsecond // 1000:03}{zone}"
+    with pytest.raises(
+        SnapshotNotFound, match=re.escape(f"expected a time from {earliest} on, found 2020-01-31 12:00:00.000{zone}")
+    ):
+        table.scan(timestamp="2020-01-31 12:00:00").count()
+    assert table.scan(timestamp=earliest).count() == 1, "the time that an error prints can be given back"
+    assert table.expire_snapshots(older_than=local + dt.timedelta(milliseconds=1), retain_min=1).snapshots == 1
+    assert table.snapshots()["snapshot_id"].to_pylist() == [2, 3, 4, 5]
+
+
+def test_a_zone_that_does_not_exist_is_refused():
+    class OnMarsTime(Engine):
+        zone = "Mars/Base"
+
+    _, table = table_with_history(1)
+    with pytest.raises(InvalidQuery, match="no such time zone"):
+        replace(table, engine=OnMarsTime()).scan(timestamp="2026-01-01").count()
 
 
 @QUICK

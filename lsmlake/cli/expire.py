@@ -16,7 +16,8 @@ from lsmlake.report.text import counted
 
 RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep so many at most, however young.")]
 RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep so many at least, however old.")]
-OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="TIME", help="Those replaced before: '2026-01-31 12:00'.")]
+_REPLACED = "Those replaced before this time, in UTC unless it names a zone: '2026-01-31 12:00'."
+OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="TIME", help=_REPLACED)]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", help="Remove so many at most.")]
 
 

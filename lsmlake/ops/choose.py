@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 
 from lsmlake.format.schema import Schema
@@ -42,13 +41,14 @@ def last_level_of(options: Options, levels: Levels) -> int:
 
 
 def as_needed(options: Options, now_ms: int) -> Callable[[Levels], Compaction | None]:
-    """What the table's strategy asks for, and a full compaction when it is due."""
-    chosen, hour = pick_options(options), datetime.datetime.fromtimestamp(now_ms / 1000).hour
+    """What the table's strategy asks for, and a full compaction when it is due. The hour of off-peak options is that of `now_ms`
+    in UTC, so that every machine chooses alike."""
+    chosen = pick_options(options)
 
     def choose(levels: Levels) -> Compaction | None:
         if options.full_delta_commits and commits_since_full(levels, chosen) >= options.full_delta_commits:
             return pick_full(levels, chosen)
-        return pick(levels, chosen, now_ms=now_ms, hour=hour)
+        return pick(levels, chosen, now_ms=now_ms)
 
     return choose
 

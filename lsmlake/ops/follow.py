@@ -14,7 +14,6 @@ from typing import NamedTuple
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.ops.changes import Piece, everything, of_snapshot
 from lsmlake.ops.plan import Plan
-from lsmlake.ops.travel import milliseconds
 from lsmlake.store.consumers import Progress, progress_of, put_consumer
 from lsmlake.store.metadata import Cache, Metadata
 
@@ -55,7 +54,7 @@ class Start(NamedTuple):
 
     kind: str = LATEST_FULL
     snapshot: int | None = None
-    timestamp: object | None = None
+    time_ms: int | None = None
 
 
 FULL_THEN_CHANGES = Start()
@@ -83,7 +82,7 @@ class Follower:
         if self.start.kind == LATEST_FULL:
             return Offset(latest, 0, True) if latest else Offset(1)
         if self.start.kind == TIMESTAMP:
-            return self._from(self._first_after(milliseconds(self.start.timestamp)))
+            return self._from(self._first_after(self.start.time_ms))
         if self.start.kind == SNAPSHOT_FULL:
             return Offset(self.meta.snapshot(self.start.snapshot).id, 0, True)
         return self._from(self.start.snapshot)
@@ -168,8 +167,8 @@ def check_start(start: Start, where: str) -> Start:
         refuse(f"start {start.kind!r} and a snapshot", "both or none of them", snapshot, "give snapshot=..., or another start")
     if snapshot is not None and (isinstance(snapshot, bool) or not isinstance(snapshot, int) or snapshot < 1):
         refuse("a snapshot is a number", "1 or more", snapshot, "snapshots() lists them")
-    if (start.kind == TIMESTAMP) != (start.timestamp is not None):
-        refuse(f"start {start.kind!r} and a timestamp", "both or none of them", start.timestamp, "give timestamp=...")
-    if start.timestamp is not None:
-        milliseconds(start.timestamp)
+    if start.kind == TIMESTAMP and start.time_ms is None:
+        refuse(f"start {start.kind!r} needs a timestamp", "a time", None, "give timestamp=...")
+    if start.kind != TIMESTAMP and start.time_ms is not None:
+        refuse(f"start {start.kind!r} takes no timestamp", TIMESTAMP, start.kind, "leave timestamp or start out")
     return start

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lsmlake.report.elide import end_elided, middle_elided
-from lsmlake.report.text import local_stamp, local_time, printable
+from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.units import human_bytes, human_count
 
 QUIET = Style(dim=True)
@@ -49,7 +49,7 @@ _SHORT: dict[Kind, Callable[..., str]] = {
     Kind.PATH: lambda path: printable(path.rpartition("/")[2].removesuffix(".parquet")),
     Kind.COUNT: human_count,
     Kind.BYTES: human_bytes,
-    Kind.TIME: local_time,
+    Kind.TIME: utc_time,
 }
 
 
@@ -98,7 +98,7 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 def drawn_width(column: Column) -> int:
     """The cells that the column takes on a terminal without being shortened."""
-    return max(cell_len(column.title), *(cell_len(_short(column, value).plain) for value in column.values), 1)
+    return max(cell_len(_title(column)), *(cell_len(_short(column, value).plain) for value in column.values), 1)
 
 
 def _table(columns: Sequence[Column], width: int) -> Table:
@@ -107,7 +107,7 @@ def _table(columns: Sequence[Column], width: int) -> Table:
     fitting = _widths(columns, cells, width)
     for column, room in zip(columns, fitting, strict=True):
         table.add_column(
-            Text(middle_elided(column.title, room)),
+            Text(middle_elided(_title(column), room)),
             justify="right" if column.kind in _RIGHT else "left",
             width=room,
             overflow="fold",
@@ -124,7 +124,7 @@ def _fitted(column: Column, text: Text, room: int) -> Text:
 
 def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
     """What each column needs; if that is too much, texts give way in the order of `_SHRINKING`, but never numbers."""
-    widths = [max(cell_len(c.title), *(text.cell_len for text in texts)) for c, texts in zip(columns, cells, strict=True)]
+    widths = [max(cell_len(_title(c)), *(text.cell_len for text in texts)) for c, texts in zip(columns, cells, strict=True)]
     excess = sum(widths) + GAP * (len(widths) - 1) - width
     for kind, least in _SHRINKING:
         for place in reversed([place for place, column in enumerate(columns) if column.kind is kind]):
@@ -132,6 +132,11 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: i
             widths[place] -= given
             excess -= given
     return widths
+
+
+def _title(column: Column) -> str:
+    """The title on a terminal, where times are written without their zone."""
+    return f"{column.title} (UTC)" if column.kind is Kind.TIME else column.title
 
 
 def _short(column: Column, value: object) -> Text:
@@ -144,4 +149,4 @@ def _short(column: Column, value: object) -> Text:
 def _exact(column: Column, value: object) -> str:
     if value is None:
         return column.none
-    return local_stamp(value) if isinstance(value, datetime.datetime) else printable(str(value))
+    return utc_stamp(value) if isinstance(value, datetime.datetime) else printable(str(value))

@@ -20,7 +20,7 @@ from lsmlake.format.types import COMMENT
 from lsmlake.ops.listings import partition_text
 from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.runs import tree_rows
-from lsmlake.report.text import local_stamp, local_time, printable
+from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
 
@@ -127,7 +127,8 @@ class Summary:
         if snapshot is None:
             yield "snapshot", "none: nothing was written yet"
             return
-        yield "snapshot", f"{snapshot.id} of {local_time(_moment(snapshot))}, {snapshot.kind} by {printable(snapshot.writer_id)}"
+        time = f"{utc_time(_moment(snapshot))} UTC"
+        yield "snapshot", f"{snapshot.id} of {time}, {snapshot.kind} by {printable(snapshot.writer_id)}"
         stored = sums["live_rows"] + sums["dead_rows"] + sums["waiting_rows"]
         dead = f"{human_count(sums['dead_rows'])} dead ({human_share(sums['dead_rows'], stored)})"
         yield "rows", f"{human_count(sums['live_rows'])} live, {dead}, {human_count(sums['waiting_rows'])} waiting in level 0"
@@ -144,7 +145,7 @@ class Summary:
             "partition_by": ", ".join(schema.partition_by) or "-",
             "options": ", ".join(f"{name}={value}" for name, value in schema.options.items()) or "-",
             "snapshot": snapshot.id if snapshot else "-",
-            "commit_time": local_stamp(_moment(snapshot)) if snapshot else "-",
+            "commit_time": utc_stamp(_moment(snapshot)) if snapshot else "-",
             **self._sums(),
             "bucket": self._bucket_text() if self.bucket else "-",
         }

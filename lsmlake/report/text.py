@@ -10,14 +10,14 @@ def printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-def local_time(moment: datetime.datetime) -> str:
-    """2026-01-31 12:00:00 on the clock of this machine. `moment` has a zone."""
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+def utc_time(moment: datetime.datetime) -> str:
+    """2026-01-31 12:00:00 in UTC. `moment` has a zone."""
+    return f"{moment.astimezone(datetime.timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
-def local_stamp(moment: datetime.datetime) -> str:
-    """2026-01-31T12:00:00.123+01:00: the same without a blank, exact to the millisecond."""
-    return moment.astimezone().isoformat(timespec="milliseconds")
+def utc_stamp(moment: datetime.datetime) -> str:
+    """2026-01-31T12:00:00.123Z: the same without a blank, exact to the millisecond, with its zone."""
+    return moment.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

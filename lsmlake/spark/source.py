@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructType
 
+from lsmlake.engine import Engine
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.following import Following
 from lsmlake.lake import table_at
@@ -51,7 +53,7 @@ OPTIONS = {
     "path": "the table's folder",
     WHERE: "a predicate in SQL text",
     COLUMNS: "names, separated by commas, or a JSON array of them",
-    ZONE: "the time zone of timestamps in `where`",
+    ZONE: "the time zone of times, here and in `where`, that name none; default UTC",
     SNAPSHOT: "the snapshot to read, or to start from",
     TIMESTAMP: "the time to read at, or to start from",
     START: "stream: latest-full, latest, from-snapshot, from-snapshot-full or from-timestamp",
@@ -70,6 +72,17 @@ _OF_THE_CATALOG = {"owner", "provider", "location", "comment", "external", "is_m
 _OPTIONS = "lsmlake.options"
 
 _STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
+
+
+class _InZone(Engine):
+    """The engine of this process, in the time zone that a read names: Spark does not tell a data source that of the session."""
+
+    def __init__(self, zone: str) -> None:
+        self._zone = zone
+
+    @property
+    def zone(self) -> str:
+        return self._zone
 
 
 class LakeSource(DataSource):
@@ -116,6 +129,10 @@ class LakeSource(DataSource):
             return None if text is None else json.loads(text)
         return [name.strip() for name in text.split(",")]
 
+    @property
+    def zone(self) -> str:
+        return self.given.get(ZONE, "UTC")
+
     def schema(self) -> StructType:
         found = self._table()
         table, names = found.schema, frame(found.meta, found.current, None, self.columns).columns
@@ -137,7 +154,7 @@ class LakeSource(DataSource):
             raise InvalidOption(
                 f"option {streaming[0]!r} means nothing for a batch", where='format("lsmlake")', cure="leave it out"
             )
-        table = self._table()
+        table = replace(self._table(), engine=_InZone(self.zone))
         moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
         return _Reader(self.package, table.meta, scan.plan(), to_arrow(schema))
@@ -180,7 +197,7 @@ class LakeSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self._recall(schema)
         following = self.following()
-        follower = following.follower(self._table().meta, self.given.get(ZONE, "UTC"))
+        follower = following.follower(self._table().meta, self.zone)
         kind = _Stream if ReadAllAvailable is None else _LimitedStream
         return kind(self.package, follower, following.limit, to_arrow(schema), self.changelog)
 

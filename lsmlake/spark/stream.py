@@ -18,6 +18,7 @@ from lsmlake.following import Following
 from lsmlake.format import rowkind
 from lsmlake.ops.commit import Identity
 from lsmlake.ops.prepare import Request
+from lsmlake.ops.travel import time_text
 from lsmlake.spark import source
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.ship import carried
@@ -115,7 +116,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
     given = {
         source.START: following.start,
         source.SNAPSHOT: following.snapshot,
-        source.TIMESTAMP: following.timestamp,
+        source.TIMESTAMP: None if (time_ms := follower.start.time_ms) is None else time_text(time_ms, zone),
         source.MODE: following.mode,
         source.WHERE: following.where,
         source.COLUMNS: json.dumps(follower.like.columns),
