@@ -68,7 +68,6 @@ def test_spark_compacts_as_one_process_does(spark_lake, lake, how):
     same(tables[1].df(), sorted(EXPECTED, key=repr))
 
 
-@pytest.mark.connect
 def test_what_is_compacted_already_starts_no_commit(spark_lake):
     table = spark_lake.create_table("d.t", SCHEMA, options={"bucket": 2}, **KEY)
     assert table.compact() == table.compact(full=True) == CompactionReport()
@@ -138,7 +137,6 @@ def test_a_job_of_its_own_compacts_and_tells_what_changed(spark_lake):
     assert table.verify() == []
 
 
-@pytest.mark.connect
 def test_altering_a_table_with_data_compacts_it_on_spark_in_the_same_commit(spark_lake):
     table = spark_lake.create_table("d.t", SCHEMA, **KEY, options={"bucket": 2})
     history(table)

@@ -30,7 +30,7 @@ PROGRAM = Path(__file__).parent / "stream_program.py"
 BATCHES, STEP, WIDTH = 5, 50, 100
 LAST = BATCHES - 1
 DEATHS = (
-    ("written", 0), ("publishing", 2), ("committed", 2), ("committed", LAST), ("never", -1),
+    ("written", 0), ("publishing", 2), ("committed", LAST), ("never", -1),
 )  # fmt: skip
 
 

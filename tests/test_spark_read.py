@@ -64,7 +64,7 @@ class Twin:
         return sorted((tuple(seen(row[name]) for name in names) for row in found), key=repr)
 
 
-@examples(10, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(5, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=hs.data())
 def test_random_tables_read_the_same_by_every_strategy(lake, spark_lake, data):
     shape = data.draw(hs.sampled_from(SHAPES))
@@ -141,7 +141,6 @@ def test_a_column_with_a_dot_and_the_field_of_a_struct_are_told_apart(lake, spar
             same(spark_lake.table("d.t").scan(columns=names).to_spark(strategy), table.scan(columns=names).to_arrow())
 
 
-@pytest.mark.connect
 def test_files_of_one_size_are_told_apart(lake, spark_lake):
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"bucket": 8, **KEEP_DEAD})
     table.upsert({"id": range(800), "v": range(800)})
@@ -184,7 +183,6 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.connect
 def test_partitions_of_any_text_are_written_and_read(spark, lake, spark_lake):
     schema = pa.schema([pa.field("p", pa.string()), pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
     table = spark_lake.create_table("d.t", schema, primary_key=["p", "id"], partition_by=["p"])
@@ -205,7 +203,6 @@ def test_partitions_of_any_text_are_written_and_read(spark, lake, spark_lake):
     assert table.verify() == []
 
 
-@pytest.mark.connect
 def test_composite_partitions_of_times_are_written_and_read(spark, lake, spark_lake):
     schema = pa.schema([
         pa.field("day", pa.date32()), pa.field("ts", pa.timestamp("us", "UTC")), pa.field("n", pa.decimal128(10, 2)),
@@ -340,7 +337,6 @@ def test_a_dataframe_reads_the_snapshot_it_was_made_from(spark, spark_lake):
         same(frame, pa.table({"id": range(5), "v": range(5)}))
 
 
-@pytest.mark.connect
 def test_an_empty_table_is_an_empty_dataframe_with_its_columns(spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, a ARRAY<STRING>", primary_key=["id"])
     for strategy in ("auto", *STRATEGIES):
@@ -348,7 +344,6 @@ def test_an_empty_table_is_an_empty_dataframe_with_its_columns(spark_lake):
         assert (found.schema.simpleString(), found.count()) == ("struct<id:bigint,a:array<string>>", 0)
 
 
-@pytest.mark.connect
 def test_rows_join_and_aggregate_like_any_dataframe(spark, spark_lake):
     table = _small(spark_lake, spark)
     table.upsert(spark.range(1).selectExpr("id", "7L AS v"))

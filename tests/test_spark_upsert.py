@@ -51,7 +51,6 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.connect
 def test_row_kinds_of_a_column_that_is_not_stored(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
     table.upsert(spark.createDataFrame(pa.table({"id": [2, 5, 6, 7], "v": [0, 0, 0, 0]})))
@@ -166,7 +165,6 @@ def test_rows_of_spark_and_of_none_meet_in_one_bucket(spark, spark_lake, lake, k
     assert table.scan().count() == 0
 
 
-@pytest.mark.connect
 def test_numbers_in_other_decimals_meet_in_one_bucket(spark, spark_lake, lake):
     table = spark_lake.create_table("d.t", "id DECIMAL(10,2) NOT NULL, v INT", primary_key=["id"], options={"bucket": 8})
     numbers = [Decimal(i) for i in range(-20, 20)]
