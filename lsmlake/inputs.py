@@ -22,10 +22,12 @@ _BATCH_ROWS = 1 << 17
 
 
 class Input(NamedTuple):
-    """`tables`: the data in order. `text`: it comes from files without types, so values must be converted."""
+    """`tables`: the data in order. `text`: it comes from files without types, so values must be converted. `guessed`: the types
+    of the first table come from the values of such a file."""
 
     tables: Iterator[pa.Table]
     text: bool = False
+    guessed: bool = False
 
 
 def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = False) -> Input:
@@ -42,10 +44,11 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
         paths = [path for name in names for path in input_files.find(name)]
         text = any(input_files.is_text(path) for path in paths)
         if inferred and text:
-            schema = input_files.inferred(paths[0])
-            tables = chain([schema.empty_table()], chain.from_iterable(input_files.read(path, schema) for path in paths))
-            return Input(tables, text)
-        return Input(_without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema), text)
+            schema = without_index(input_files.inferred(paths[0]).empty_table(), None).schema
+        tables = _without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema)
+        if inferred and text:
+            return Input(chain([schema.empty_table()], tables), text, guessed=input_files.is_text(paths[0]))
+        return Input(tables, text)
     if isinstance(data, (list, tuple)) and data and hasattr(data[0], "__arrow_c_array__"):
         return Input(as_table(part, schema) for part in data)
     if isinstance(data, (pa.Table, pa.RecordBatch, dict, list, tuple)) or is_pandas(data) or _is_polars(data, "DataFrame"):

@@ -159,9 +159,10 @@ class Lake:
         """Make a table with the columns of `data` and load its rows as one commit.
 
         Key columns become NOT NULL, all others may be null. Nanoseconds become microseconds where nothing is lost, dictionaries
-        their values, unsigned integers the next wider signed type. Of CSV files the first rows tell the types; a column whose
-        numbers begin with a zero is text. The table exists before its rows are committed: an error on the way drops it again, a
-        process that is killed leaves it empty.
+        their values, unsigned integers the next wider signed type. The first of several files tells the types, of a CSV file its
+        first rows: numbers that begin with a zero and times of day are STRING, integers beyond 64 bits DECIMAL(38,0). A key
+        column of CSV or JSON files that looks like DOUBLE is refused, since a double may make two keys one. The table exists
+        before its rows are committed: an error on the way drops it again, a process that is killed leaves it empty.
 
         Args:
             data: as in `Table.upsert`.
@@ -173,7 +174,7 @@ class Lake:
         Example:
             >>> orders = lake.create_table_from("sales.orders", "orders.csv", primary_key=["order_id"])
         """
-        columns, rows, cast = self._with_schema(data)
+        columns, rows, cast = self._with_schema(data, primary_key)
         how = {"primary_key": primary_key, "partition_by": partition_by, "options": options, "comment": comment}
         table = self.create_table(name, columns, **how)
         try:
@@ -184,7 +185,7 @@ class Lake:
             raise
         return table
 
-    def _with_schema(self, data: object) -> tuple[pa.Schema, object, bool]:
+    def _with_schema(self, data: object, primary_key: Sequence[str]) -> tuple[pa.Schema, object, bool]:
         """The columns of a table for `data`, the data to load, and whether its values must be converted."""
         if self.engine.owns(data):
             return schema_from(self.engine.columns_of(data.schema)), data, False
@@ -196,7 +197,10 @@ class Lake:
                 expected="data that tells the columns of the table",
                 cure="create the table with a schema",
             )
-        return schema_from(first.schema), chain([first], given.tables), given.text
+        columns = schema_from(first.schema)
+        if given.guessed:
+            _check_guessed_key(columns, primary_key)
+        return columns, chain([first], given.tables), given.text
 
     def _columns(self, schema: object) -> pa.Schema:
         if isinstance(schema, str):
@@ -274,3 +278,18 @@ class Lake:
             self.env.storage.delete(path)
         if found or foreign:
             self.env.storage.prune(root)
+
+
+def _check_guessed_key(columns: pa.Schema, primary_key: Sequence[str]) -> None:
+    """Raises InvalidSchema for a key column whose texts look like DOUBLE: a double rounds, and rows of two keys became one."""
+    for field in columns:
+        if field.name in primary_key and pa.types.is_floating(field.type):
+            raise InvalidSchema(
+                "the numbers of a key column have fractions or exponents",
+                where=f"column {field.name!r}",
+                expected="integers or text: DOUBLE, the type that the values seem to have, rounds and may make two keys one",
+                cure=Wording(
+                    "create the table with a schema, such as DECIMAL(20,2) or STRING for the column, then upsert the files",
+                    command="create the table in a program with a schema, then load without --create",
+                ),
+            )

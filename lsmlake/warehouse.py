@@ -21,7 +21,7 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
     """Open the warehouse in directory `location` (a path or file:// address), made by the first write.
 
     `spark`: a SparkSession, classic or Connect, that then does the work on DataFrames. Without it everything but Spark's own
-    verbs runs in this process. Raises InvalidQuery for an address this release cannot reach.
+    verbs runs in this process. Raises InvalidQuery for a text that is no path and for an address this release cannot reach.
     """
     text = os.fspath(location)
     if text.startswith("file://"):
@@ -32,6 +32,10 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
             where=text,
             expected="a directory",
             cure="mount the store, or use a local directory",
+        )
+    if not text.strip() or "\0" in text:
+        raise InvalidQuery(
+            "this is no path", found=repr(text), expected="a directory, '.' for the current one", cure="name the warehouse"
         )
     storage = LocalStorage(Path(text).expanduser())
     return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _engine(spark))

@@ -7,6 +7,7 @@ import gzip
 import math
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -21,9 +22,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import UTC, new_lake
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema
 from lsmlake.format.lossless import convert
 from lsmlake.table import Table
+from lsmlake.warehouse import connect
 
 DDL = "k BIGINT NOT NULL, c STRING, v DOUBLE, at TIMESTAMP_NTZ"
 SCHEMA = pa.schema([("k", pa.int64()), ("c", pa.string()), ("v", pa.float64()), ("at", pa.timestamp("us"))])
@@ -197,6 +199,126 @@ def test_files(tmp_path):
     (tmp_path / "i.csv").write_text('k,c,v,at\n007,"",0.1,\n8,,1e3,2026-01-02\n')
     table.upsert(tmp_path / "i.csv")
     assert [tuple(row.values()) for row in rows_of(table)] == [(7, "", 0.1, None), (8, None, 1000.0, DAY)]
+
+
+# --- JSON and CSV numbers ---
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_json_numbers_keep_every_digit(tmp_path):
+    ddl = "k DECIMAL(20,0) NOT NULL, i BIGINT, a DECIMAL(38,18), s STRUCT<a: DECIMAL(30,20), c: STRING>, l ARRAY<BIGINT>"
+    table = table_of(ddl)
+    lines = [
+        '{"k": 12345678901234567890, "i": 9007199254740993, "a": 0.123456789012345678, "l": [1.0, 9007199254740993]}',
+        '{"k": 12345678901234567891, "i": 3.0, "a": 1e3, "s": {"a": 0.12345678901234567890, "c": "2026-01-02"}}',
+        '{"k": 3, "i": null, "a": null, "s": null, "l": [null]}',
+    ]
+    table.upsert(written(tmp_path / "a.json", "\n".join(lines)))
+    assert [tuple(row.values()) for row in rows_of(table)] == [
+        (3, None, None, None, [None]),
+        (12345678901234567890, 9007199254740993, Decimal("0.123456789012345678"), None, [1, 9007199254740993]),
+        (12345678901234567891, 3, 1000, {"a": Decimal("0.12345678901234567890"), "c": "2026-01-02"}, None),
+    ]
+    ids = table_of("k BIGINT NOT NULL")
+    ids.upsert(written(tmp_path / "b.json", '{"k": 9007199254740993}\n{"k": 9007199254740992}\n{"k": 3.0}\n'))
+    assert [row["k"] for row in rows_of(ids)] == [3, 9007199254740992, 9007199254740993]
+    for bad in ("9223372036854775808", "3.5"):
+        refused(ids, written(tmp_path / "c.json", f'{{"k": 3.0}}\n{{"k": {bad}}}\n'), "column 'k', row 1", bad)
+    for bad in ("1e50", "1.85e-273", f"0.{'1' * 39}"):
+        refused(ids, written(tmp_path / "d.json", f'{{"k": {bad}}}\n'), "d.json", "column 'k'", bad)
+
+
+@examples(30)
+@given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=9, max_value=10**28, min_value=-(10**28)), min_size=1))
+@example([Decimal("0E-9"), Decimal("9007199254740993"), Decimal("0.5")])
+def test_a_json_number_is_the_decimal_it_prints_as(tmp_path_factory, numbers):
+    """Written with and without an exponent."""
+    for form in ("f", "e"):
+        path = tmp_path_factory.mktemp("json") / "a.json"
+        written(path, "".join(f'{{"k": {row}, "a": {number:{form}}}}\n' for row, number in enumerate(numbers)))
+        table = table_of("k BIGINT NOT NULL, a DECIMAL(38,9)")
+        table.upsert(path)
+        assert [row["a"] for row in rows_of(table)] == numbers
+
+
+IDS = [12345678901234567890, 12345678901234567891]
+GUESSED = {
+    "a.csv": ("k,v\n12345678901234567890,1.5\n12345678901234567891,2\n", pa.decimal128(38, 0), IDS),
+    "text.csv": (f"k,v\n{'1' * 39},1.5\n{'1' * 38}2,2\n", pa.string(), ["1" * 39, "1" * 38 + "2"]),
+    "a.json": ('{"k": 12345678901234567890}\n{"k": 12345678901234567891}\n', pa.decimal128(38, 0), IDS),
+    "whole.json": ('{"k": 9007199254740993}\n{"k": 3.0}\n', pa.int64(), [3, 9007199254740993]),
+    "time.csv": ("k,v\n12:30:00,1\n12:30:01,2\n", pa.string(), ["12:30:00", "12:30:01"]),
+}
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_keys_of_a_table_from_files_are_never_rounded(tmp_path, name):
+    text, type_, keys = GUESSED[name]
+    table = new_lake().create_table_from("d.t", written(tmp_path / name, text), primary_key=["k"])
+    assert (table.schema.field("k").type, [row["k"] for row in rows_of(table)]) == (type_, keys)
+
+
+def test_a_key_that_looks_like_a_double_makes_no_table(tmp_path):
+    lake = new_lake()
+    for name, text in {"a.csv": "k\n1.5\n12345678901234567890\n", "a.json": '{"k": 1e300}\n{"k": 9007199254740993}\n'}.items():
+        with pytest.raises(InvalidSchema, match=r"column 'k'.*create the table with a schema"):
+            lake.create_table_from("d.t", written(tmp_path / name, text), primary_key=["k"])
+    assert lake.tables("d") == []
+    nested = written(tmp_path / "b.json", '{"k": 1, "l": [{"i": 12345678901234567890, "x": 0.5}]}\n')
+    (row,) = rows_of(lake.create_table_from("d.n", nested, primary_key=["k"]))
+    assert row["l"] == [{"i": 12345678901234567890, "x": 0.5}]
+
+
+def test_parquet_beside_text_gives_a_new_table_its_types(tmp_path):
+    pq.write_table(pa.table({"k": [9], "v": [1.5]}), tmp_path / "a.parquet")
+    written(tmp_path / "b.csv", "k,v\n1,5\n")
+    table = new_lake().create_table_from("d.t", tmp_path, primary_key=["k"])
+    assert [str(field.type) for field in table.schema] == ["int64", "double"]
+    assert rows_of(table) == [{"k": 1, "v": 5.0}, {"k": 9, "v": 1.5}]
+
+
+# --- names of files ---
+
+
+def test_the_files_of_a_table_are_no_data(tmp_path):
+    lake = connect(tmp_path / "lake")
+    lake.create_database("d")
+    source = lake.create_table("d.source", "k BIGINT NOT NULL", primary_key=["k"], options={"bucket": 1})
+    source.upsert({"k": [1, 2]})
+    source.delete_keys({"k": [1]})
+    (tmp_path / "link").symlink_to(source.path if Path(source.path).is_absolute() else tmp_path / "lake" / source.path)
+    table = table_of("k BIGINT NOT NULL")
+    for name in ("lake", "lake/d.db/source", "lake/d.db/source/bucket-0", "lake/*/*/*/*.parquet", "link"):
+        refused(table, str(tmp_path / name), "the files of a table", "d.db/source", ".scan()")
+    table.upsert(source.scan())
+    assert rows_of(table) == [{"k": 2}]
+
+
+def test_a_glob_leaves_out_what_spark_writes_beside_data(tmp_path):
+    out = tmp_path / "out"
+    for folder in ("dt=1", "_temporary", "_kept"):
+        (out / folder).mkdir(parents=True)
+        written(out / folder / "b.csv", f"k\n{len(folder)}\n")
+    written(out / "a.csv", "k\n1\n")
+    written(out / "_SUCCESS", "")
+    for name, keys in {"out": [1, 4], "out/*": [1, 4], "out/**": [1, 4], "out/_k*/*": [5], "out/_temporary/b.csv": [10]}.items():
+        table = table_of("k BIGINT NOT NULL")
+        table.upsert(str(tmp_path / name))
+        assert [row["k"] for row in rows_of(table)] == keys, name
+
+
+@pytest.mark.parametrize("name", ["", "  ", "file://", "a\0.csv"])
+def test_a_path_that_is_none(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "a.csv", "k\n1\n")
+    refused(table_of("k BIGINT NOT NULL"), name, "no path")
+    refused(table_of("k BIGINT NOT NULL"), ["a.csv", name], "no path")
+    with pytest.raises(InvalidQuery, match="no path"):
+        connect(name)
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])

@@ -1,39 +1,52 @@
 """Files that users name as data: Parquet, CSV and JSON on a local file system, read as tables one after the other.
 
 Text files have no types. CSV columns are read as text and nothing is guessed: "007" stays "007" until the table's type
-decides. An empty field is null, an empty field in quotes is an empty text. JSON has numbers, booleans and text, which are kept.
+decides. An empty field is null, an empty field in quotes is an empty text. JSON has numbers, booleans and text, which are kept
+(`json_files`).
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
-import pyarrow.json as json
 import pyarrow.parquet as pq
 
-from lsmlake.errors import InvalidData
-from lsmlake.format import types
+from lsmlake.errors import InvalidData, Wording
+from lsmlake.format.paths import first_schema
+from lsmlake.store import json_files
 
 _PARQUET, _CSV, _TSV, _JSON = "parquet", "csv", "tsv", "json"
 _KINDS = {"parquet": _PARQUET, "pq": _PARQUET, "csv": _CSV, "tsv": _TSV, "json": _JSON, "jsonl": _JSON, "ndjson": _JSON}
+_DELIMITERS = {_CSV: ",", _TSV: "\t"}
+_LEADING_ZERO, _INTEGER, _INTEGER_OF_38_DIGITS = r"^\s*[+-]?0\d", r"^\s*[+-]?\d+\s*$", r"^\s*[+-]?\d{1,38}\s*$"
 _COMPRESSED = "gz", "bz2", "zst", "lz4"
+_HIDDEN = "_", "."
 _BATCH_ROWS = 1 << 16
 _EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also with ." + ", .".join(_COMPRESSED)
 
 
 def find(name: str) -> list[str]:
-    """The files that a path or a glob means, ascending; of a folder all files in it and below whose kind is known. Raises
-    InvalidData if there is none."""
-    path = Path(name.removeprefix("file://")).expanduser()
-    if path.is_dir():
-        found = [str(file) for file in sorted(path.rglob("*")) if file.is_file() and _kind(file) and not _hidden(file, path)]
-    else:
-        found = [str(path)] if path.is_file() else sorted(glob.glob(str(path), recursive=True))
+    """The files that a path or a glob means, ascending; of a folder all files in it and below whose kind is known.
+
+    Files and folders whose names begin with "_" or "." are left out, as Spark does, unless the path names them. Raises
+    InvalidData if there is no file, or one of no known kind, or one of a table.
+    """
+    text = name.removeprefix("file://")
+    if not text.strip() or "\0" in text:
+        raise InvalidData(
+            "this is no path",
+            found=repr(name),
+            expected="a path or a glob of files, '.' for the current folder",
+            cure="name the data",
+        )
+    path = Path(text).expanduser()
+    found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
     if not found:
         raise InvalidData(
             "there is no such file of data", where=name, expected=f"files {_EXPECTED}", cure="correct the path or the glob"
@@ -41,7 +54,38 @@ def find(name: str) -> list[str]:
     for file in found:
         if _kind(Path(file)) is None:
             raise InvalidData("the file is of no kind that can be read", where=file, expected=_EXPECTED, cure="read it yourself")
+    _check_no_table(found)
     return found
+
+
+def _below(folder: Path) -> list[str]:
+    return [str(file) for file in sorted(folder.rglob("*")) if file.is_file() and _kind(file) and not _hidden(file, folder)]
+
+
+def _matching(pattern: Path) -> list[str]:
+    """The files that a glob means; of a folder that matches, all files in it and below."""
+    named = [part for part in pattern.parts if part.startswith(_HIDDEN)]
+    found: set[str] = set()
+    for match in map(Path, glob.glob(str(pattern), recursive=True)):
+        if any(part.startswith(_HIDDEN) and not any(fnmatch(part, one) for one in named) for part in match.parts):
+            continue
+        found.update(_below(match) if match.is_dir() else [str(match)])
+    return sorted(found)
+
+
+def _check_no_table(files: list[str]) -> None:
+    """Raises InvalidData if one of `files` belongs to a table: its data files hold replaced and deleted rows, too."""
+    for folder in sorted({folder for file in files for folder in Path(file).resolve().parents}):
+        if Path(first_schema(str(folder))).is_file():
+            raise InvalidData(
+                "these are the files of a table, which hold replaced and deleted rows, too",
+                where=folder,
+                expected="files of data",
+                cure=Wording(
+                    'pass the rows of the table: connect(...).table("database.table").scan()',
+                    command="copy the table in a program: pass table.scan() to create_table_from or upsert",
+                ),
+            )
 
 
 def is_text(path: str) -> bool:
@@ -56,37 +100,48 @@ def read(path: str, schema: pa.Schema | None) -> Iterator[pa.Table]:
         if kind == _PARQUET:
             yield from _parquet(path)
         elif kind == _JSON:
-            yield _json(path, schema)
+            yield json_files.read(path, schema)
         else:
-            yield from _csv(path, "\t" if kind == _TSV else ",")
+            yield from _csv(path, _DELIMITERS[kind])
     except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise InvalidData("the file cannot be read", where=path, found=broken, cure="correct the file") from broken
 
 
 def inferred(path: str) -> pa.Schema:
-    """The columns of a text file with the types that its first block seems to have. Numbers that begin with a zero are text, as
-    are columns without a value. Raises InvalidData."""
+    """The columns of a file: of Parquet with its types, of text with the types that its first block seems to have.
+
+    Text columns without a value, of numbers that begin with a zero and of times of day are STRING. Integers beyond 64 bits are
+    DECIMAL(38,0), or STRING if they have more than 38 digits. Raises InvalidData.
+    """
     try:
-        if _kind(Path(path)) == _JSON:
-            return _without_null_types(json.read_json(path).schema)
-        parse = csv.ParseOptions(delimiter="\t" if _kind(Path(path)) == _TSV else ",", newlines_in_values=True)
-        with csv.open_csv(path, parse_options=parse) as reader:
-            guessed = reader.schema
-        texts = next((batch for batch in read(path, None) if batch.num_rows), None)
+        kind = _kind(Path(path))
+        if kind == _PARQUET:
+            return pq.read_schema(path)
+        return _without_null_types(json_files.inferred(path) if kind == _JSON else _of_csv(path, _DELIMITERS[kind]))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise InvalidData("the file cannot be read", where=path, found=broken, cure="correct the file") from broken
-    coded = _with_leading_zeros(texts) if texts is not None else []
-    fields = [field.with_type(pa.string()) if field.name in coded and not _is_time(field.type) else field for field in guessed]
-    return _without_null_types(pa.schema(fields))
 
 
-def _with_leading_zeros(texts: pa.Table) -> list[str]:
-    starts = (pc.any(pc.match_substring_regex(column, r"^\s*[+-]?0\d")).as_py() for column in texts.columns)
-    return [name for name, zero in zip(texts.column_names, starts, strict=True) if zero]
+def _of_csv(path: str, delimiter: str) -> pa.Schema:
+    with csv.open_csv(path, parse_options=_parse_options(delimiter)) as reader:
+        guessed = reader.schema
+    texts = next((batch for batch in _csv(path, delimiter) if batch.num_rows), guessed.empty_table())
+    decided = [_type_of_texts(field.type, column) for field, column in zip(guessed, texts.columns, strict=True)]
+    return pa.schema([field.with_type(type_) for field, type_ in zip(guessed, decided, strict=True)])
 
 
-def _is_time(type_: pa.DataType) -> bool:
-    return pa.types.is_temporal(type_)
+def _type_of_texts(guessed: pa.DataType, texts: pa.ChunkedArray) -> pa.DataType:
+    """The column type for texts that PyArrow takes for values of type `guessed`."""
+    t = pa.types
+    if t.is_time(guessed):
+        return pa.string()  # no column type is a time of day
+    if t.is_integer(guessed) or t.is_floating(guessed):
+        if pc.any(pc.match_substring_regex(texts, _LEADING_ZERO)).as_py():
+            return pa.string()
+        if t.is_floating(guessed) and pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
+            short = pc.all(pc.match_substring_regex(texts, _INTEGER_OF_38_DIGITS)).as_py()
+            return pa.decimal128(38, 0) if short else pa.string()
+    return guessed
 
 
 def _without_null_types(schema: pa.Schema) -> pa.Schema:
@@ -101,7 +156,7 @@ def _kind(path: Path) -> str | None:
 
 
 def _hidden(file: Path, root: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
+    return any(part.startswith(_HIDDEN) for part in file.relative_to(root).parts)
 
 
 def _parquet(path: str) -> Iterator[pa.Table]:
@@ -111,8 +166,12 @@ def _parquet(path: str) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
+def _parse_options(delimiter: str) -> csv.ParseOptions:
+    return csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+
 def _csv(path: str, delimiter: str) -> Iterator[pa.Table]:
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    parse = _parse_options(delimiter)
     with csv.open_csv(path, parse_options=parse) as first:
         names = first.schema.names
     convert = csv.ConvertOptions(
@@ -125,9 +184,3 @@ def _csv(path: str, delimiter: str) -> Iterator[pa.Table]:
         yield reader.schema.empty_table()
         for batch in reader:
             yield pa.Table.from_batches([batch])
-
-
-def _json(path: str, schema: pa.Schema | None) -> pa.Table:
-    """Text for a STRING column is not looked at; elsewhere PyArrow takes text that looks like a time for one."""
-    texts = [field for field in schema or () if types.is_text(field.type)]
-    return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=pa.schema(texts)))

@@ -1,0 +1,159 @@
+"""JSON files, one object per line, as tables whose numbers have every digit that the file has.
+
+PyArrow gives a column the type BIGINT, or DOUBLE once a number in it has a fraction or exceeds 64 bits; a double rounds. So:
+
+1. read the file as PyArrow does it, text for STRING columns as text;
+2. where doubles stand for an integer or decimal column, at any depth, read those columns again as decimals;
+3. compare both: PyArrow's decimals are wrong for some large exponents, its doubles are not.
+
+`store.input_files` says which files are JSON, and conversion to the types of the table is the work of `format.lossless`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as json
+
+from lsmlake.errors import InvalidData
+from lsmlake.format import types
+
+_DIGITS = 38
+_EXACT = pa.decimal256(2 * _DIGITS, _DIGITS)
+"""Holds every value of every DECIMAL type."""
+_WHOLE = pa.decimal128(_DIGITS, 0)
+_DOUBLE_EXACT_MAX = 2.0**53
+"""Up to here a double holds every integer."""
+_INT64_MAX = 2**63 - 1
+_RELATIVE_ERROR = 1e-9
+"""Far above the rounding of a double, far below a digit shifted."""
+
+
+def read(path: str, schema: pa.Schema | None) -> pa.Table:
+    """All rows of a file. `schema`: the columns of the table that they are for, if it exists.
+
+    Raises InvalidData, pa.ArrowException.
+    """
+    wanted = {field.name: field.type for field in schema or ()}
+    texts = {name: type_ for name, type_ in wanted.items() if types.is_text(type_)}
+    found = _read(path, texts)
+    again = {
+        field.name: exact
+        for field in found.schema
+        if field.name in wanted and (exact := _exact_type(field.type, wanted[field.name])) != field.type
+    }
+    if not again:
+        return found
+    try:
+        exact = _read(path, texts | again)
+    except pa.ArrowInvalid as refused:
+        raise _does_not_fit(path, list(again), str(refused)) from refused
+    for name in again:
+        _check_exponents(found[name], exact[name], path, name)
+    return exact
+
+
+def inferred(path: str) -> pa.Schema:
+    """The columns of a file with the types that its values seem to have. Raises pa.ArrowException.
+
+    Integers that PyArrow takes for doubles, since some exceed 64 bits or end in ".0", are BIGINT or DECIMAL(38,0).
+    """
+    found = _read(path, {})
+    fields = []
+    for field, column in zip(found.schema, found.columns, strict=True):
+        leaves = _leaves(column)
+        if any(_may_be_rounded(leaf) for leaf in leaves):
+            field = field.with_type(_type_of_integers(path, field, leaves))
+        fields.append(field)
+    return pa.schema(fields)
+
+
+def _read(path: str, explicit: dict[str, pa.DataType]) -> pa.Table:
+    return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=pa.schema(explicit)))
+
+
+def _exact_type(found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """The type to read values of type `found` with, so that none is rounded on its way to `wanted`."""
+    t = pa.types
+    if t.is_struct(found) and t.is_struct(wanted):
+        names = {field.name: field.type for field in wanted}
+        return pa.struct([field.with_type(_exact_type(field.type, names.get(field.name, field.type))) for field in found])
+    if t.is_list(found) and (t.is_list(wanted) or t.is_large_list(wanted)):
+        return pa.list_(found.value_field.with_type(_exact_type(found.value_type, wanted.value_type)))
+    if t.is_timestamp(found) and types.is_text(wanted):
+        return pa.string()
+    exact = t.is_float64(found) and (t.is_integer(wanted) or t.is_decimal(wanted))
+    return _EXACT if exact else found
+
+
+def _leaves(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """The arrays of primitive values inside a column, in the order of its type. The values of nulls are left out."""
+    return [pa.chunked_array(parts) for parts in zip(*map(_leaves_of_chunk, column.chunks), strict=True)]
+
+
+def _leaves_of_chunk(array: pa.Array) -> list[pa.Array]:
+    if pa.types.is_struct(array.type):
+        return [leaf for field in array.flatten() for leaf in _leaves_of_chunk(field)]
+    return _leaves_of_chunk(array.flatten()) if pa.types.is_list(array.type) else [array]
+
+
+def _with_leaf_types(type_: pa.DataType, made: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """`type_` with `made` of every primitive type in it, in the order of `_leaves`."""
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_with_leaf_types(field.type, made)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_with_leaf_types(type_.value_type, made)))
+    return made(type_)
+
+
+def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, name: str) -> None:
+    """Raises InvalidData for a decimal of `exact` that is not the double of `found`."""
+    for double, decimal in zip(_leaves(found), _leaves(exact), strict=True):
+        if decimal.type != _EXACT:
+            continue
+        off = pc.abs(pc.subtract(decimal.cast(pa.float64()), double))
+        near = pc.less_equal(off, pc.multiply(pc.abs(double), _RELATIVE_ERROR))
+        if pc.all(near).as_py() is False:
+            row = pc.index(near, pa.scalar(False)).as_py()
+            raise _does_not_fit(path, [name], repr(double[row].as_py()))
+
+
+def _does_not_fit(path: str, columns: list[str], found: str) -> InvalidData:
+    return InvalidData(
+        "a number does not fit an integer or decimal column",
+        where=f"{path}, " + " or ".join(f"column {name!r}" for name in columns),
+        expected=f"at most {_DIGITS} digits before the point and {_DIGITS} after it",
+        found=found,
+        cure="correct the value",
+    )
+
+
+def _may_be_rounded(leaf: pa.ChunkedArray) -> bool:
+    return pa.types.is_float64(leaf.type) and (pc.max(pc.abs(leaf)).as_py() or 0.0) >= _DOUBLE_EXACT_MAX
+
+
+def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray]) -> pa.DataType:
+    """The type of a column with every double in it that may be a rounded integer as a type that holds the integers."""
+    every_exact = _with_leaf_types(field.type, lambda type_: _EXACT if pa.types.is_float64(type_) else type_)
+    try:
+        exact = _leaves(_read(path, {field.name: every_exact})[field.name])
+    except pa.ArrowInvalid:  # a number too large for any integer or decimal column
+        return field.type
+    pairs: Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]] = iter(zip(leaves, exact, strict=True))
+
+    def decided(type_: pa.DataType) -> pa.DataType:
+        leaf, decimal = next(pairs)
+        return _integer_type(decimal) or type_ if _may_be_rounded(leaf) else type_
+
+    return _with_leaf_types(field.type, decided)
+
+
+def _integer_type(decimals: pa.ChunkedArray) -> pa.DataType | None:
+    """The column type of decimals that are integers; None if one is not."""
+    try:
+        span = pc.min_max(decimals.cast(_WHOLE))
+    except pa.ArrowInvalid:
+        return None
+    return pa.int64() if span["min"].as_py() >= -_INT64_MAX and span["max"].as_py() <= _INT64_MAX else _WHOLE
