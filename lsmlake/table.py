@@ -431,14 +431,17 @@ class Table:
         """Find rows that cannot be merged with the older rows of their key, and take them out.
 
         A sum beyond its type, or a factor of zero that is taken back, only shows when rows meet. A table that is not compacted by
-        its writers has accepted such a row, and every scan and compaction of its bucket fails until the row is out.
+        its writers has accepted such a row, and every scan and compaction of its bucket fails until the row is out. Repair merges
+        all rows of such a bucket, as a full compaction does.
 
         Args:
-            action: None only lists the rows. 'null' sets the columns at fault to null in these rows. 'drop' removes these rows.
-                Older rows of the key stay as they are.
+            action: 'drop' removes the rows at fault. 'null' sets their columns at fault to null. Their other columns still count,
+                so 'null' may have to change more rows than 'drop'. None changes nothing and lists the rows that 'drop' removes.
+                Other rows of the key stay as they are.
             keys: repair only these keys, each a dict of the primary key columns. Default: all.
-        Returns: the rows, and the snapshot that took them out. A changelog that was written with the rows still has them.
-        Raises: CommitConflict if compactions kept coming in between.
+        Returns: the rows, and the snapshot that took them out. Column `row` of the listing shows the key and the columns at
+            fault. A changelog that was written with the rows still has them.
+        Raises: CommitConflict if compactions kept coming in between. InvalidQuery if 'null' cannot repair a row.
         """
         return repair(self.meta, self.current, action, keys, self.name)
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from lsmlake.format.values import json_rows, texts
 from lsmlake.ops.listings import option_reference
 from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.reference import Reference
 from lsmlake.report.rows import Rows
-from lsmlake.report.values import json_rows, texts
 from lsmlake.report.views import (
     consumers_view,
     files_view,

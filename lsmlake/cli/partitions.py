@@ -7,7 +7,7 @@ import typer
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
-from lsmlake.report.values import json_rows
+from lsmlake.format.values import json_rows
 from lsmlake.report.views import partitions_view
 
 

@@ -11,14 +11,16 @@ from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.errors import InvalidQuery
+from lsmlake.format.values import json_rows
 from lsmlake.ops.repair import RepairReport
 from lsmlake.report.text import counted, printable
-from lsmlake.report.values import json_rows
 
 Action = Annotated[
     str | None,
     typer.Option(
-        "--action", metavar="null|drop", help="Set the columns at fault to null, or drop the rows. Else only list them."
+        "--action",
+        metavar="null|drop",
+        help="Set the columns at fault to null, or drop the rows. Without it, list the rows that drop removes.",
     ),
 ]
 Key = Annotated[
@@ -38,7 +40,7 @@ def repair(
 ) -> None:
     """List or take out rows that cannot be merged.
 
-    Such a row, as one that takes a sum beyond its type, makes every scan and compaction of its bucket fail.
+    Such a row makes every scan and compaction of its bucket fail. An example is a row that takes a sum beyond its type.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     report = found.repair(action=action, keys=[_parsed(one) for one in key] if key else None)

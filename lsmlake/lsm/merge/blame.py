@@ -1,7 +1,8 @@
-"""Which keys cannot be merged: a merge that fails is tried again on halves of its keys until the keys at fault are alone.
+"""Finds the keys that cannot be merged: a merge that fails is repeated on halves of its keys until the keys at fault are alone.
 
-That a sum leaves its type, or that a factor of zero is taken back, only shows when rows meet: a writer that reads no older rows
-cannot refuse them. Every later merge of the key fails. The error names the key and its rows; `ops.repair` takes them out.
+Some faults only show when rows meet: a sum leaves its type, or a factor of zero is taken back. A writer that reads no older
+rows cannot refuse such rows, and every later merge of the key fails. The error names the key and its rows; `ops.repair` takes
+them out.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.files import Bucket
+from lsmlake.format.row_text import row_text, values_text
+from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.aggregate.overflow import failing
 from lsmlake.lsm.merge.groups import Groups
 
 KEYS_MAX = 100
 _ROWS_SHOWN = 4
-_VALUE_SHOWN = 60
 
 
 class Unmergeable(InvalidData):
@@ -29,7 +31,7 @@ class Unmergeable(InvalidData):
 
     def at(self, table: str, bucket: Bucket) -> Unmergeable:
         """The same error of rows that are in a table, with the cure for them."""
-        place = f"{table}, bucket {bucket.number}" + (f" of partition {bucket.partition}" if bucket.partition else "")
+        place = bucket_text(table, bucket)
         cure = Wording(
             "Table.repair() lists the rows that do not fit and takes them out",
             command=f"`lsmlake repair {table}` lists the rows that do not fit and takes them out",
@@ -38,6 +40,11 @@ class Unmergeable(InvalidData):
         located = Unmergeable(self.what, where=where, expected=self.expected, found=self.found, cure=cure)
         located.keys = self.keys
         return located
+
+
+def bucket_text(table: str, bucket: Bucket) -> str:
+    """The bucket in an error message."""
+    return f"{table}, bucket {bucket.number}" + (f" of partition {values_text(bucket.partition)}" if bucket.partition else "")
 
 
 @contextmanager
@@ -66,21 +73,23 @@ def merged(make: Callable[[Groups], pa.Table], rows: pa.Table, groups: Groups, k
 
 def _unmergeable(error: InvalidData, rows: pa.Table, groups: Groups, key: Sequence[str], numbers: list[int]) -> Unmergeable:
     places = groups.part(numbers[0], numbers[0] + 1).rows
-    shown = [_short(row) for row in rows.take(pa.array(places[:_ROWS_SHOWN])).drop_columns(list(key)).to_pylist()]
+    shown = rows.select(_columns_at_fault(error.where, rows, key))
+    of_key = ", ".join(row_text(shown.slice(place, 1)) for place in places[:_ROWS_SHOWN].tolist())
     more = f" and {len(places) - _ROWS_SHOWN} more" if len(places) > _ROWS_SHOWN else ""
     keys = rows.select(list(key)).take(pa.array(groups.first[numbers]))
     count = "1 key" if len(numbers) == 1 else f"{len(numbers)} keys" + (" or more" if len(numbers) == KEYS_MAX else "")
-    found = f"{count}, first {_short(keys.slice(0, 1).to_pylist()[0])} with the rows {', '.join(shown)}{more}"
+    found = f"{count}, first {row_text(keys)} with the rows {of_key}{more}"
     named = Unmergeable(error.what, where=_column(error.where), expected=error.expected, found=found, cure=error.cure)
     named.keys = keys
     return named
 
 
+def _columns_at_fault(where: str, rows: pa.Table, key: Sequence[str]) -> list[str]:
+    """The column that an error of an aggregate function names; if it names none, all columns outside the key."""
+    others = [name for name in rows.column_names if name not in (*key, ROW_KIND)]
+    return [name for name in others if where.endswith(f"column {name!r}")] or others
+
+
 def _column(where: str) -> str:
     """The column that an error of an aggregate function names; the table is added by `Unmergeable.at`."""
     return where[where.rfind("column ") :] if "column " in where else where
-
-
-def _short(row: dict[str, object]) -> str:
-    values = (f"{name}={repr(value)[:_VALUE_SHOWN]}" for name, value in row.items())
-    return "(" + ", ".join(values) + ")"
