@@ -122,3 +122,17 @@ def test_for_a_key_other_columns_are_read_only_where_it_stands(monkeypatch: pyte
     more = {(file, group) for file, group, columns in read if columns != {"k"}}
     assert len(more) <= found.num_rows
     assert len({file for file, _, _ in read}) > len({file for file, _ in more}), "the key was looked for in other files, too"
+
+
+def test_a_partition_value_may_be_longer_than_a_file_name(lake):
+    """Two that are cut to one directory stay two partitions."""
+    table = lake.create_table("d.long", "p STRING, k BIGINT, v BIGINT", primary_key=["p", "k"], partition_by=["p"])
+    values = ["a" * 300, "a" * 300 + "b", "é" * 200, "%" * 100]
+    table.upsert([{"p": value, "k": k, "v": 0} for value in values for k in range(3)])
+    table.upsert([{"p": value, "k": 1, "v": len(value)} for value in values])
+    for value in values:
+        assert sorted(table.scan(where=f"p = '{value}'").to_arrow()["v"].to_pylist()) == [0, 0, len(value)]
+    assert table.partitions().num_rows == len(values)
+    table.compact(full=True)
+    assert table.scan().count() == 3 * len(values)
+    assert table.verify() == []

@@ -16,6 +16,7 @@ from lsmlake.format.files import Bucket, DataFile
 
 _ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines do not see what begins with a dot
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
+_NAME_BYTES = 240  # file systems take names of 255 bytes
 _CONSUMER = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 
 
@@ -73,6 +74,11 @@ def _partition_text(value: object, null_name: str) -> str:
     if isinstance(value, datetime.datetime):
         value = value.isoformat(sep=" ")
     return _escaped(str(value))
+
+
+def _cut(name: str) -> str:
+    data = name.encode()
+    return name if len(data) <= _NAME_BYTES else data[: _NAME_BYTES - 1].decode(errors="ignore") + "~"
 
 
 def _escaped(text: str) -> str:
@@ -154,11 +160,11 @@ class TablePaths:
 def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str) -> str:
     """The directory, relative to the table's root, that a writer chooses for new files of a bucket: 'dt=2026-01-01/bucket-0'.
 
-    Hive style with escaped values; `null_name` stands for a null. The directory is for people and other engines: values are read
-    from manifests, never from a path.
+    Hive style with escaped values; `null_name` stands for a null. What file systems take for no name, because it is too long, is
+    cut, and ends in '~'. The directory is for people and other engines: values are read from manifests, never from a path.
     """
     parts = [
-        f"{_escaped(name)}={_partition_text(value, null_name)}"
+        _cut(f"{_escaped(name)}={_partition_text(value, null_name)}")
         for name, value in zip(partition_by, bucket.partition, strict=True)
     ]
     return "/".join([*parts, f"bucket-{bucket.number}"])
