@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import json
 import os
+import re
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -140,6 +141,30 @@ def page(width: int | None) -> str:
 def test_views_look_as_judged(width: int | None):
     """After a change look at the new page, and if it is better: `python tests/test_report_views.py` writes it."""
     assert page(width) == golden(width).read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in VIEWS if "options" not in name])
+def test_no_cell_is_cut_without_a_mark_in_any_window(name):
+    """Part of a number is another number: `200 k` must not become `200`."""
+    view = VIEWS[name]
+    whole = set(re.split(r"  +", drawn(view, 1000).replace("\n", "  ")))
+    for width in range(8, 130):
+        lines = drawn(view, width).splitlines()
+        rows = lines[1 : 1 + len(drawn(view, 1000).splitlines()) - 2]
+        assert rows and all(map(len, rows)), width
+        assert [cell for row in rows for cell in re.split(r"  +", row.strip()) if "…" not in cell and cell not in whole] == [], (
+            width
+        )
+
+
+def test_a_narrow_window_says_what_it_has_no_room_for():
+    wide = SNAPSHOTS.set_column(
+        SNAPSHOTS.column_names.index("commit_identifier"), "commit_identifier", pa.array([None, 1_795_322_702_231_123_456])
+    )
+    titles, *_, caption = drawn(snapshots_view(wide), 80).splitlines()
+    assert titles.split() == ["snapshot", "time", "(UTC)", "kind", "rows", "new", "rows", "commit"]
+    assert caption == "2 snapshots; no room for writer: use --json"
+    assert "2 snapshots; no room for kind, writer, commit: use --json" in drawn(snapshots_view(wide), 60)
 
 
 def golden(width: int | None) -> Path:

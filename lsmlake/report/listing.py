@@ -1,8 +1,8 @@
 """A listing: named columns of values, drawn as a table on a terminal and as plain aligned text everywhere else.
 
-On a terminal every row is one line: numbers are rounded, times are short, long texts lose their middle, and columns that do not
-fit a narrow window are left out. Plain text is for `grep`, `sort` and `awk`: one line per row under one line of titles, every
-column, exact numbers, nothing shortened.
+On a terminal every row is one line: numbers are rounded, times are short, and long texts lose their middle. Columns that do not
+fit a narrow window are left out, and the line below names them: a number is never cut. Plain text is for `grep`, `sort` and
+`awk`: one line per row under one line of titles, every column, exact numbers, nothing shortened.
 """
 
 from __future__ import annotations
@@ -71,9 +71,13 @@ class Listing(NamedTuple):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.columns[0].values:
-            yield _table([column for column in self.columns if column.from_width <= options.max_width], options.max_width)
-        if self.caption:
-            yield Text(self.caption, QUIET if self.columns[0].values else "")
+            shown = _fitting([column for column in self.columns if column.from_width <= options.max_width], options.max_width)
+            yield _table(shown)
+            left_out = ", ".join(column.title for column in self.columns if all(column is not other for other, _ in shown))
+            if notes := [*filter(None, [self.caption]), *([f"no room for {left_out}: use --json"] if left_out else [])]:
+                yield Text("; ".join(notes), QUIET)
+        elif self.caption:
+            yield Text(self.caption)
 
     def lines(self) -> Iterator[str]:
         """Plain text, titles first."""
@@ -101,11 +105,20 @@ def drawn_width(column: Column) -> int:
     return max(cell_len(_title(column)), *(cell_len(_short(column, value).plain) for value in column.values), 1)
 
 
-def _table(columns: Sequence[Column], width: int) -> Table:
-    cells = [[_short(column, value) for value in column.values] for column in columns]
+def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
+    """The columns that fit in `width` once texts have given way, the first in any case, with the width of each. Left out first
+    are identifiers, then what only a wide window shows, then the last column."""
+    shown, needs = list(columns), [drawn_width(column) for column in columns]
+    while len(shown) > 1 and _excess(_widths(shown, needs, width), width) > 0:
+        places = range(1, len(shown))
+        place = max(places, key=lambda place: (shown[place].kind is Kind.WORD, shown[place].from_width, place))
+        del shown[place], needs[place]
+    return [(column, min(room, width)) for column, room in zip(shown, _widths(shown, needs, width), strict=True)]
+
+
+def _table(columns: Sequence[tuple[Column, int]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    fitting = _widths(columns, cells, width)
-    for column, room in zip(columns, fitting, strict=True):
+    for column, room in columns:
         table.add_column(
             Text(middle_elided(_title(column), room)),
             justify="right" if column.kind in _RIGHT else "left",
@@ -113,19 +126,21 @@ def _table(columns: Sequence[Column], width: int) -> Table:
             overflow="fold",
             no_wrap=column.kind is not Kind.PROSE,
         )
+    cells = [[_fitted(column, value, room) for value in column.values] for column, room in columns]
     for row in zip(*cells, strict=True):
-        table.add_row(*map(_fitted, columns, row, fitting))
+        table.add_row(*row)
     return table
 
 
-def _fitted(column: Column, text: Text, room: int) -> Text:
+def _fitted(column: Column, value: object, room: int) -> Text:
+    text = _short(column, value)
     return text if column.kind is Kind.PROSE else Text(middle_elided(text.plain, room), text.style)
 
 
-def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """What each column needs; if that is too much, texts give way in the order of `_SHRINKING`, but never numbers."""
-    widths = [max(cell_len(_title(c)), *(text.cell_len for text in texts)) for c, texts in zip(columns, cells, strict=True)]
-    excess = sum(widths) + GAP * (len(widths) - 1) - width
+def _widths(columns: Sequence[Column], needs: Sequence[int], width: int) -> list[int]:
+    """What each column `needs`; if that is too much, texts give way in the order of `_SHRINKING`, but never numbers."""
+    widths = list(needs)
+    excess = _excess(widths, width)
     for kind, least in _SHRINKING:
         for place in reversed([place for place, column in enumerate(columns) if column.kind is kind]):
             given = max(min(excess, widths[place] - least), 0)
@@ -137,6 +152,10 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: i
 def _title(column: Column) -> str:
     """The title on a terminal, where times are written without their zone."""
     return f"{column.title} (UTC)" if column.kind is Kind.TIME else column.title
+
+
+def _excess(widths: Sequence[int], width: int) -> int:
+    return sum(widths) + GAP * (len(widths) - 1) - width
 
 
 def _short(column: Column, value: object) -> Text:
