@@ -385,7 +385,8 @@ class Table:
         What needs the files to be others - deletion vectors, the merge engine and its options, a changelog producer in the place
         of another - compacts all buckets in full, by the options as they were, in the same commit. Writers that began before fail
         with CommitConflict, so that none writes for options that are gone. Raises InvalidOption (also for what cannot be changed
-        once there is data), CommitConflict if other commits kept coming in between.
+        once there is data), InvalidData if the new options do not accept a stored row, CommitConflict if other commits kept
+        coming in between.
         """
         return alter(self.meta, self.name, alterations, partial(self.engine.compactions, self.meta))
 

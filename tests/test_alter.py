@@ -10,12 +10,13 @@ from effort import examples
 from engine_model import Newest, first
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 from strategies import contents, copied, lake_on, new_lake, tiny_units, unreferenced
 from test_changelog_histories import at, fold
 from test_engine_histories import INTS, SETUPS, Row, apply, found, histories, written
 
 from lsmlake import set_option, unset_option
-from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
+from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQuery
 from lsmlake.ops.alter import must_settle
 from lsmlake.ops.changes import view_of
 from lsmlake.options import Options
@@ -404,3 +405,53 @@ def test_a_wrong_name_is_told_with_the_right_one():
     for alteration in (set_option("changelog-producr", "lookup"), unset_option("changelog-producr")):
         with pytest.raises(InvalidOption, match="did you mean 'changelog-producer'"):
             made().alter(alteration)
+
+
+BITMAP = {"fields.b.aggregate-function": "rbm32"}
+
+
+def altered_to(table: Table, options: dict[str, object]) -> None:
+    table.alter(*(set_option(name, value) for name, value in options.items()))
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge-engine": "aggregation"} | BITMAP,
+        {"merge-engine": "partial-update", "fields.s.sequence-group": "b"} | BITMAP,
+    ],
+)
+def test_bytes_that_the_new_function_cannot_read_are_refused_with_the_key_and_a_cure(options, waiting):
+    table = new_lake().create_table("d.t", "k INT NOT NULL, b BINARY, s INT", primary_key=["k"])
+    good = BitMap([1]).serialize()
+    table.upsert([{"k": k, "b": b"garbage" if k == 7 else good, "s": 1} for k in range(20)], compact=not waiting)
+    before = contents(table.meta.env.storage)
+    with pytest.raises(InvalidData, match=r"d\.t, bucket 0, column 'b': the new options.*first \(k=7\).*erase these") as caught:
+        altered_to(table, options)
+    assert "repair" not in str(caught.value)
+    assert contents(table.meta.env.storage) == before
+    table.upsert([{"k": 7, "b": good, "s": 2}])
+    altered_to(table, options)
+    table.upsert([{"k": 7, "b": BitMap([2]).serialize(), "s": 3}])
+    assert table.get({"k": 7})["b"] == BitMap([1, 2]).serialize()
+
+
+def test_a_stricter_setting_of_a_function_is_refused_with_a_cure_that_helps():
+    columns = "k INT NOT NULL, m ARRAY<STRUCT<a INT, v INT>>"
+    options = {
+        "merge-engine": "aggregation",
+        "fields.m.aggregate-function": "nested_update",
+        "fields.m.nested-key": "a",
+        "fields.m.nested-key-null-strategy": "merge",
+    }
+    table = new_lake().create_table("d.t", columns, primary_key=["k"], options=options)
+    table.upsert([{"k": 1, "m": [{"a": 1, "v": 1}]}, {"k": 2, "m": [{"a": None, "v": 1}]}])
+    stricter = set_option("fields.m.nested-key-null-strategy", "error")
+    with pytest.raises(InvalidData, match=r"column 'm'.*1 key, first \(k=2\).*erase these keys") as caught:
+        table.alter(stricter)
+    assert "repair" not in str(caught.value)
+    assert table.repair().rows.num_rows == 0
+    table.delete_keys({"k": [2]}, ignore_sequence=True)
+    table.alter(stricter)
+    assert table.get({"k": 1})["m"] == [{"a": 1, "v": 1}]

@@ -13,13 +13,14 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 from strategies import contents, new_lake
 from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.cli.main import app
 from lsmlake.errors import InvalidData, InvalidQuery
-from lsmlake.lsm.aggregate import Function, register, registry
+from lsmlake.lsm.aggregate import Function, opaque, register, registry
 
 HALF = 2**62
 COLUMNS = "k INT, p STRING, s BIGINT, d DECIMAL(3,0), f BIGINT, note STRING"
@@ -267,6 +268,24 @@ def test_null_repairs_every_row_that_no_longer_fits_once_a_column_of_another_is_
     assert report.rows["row"].to_pylist() == ["(k=1, a=100)", "(k=1, b=100)"]
     assert table.scan().to_arrow().to_pylist() == [{"k": 1, "a": 100, "b": 100}]
     assert table.repair().rows.num_rows == 0
+
+
+@VECTORS
+def test_the_stored_row_is_at_fault_if_its_value_alone_cannot_be_merged(vectors, monkeypatch):
+    """A union does not read a value that is alone, so the newer row fails first, though its value is good."""
+    options = {"merge-engine": "aggregation", "fields.b.aggregate-function": "rbm32", "deletion-vectors.enabled": vectors}
+    table = new_lake().create_table("d.t", "k INT, b BINARY", primary_key=["k"], options=options)
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(opaque.Union, "validate", lambda self, values: None)
+        table.upsert([{"k": 1, "b": b"garbage"}])
+        table.compact(full=True)
+    good = BitMap([1]).serialize()
+    table.upsert([{"k": 1, "b": good}], compact=False)
+    with pytest.raises(InvalidData, match=r"column 'b': the bytes cannot be read"):
+        table.scan().to_arrow()
+    (listed,) = table.repair(action="null").rows.to_pylist()
+    assert (listed["columns"], listed["row"]) == (["b"], f"(k=1, b={b'garbage'.hex()})")
+    assert table.get({"k": 1}) == {"k": 1, "b": good}
 
 
 def test_null_that_would_not_repair_a_row_is_refused_with_another_cure(strict):

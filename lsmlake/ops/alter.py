@@ -3,7 +3,8 @@
 1. The next schema is made and checked; what decides where rows lie cannot change once there are any.
 2. If rows written so far mean something else under it, every bucket is compacted in full by the schema as it is: one run of
    settled rows, no vectors, nothing waiting. That any schema can read. A merge engine that makes something else of a row alone -
-   a column of a sequence group without a sequence is null - does so at once: rows there are rows that came first.
+   a column of a sequence group without a sequence is null - does so at once: rows there are rows that came first. A row that the
+   new engine could never merge, such as bytes that are no bitmap under rbm32, is refused, and the table stays as it is.
 3. The schema is stored, and a snapshot that names it is published right after the one all this was computed from. Before, the
    stored schema is in effect for nobody; if others commit first, all of it starts anew.
 """

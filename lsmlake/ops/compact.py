@@ -19,17 +19,18 @@ from itertools import chain, groupby
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.errors import InvalidData
 from lsmlake.format.files import COMPACT, BucketState, Change, CommitMessage, DataFile
 from lsmlake.format.rowkind import DELETE, INSERT, plain
 from lsmlake.format.schema import ROW_KIND, Schema
 from lsmlake.lsm.expire import Expiry
 from lsmlake.lsm.interval import Section
 from lsmlake.lsm.levels import Levels, recency
-from lsmlake.lsm.merge.blame import located
+from lsmlake.lsm.merge.blame import Unmergeable, bucket_text, located, table_text
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.rows import with_kind, with_kinds, without_deletes
-from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.lsm.merge.runs import check_each, merge_runs
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.ops.changelog import write_changelog
@@ -57,20 +58,22 @@ def compact_bucket(
 ) -> CommitMessage | None:
     """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed; of their rows `own` has by
     name what `ops.work` asks for, so they need not be read again. `becoming`: see `ops.compaction.Goal`; `choose` must lead to
-    one run. Returns `None` if there was nothing to do. Raises Unmergeable."""
-    with ThreadPoolExecutor(_THREADS) as pool, located(meta.paths.root, state.bucket):
+    one run. Returns `None` if there was nothing to do. Raises Unmergeable, and InvalidData for a row that `becoming` refuses."""
+    with ThreadPoolExecutor(_THREADS) as pool:
         waiting = tuple(own_files)
         files = {f.name: f for f in (*state.files, *waiting)}
         work = Work(meta, schema, engine_of(schema, meta.paths.root), state, waiting, own, pool, files)
         try:
-            for _ in range(_PICKS_MAX):
-                chosen = choose(work.levels())
-                if chosen is None:
-                    break
-                _carry_out(work, chosen)
+            with located(meta.paths.root, state.bucket):
+                for _ in range(_PICKS_MAX):
+                    chosen = choose(work.levels())
+                    if chosen is None:
+                        break
+                    _carry_out(work, chosen)
             if becoming is not None and makes_others(schema, becoming):
-                _remake(work, engine_of(becoming))
-            changelog = write_changelog(work)  # by the levels of `schema`
+                _remake(work, engine_of(becoming, meta.paths.root))
+            with located(meta.paths.root, state.bucket):
+                changelog = write_changelog(work)  # by the levels of `schema`
             work.written.extend(changelog)
             if becoming is not None:
                 level = last_level_of(becoming.parsed_options, work.levels())
@@ -112,12 +115,12 @@ def makes_others(schema: Schema, becoming: Schema) -> bool:
 
 
 def _remake(work: Work, engine: Engine) -> None:
-    """Make every row what another engine makes of it alone."""
+    """Make every row what another engine makes of it alone. Raises InvalidData for rows that this engine could never merge."""
     files = sorted(work.files.values(), key=lambda file: file.min_key)
     if not files:
         return
     chunks = (living(chunk, work.vector(file.name)) for file in files for chunk in _stream(work, file, work.schema.columns.names))
-    made = (merge_runs([with_kind(rows, INSERT)], work.schema.key, engine) for rows in chunks if rows.num_rows)
+    made = (_made_alone(work, rows, engine) for rows in chunks if rows.num_rows)
     tables = map(without_deletes, made)
     origin = _origin(files, files[0].level)
     written = write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, origin, float_columns(work.schema))
@@ -126,6 +129,23 @@ def _remake(work: Work, engine: Engine) -> None:
     work.files.update({file.name: file for file in written})
     work.written.extend(written)
     work.remade = True
+
+
+def _made_alone(work: Work, rows: pa.Table, engine: Engine) -> pa.Table:
+    key = work.schema.key
+    try:
+        check_each(engine, rows, key)
+        return merge_runs([with_kind(rows, INSERT)], key, engine)
+    except Unmergeable as error:
+        table = table_text(work.meta.paths.root)
+        raise InvalidData(
+            f"the new options do not accept rows of the table: {error.what}",
+            where=f"{bucket_text(table, work.bucket)}, {error.where}",
+            expected=error.expected,
+            found=error.found,
+            cure="erase these keys with delete_keys(..., ignore_sequence=True), upsert other values and then alter the table, or "
+            "leave the options as they are",
+        ) from error
 
 
 def _stream(work: Work, file: DataFile, columns: Sequence[str]) -> Iterator[Chunk]:

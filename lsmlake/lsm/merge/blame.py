@@ -42,6 +42,11 @@ class Unmergeable(InvalidData):
         return located
 
 
+def table_text(root: str) -> str:
+    """The name of the table whose folder is `root`, in an error message."""
+    return root.replace(".db/", ".")
+
+
 def bucket_text(table: str, bucket: Bucket) -> str:
     """The bucket in an error message."""
     return f"{table}, bucket {bucket.number}" + (f" of partition {values_text(bucket.partition)}" if bucket.partition else "")
@@ -53,7 +58,7 @@ def located(root: str, bucket: Bucket) -> Iterator[None]:
     try:
         yield
     except Unmergeable as error:
-        raise error.at(root.replace(".db/", "."), bucket) from error.__cause__
+        raise error.at(table_text(root), bucket) from error.__cause__
 
 
 def merged(make: Callable[[Groups], pa.Table], rows: pa.Table, groups: Groups, key: Sequence[str]) -> pa.Table:

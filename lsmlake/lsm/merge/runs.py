@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.errors import InvalidData
 from lsmlake.format.schema import ROW_KIND
 from lsmlake.lsm.keys import comparable
 from lsmlake.lsm.merge.blame import merged
@@ -33,6 +34,20 @@ def merge_runs(
     keys = comparable([run.select(key) for run in runs])
     groups = grouped(np.concatenate(keys))
     return merged(lambda some: merge(rows, some, engine, key, pool, complete=complete), rows, groups, key)
+
+
+def check_each(engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
+    """Raises Unmergeable, which names the keys of the added `rows` that the engine could never merge. Each key has one row."""
+
+    def checked(some: Groups) -> pa.Table:
+        part = rows.take(pa.array(some.rows))
+        engine.validate(part, None)
+        return part
+
+    try:
+        engine.validate(rows, None)
+    except InvalidData:
+        merged(checked, rows, grouped(comparable([rows.select(key)])[0]), key)
 
 
 def distinct(keys: Sequence[pa.Table]) -> pa.Table:
