@@ -13,8 +13,10 @@ import pyarrow as pa
 from lsmlake.border import public
 from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
+from lsmlake.format import rowkind
 from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
 from lsmlake.format.schema import Schema
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs import as_input
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.schema_from import schema_from
@@ -155,6 +157,8 @@ class Lake:
         partition_by: Sequence[str] = (),
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
+        cast: bool = False,
+        row_kind: str | Mapping[str, object] | None = None,
     ) -> Table:
         """Make a table with the columns of `data` and load its rows as one commit.
 
@@ -165,8 +169,9 @@ class Lake:
         before its rows are committed: an error on the way drops it again, a process that is killed leaves it empty.
 
         Args:
-            data: as in `Table.upsert`.
+            data, cast: as in `Table.upsert`.
             name, primary_key, partition_by, options, comment: as in `create_table`.
+            row_kind: as in `Table.upsert`; the table gets no column for it.
 
         Raises:
             TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption, InvalidData
@@ -174,33 +179,8 @@ class Lake:
         Example:
             >>> orders = lake.create_table_from("sales.orders", "orders.csv", primary_key=["order_id"])
         """
-        columns, rows, cast = self._with_schema(data, primary_key)
         how = {"primary_key": primary_key, "partition_by": partition_by, "options": options, "comment": comment}
-        table = self.create_table(name, columns, **how)
-        try:
-            table.upsert(rows, cast=cast)
-        except BaseException:
-            if table.meta.latest_id() is None:  # nobody else has written to it
-                self.drop_table(name)
-            raise
-        return table
-
-    def _with_schema(self, data: object, primary_key: Sequence[str]) -> tuple[pa.Schema, object, bool]:
-        """The columns of a table for `data`, the data to load, and whether its values must be converted."""
-        if self.engine.owns(data):
-            return schema_from(self.engine.columns_of(data.schema)), data, False
-        given = as_input(data, inferred=True)
-        first = next(given.tables, None)
-        if first is None or not first.num_columns:
-            raise InvalidData(
-                "the data has no columns",
-                expected="data that tells the columns of the table",
-                cure="create the table with a schema",
-            )
-        columns = schema_from(first.schema)
-        if given.guessed:
-            _check_guessed_key(columns, primary_key)
-        return columns, chain([first], given.tables), given.text
+        return created_from(self, name, data, cast=cast, row_kind=row_kind, **how)[0]
 
     def _columns(self, schema: object) -> pa.Schema:
         if isinstance(schema, str):
@@ -278,6 +258,53 @@ class Lake:
             self.env.storage.delete(path)
         if found or foreign:
             self.env.storage.prune(root)
+
+
+def created_from(
+    lake: Lake,
+    name: str,
+    data: object,
+    *,
+    primary_key: Sequence[str],
+    partition_by: Sequence[str],
+    options: Mapping[str, object] | None,
+    comment: str | None,
+    cast: bool,
+    row_kind: str | Mapping[str, object] | None,
+) -> tuple[Table, Snapshot | None]:
+    """`Lake.create_table_from`, which says what the arguments are, and the snapshot of its commit; None for data without rows."""
+    columns, rows, text = _with_schema(lake, data, primary_key, rowkind.Source.of(row_kind))
+    table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
+    try:
+        return table, table.upsert(rows, cast=cast or text, row_kind=row_kind)
+    except BaseException:
+        if table.meta.latest_id() is None:  # nobody else has written to it
+            lake.drop_table(name)
+        raise
+
+
+def _with_schema(
+    lake: Lake, data: object, primary_key: Sequence[str], kinds: rowkind.Source | None
+) -> tuple[pa.Schema, object, bool]:
+    """The columns of a table for `data`, the data to load, and whether it is text, whose values must be converted."""
+    if lake.engine.owns(data):
+        return schema_from(_without(lake.engine.columns_of(data.schema), kinds)), data, False
+    given = as_input(data, inferred=True)
+    first = next(given.tables, None)
+    if first is None or not first.num_columns:
+        raise InvalidData(
+            "the data has no columns",
+            expected="data that tells the columns of the table",
+            cure="create the table with a schema",
+        )
+    columns = schema_from(_without(first.schema, kinds))
+    if given.guessed:
+        _check_guessed_key(columns, primary_key)
+    return columns, chain([first], given.tables), given.text
+
+
+def _without(columns: pa.Schema, kinds: rowkind.Source | None) -> pa.Schema:
+    return pa.schema([field for field in columns if kinds is None or field.name != kinds.column])
 
 
 def _check_guessed_key(columns: pa.Schema, primary_key: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from test_tidy import PYTHON_CALL
@@ -27,9 +28,11 @@ from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.java import require_java
 from lsmlake.cli.main import app
 from lsmlake.errors import MissingDependency
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.ops import compaction
 from lsmlake.options import DESCRIPTIONS
 from lsmlake.report.views import files_view
+from lsmlake.table import Table
 
 DAY = dt.date(2026, 1, 1)
 LAUNCHER = [sys.executable, "-c", "from lsmlake.cli.main import run; run()"]
@@ -226,7 +229,13 @@ def test_load_makes_a_table_from_files_and_adds_more(files: Path):
 def test_load_of_what_does_not_fit_writes_nothing(files: Path):
     assert "add --primary-key" in complaint("load", "shop.sales", "a.csv", "--create", "-w", "new")
     assert "'nope' is not in the schema" in complaint("load", "shop.s", "a.csv", "--create", "--primary-key", "nope", "-w", "new")
-    assert lsmlake.connect("new").databases() == []
+    assert "no such file" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
+    assert "'cheap'" in complaint("load", "shop.s", "a.csv", "bad.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
+    assert not Path("new").exists()
+    Path("kept").mkdir()
+    assert "no such file" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "kept", code=1)
+    assert list(Path("kept").iterdir()) == []
+    assert "no path" in complaint("load", "shop.s", "", "--create", "--primary-key", "id", "-w", "kept", code=1)
     call("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
     assert "found 'cheap'" in complaint("load", "shop.sales", "b.csv", "bad.csv", "-w", "new", code=1)
     assert "no such file" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)
@@ -234,6 +243,36 @@ def test_load_of_what_does_not_fit_writes_nothing(files: Path):
     assert "belongs to --create" in complaint("load", "shop.sales", "a.csv", "--primary-key", "id", "-w", "new")
     assert "load TABLE FILES --create" in complaint("load", "shop.other", "a.csv", "-w", "new")
     assert lsmlake.connect("new").table("shop.sales").snapshots().num_rows == 1
+
+
+def test_load_with_create_takes_row_kinds_and_conversion(files: Path):
+    Path("kinds.csv").write_text("id,op,v\n1,+I,a\n2,+I,b\n1,-D,a\n")
+    created = ["kinds.csv", "--create", "--primary-key", "id", "--row-kind", "op", "-w", "new"]
+    assert call("load", "shop.kinds", *created) == "shop.kinds: 3 rows loaded, snapshot 1\n"
+    assert lsmlake.connect("new").table("shop.kinds").scan().to_arrow().to_pylist() == [{"id": 2, "v": "b"}]
+    pq.write_table(pa.table({"id": [1]}), "a.parquet")
+    pq.write_table(pa.table({"id": ["2"]}), "b.parquet")
+    typed = ["a.parquet", "b.parquet", "--create", "--primary-key", "id", "-w", "new"]
+    assert "column 'id'" in complaint("load", "shop.ids", *typed, code=1)
+    assert json.loads(call("load", "shop.ids", *typed, "--cast", "--json")) == {"rows": 2, "snapshot_id": 1}
+
+
+def test_load_reports_its_own_snapshot(files: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another writer commits between the commit of the command and its report."""
+    upsert = Table.upsert
+
+    def overtaken(table: Table, *data: object, **how: object) -> Snapshot | None:
+        own = upsert(table, *data, **how)
+        upsert(table, [{"id": 9, "dt": None, "price": None, "code": "other"}])
+        return own
+
+    monkeypatch.setattr(Table, "upsert", overtaken)
+    created = call("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new", "--json")
+    assert json.loads(created) == {"rows": 2, "snapshot_id": 1}
+    assert json.loads(call("load", "shop.sales", "b.csv", "-w", "new", "--json")) == {"rows": 1, "snapshot_id": 3}
+    Path("header.csv").write_text("id,dt,price,code\n")
+    assert json.loads(call("load", "shop.sales", "header.csv", "-w", "new", "--json")) == {"rows": 0, "snapshot_id": None}
+    assert call("load", "shop.sales", "header.csv", "-w", "new") == "shop.sales: 0 rows loaded: the files are empty\n"
 
 
 # -- partitions, consumers, options -----------------------------------------------------------------------------------

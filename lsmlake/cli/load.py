@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import pyarrow as pa
@@ -10,13 +11,14 @@ import typer
 from rich.progress import Progress
 
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
-from lsmlake.cli.opening import column_names, open_lake, open_table, settings
+from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidSchema
-from lsmlake.format.paths import split_name
+from lsmlake.format.paths import database_dir, split_name
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs import Input, as_input
-from lsmlake.lake import Lake
+from lsmlake.lake import Lake, created_from
 from lsmlake.report.text import counted
 from lsmlake.table import Table
 
@@ -30,7 +32,10 @@ Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALU
 CastValues = Annotated[
     bool, typer.Option("--cast", help="Convert values of other types where nothing is lost; always so for text.")
 ]
-RowKind = Annotated[str | None, typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D.")]
+RowKind = Annotated[
+    str | None,
+    typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D; no column of a table made by --create."),
+]
 
 
 def load(
@@ -52,42 +57,55 @@ def load(
     Later files win over earlier ones, and later rows over earlier rows of the same key. CSV values become what the columns of the
     table are; a value that does not fit is named with its row, and nothing is written.
     """
+    new_warehouse = create and not is_directory(warehouse or ctx.obj.warehouse or "")
     lake = open_lake(ctx, warehouse, debug, create=create)
     if create:
         keys, partitions = column_names(primary_key), column_names(partition_by) or ()
         if not keys:
             raise InvalidSchema("a table needs a primary key", cure="add --primary-key NAMES, separated by commas")
-        rows, found = _create(lake, table, files, primary_key=keys, partition_by=partitions, options=settings(option))
+        how = {"primary_key": keys, "partition_by": partitions, "options": settings(option), "cast": cast, "row_kind": row_kind}
+        with _no_folders_after_an_error(lake, table, new_warehouse):
+            rows, snapshot = _create(lake, table, files, **how)
     else:
         if primary_key or partition_by or option:
             raise InvalidSchema("the table is there already", where=table, cure="leave out what belongs to --create")
-        found = open_table(lake, table)
-        rows = _insert(found, files, cast, row_kind)
-    latest = found.meta.latest_id()
-    done = f"{counted(rows, 'row')} loaded" + (f", snapshot {latest}" if rows else ": the files are empty")
-    emit({"rows": rows, "snapshot_id": latest}, Sentences((f"{found.name}: {done}",)), json)
+        rows, snapshot = _insert(open_table(lake, table), files, cast, row_kind)
+    commit = f", snapshot {snapshot.id}" if snapshot else ", nothing to commit" if rows else ": the files are empty"
+    emit(
+        {"rows": rows, "snapshot_id": snapshot.id if snapshot else None},
+        Sentences((f"{table}: {counted(rows, 'row')} loaded{commit}",)),
+        json,
+    )
 
 
-def _create(lake: Lake, name: str, files: Sequence[str], **how: object) -> tuple[int, Table]:
-    database = split_name(name)[0]
-    there = database in lake.databases()
+@contextmanager
+def _no_folders_after_an_error(lake: Lake, name: str, new_warehouse: bool) -> Iterator[None]:
+    """Makes the database of table `name`. After an error, removes what was made and is empty: database, its folder, warehouse."""
+    database, storage = split_name(name)[0], lake.env.storage
+    new_database, new_folder = database not in lake.databases(), database_dir(database) not in storage.folders("")
     lake.create_database(database, if_not_exists=True)
-    with spinner() as progress:
-        counter = _Counter(progress)
-        try:
-            table = lake.create_table_from(name, counter.watched(as_input(files, inferred=True)), **how)
-        except BaseException:
-            if not there and not lake.tables(database):
-                lake.drop_database(database)
-            raise
-        return counter.rows, table
+    try:
+        yield
+    except BaseException:
+        if new_database and not lake.tables(database):
+            lake.drop_database(database)
+        if new_folder:
+            storage.prune("" if new_warehouse else database_dir(database))
+        raise
 
 
-def _insert(table: Table, files: Sequence[str], cast: bool, row_kind: str | None) -> int:
+def _create(lake: Lake, name: str, files: Sequence[str], **how: object) -> tuple[int, Snapshot | None]:
     with spinner() as progress:
         counter = _Counter(progress)
-        table.upsert(counter.watched(as_input(files, table.schema)), cast=cast, row_kind=row_kind)
-        return counter.rows
+        _, snapshot = created_from(lake, name, counter.watched(as_input(files, inferred=True)), comment=None, **how)
+        return counter.rows, snapshot
+
+
+def _insert(table: Table, files: Sequence[str], cast: bool, row_kind: str | None) -> tuple[int, Snapshot | None]:
+    with spinner() as progress:
+        counter = _Counter(progress)
+        snapshot = table.upsert(counter.watched(as_input(files, table.schema)), cast=cast, row_kind=row_kind)
+        return counter.rows, snapshot
 
 
 class _Counter:

@@ -25,9 +25,14 @@ def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, *, create:
     if not location:
         raise InvalidQuery("no warehouse was named", cure=f"add --warehouse DIR or set {VARIABLE}")
     lake = connect(location)
-    if not create and not Path(location.removeprefix("file://")).expanduser().is_dir():
+    if not create and not is_directory(location):
         raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=f"check --warehouse or {VARIABLE}")
     return lake
+
+
+def is_directory(location: str) -> bool:
+    """Whether there is a warehouse, or any other directory, at `location`."""
+    return Path(location.removeprefix("file://")).expanduser().is_dir()
 
 
 def note_debug(ctx: typer.Context, debug: bool) -> None:
