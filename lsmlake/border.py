@@ -1,8 +1,9 @@
 """The border between users and the library: `@public` on a class or a function.
 
 On the way in every argument is checked against the type that the signature gives it, so that a wrong one is refused with the name
-of the parameter before anything happens. On the way out an exception that is none of `lsmlake.errors` becomes one
-(`errors.foreign`). Signatures, docstrings and types stay as they are written.
+of the parameter before anything happens. Numbers of other libraries, such as NumPy's integers, become Python's. On the way out an
+exception that is none of `lsmlake.errors` becomes one (`errors.foreign`). Signatures, docstrings and types stay as they are
+written.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, wraps
+from operator import index
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple, TypeVar, Union
+
+import numpy as np
 
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, foreign
 
@@ -77,7 +81,7 @@ def _guarded(function: Callable) -> Callable:
             return function(*args, **kwargs)  # Python itself names the argument that is missing or unknown
         _check(function, given)
         try:
-            result = function(*args, **kwargs)
+            result = function(*given.args, **given.kwargs)
         except (LakeError, MemoryError):
             raise
         except Exception as error:
@@ -100,15 +104,21 @@ def through(items: Iterator, where: str) -> Iterator:
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
+def _same(value: object) -> object:
+    return value
+
+
 class Type(NamedTuple):
-    """What a parameter takes: in words, and as a test of a value."""
+    """What a parameter takes: in words, and as a test of a value. `made`: a value that fits -> what the function gets."""
 
     words: str
     fits: Callable[[object], bool]
+    made: Callable[[object], object] = _same
 
 
 def _check(function: Callable, given: inspect.BoundArguments) -> None:
-    for name, value in given.arguments.items():
+    """Refuse arguments of a wrong type; put Python's own numbers in the place of others."""
+    for name, value in list(given.arguments.items()):
         wanted = _types(function).get(name)
         if wanted is None:
             continue
@@ -127,6 +137,9 @@ def _check(function: Callable, given: inspect.BoundArguments) -> None:
                 found=_SHORT.repr(one),
                 cure=cure,
             )
+        if value is not parameter.default and wanted.made is not _same:
+            made = tuple(map(wanted.made, values))
+            given.arguments[name] = made if parameter.kind is inspect.Parameter.VAR_POSITIONAL else made[0]
 
 
 @cache
@@ -156,11 +169,26 @@ def is_text_throughout(value: object) -> bool:
     return not isinstance(value, (list, tuple)) or all(map(is_text_throughout, value))
 
 
+def _is_integer(value: object) -> bool:
+    """Whether `value` stands for an integer, as what `operator.index` takes does; a boolean does not."""
+    if isinstance(value, (bool, np.bool_)):
+        return False
+    try:
+        index(value)
+    except Exception:  # a TypeError, or whatever a type's own __index__ raises
+        return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (float, np.floating)) or _is_integer(value)
+
+
 _PLAIN = {
     str: Type("text", is_text),
-    bool: Type("True or False", lambda value: isinstance(value, bool)),
-    int: Type("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool)),
-    float: Type("a number", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
+    bool: Type("True or False", lambda value: isinstance(value, (bool, np.bool_)), bool),
+    int: Type("an integer", _is_integer, index),
+    float: Type("a number", _is_number, lambda value: value if isinstance(value, (int, float)) else float(value)),
     types.NoneType: Type("None", lambda value: value is None),
     object: Type("valid text", lambda value: not isinstance(value, str) or is_text(value)),
 }
@@ -192,7 +220,13 @@ def type_of(hint: object) -> Type | None:
 def _any_of(parts: list[Type | None]) -> Type | None:
     if None in parts:
         return None
-    return Type(" or ".join(part.words for part in parts), lambda value: any(part.fits(value) for part in parts))
+
+    def made(value: object) -> object:
+        return next(part.made for part in parts if part.fits(value))(value)
+
+    words = " or ".join(part.words for part in parts)
+    converts = any(part.made is not _same for part in parts)
+    return Type(words, lambda value: any(part.fits(value) for part in parts), made if converts else _same)
 
 
 def _list_of(item: Type | None) -> Type:
@@ -203,7 +237,8 @@ def _list_of(item: Type | None) -> Type:
             return False
         return item is None or all(map(item.fits, value))
 
-    return Type({None: "a list", _PLAIN[str]: "a list of names"}.get(item) or f"a list, each item {item.words}", fits)
+    words = {None: "a list", _PLAIN[str]: "a list of names"}.get(item) or f"a list, each item {item.words}"
+    return Type(words, fits, _same if item is None or item.made is _same else lambda value: list(map(item.made, value)))
 
 
 def _mapping_of(key: Type | None, value: Type | None) -> Type:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from lsmlake.border import public, type_of
@@ -83,6 +84,23 @@ def test_a_wrong_argument_is_named(given, named, words):
     assert str(caught.value).encode()
 
 
+@pytest.mark.parametrize("rows", [np.int64(7), np.uint8(7), np.array(7), 7])
+def test_integers_of_other_libraries_become_those_of_python(rows):
+    """So that code behind the border, JSON and the format see one kind of integer."""
+    assert type(Verbs().verb(rows)) is type(Verbs().verb(rows=rows)) is int
+    assert Verbs().verb(rows, flag=np.True_) == 7
+    with pytest.raises(InvalidQuery, match="an integer"):
+        Verbs().verb(np.float64(7))
+
+
+def test_annotations_say_what_a_function_gets():
+    assert list(map(type, type_of(Sequence[int] | None).made((np.int64(1), 2)))) == [int, int]
+    assert type(type_of(float | None).made(np.float32(0.5))) is float
+    assert type_of(float | None).made(None) is None
+    names = ["a"]
+    assert type_of(Sequence[str]).made(names) is names
+
+
 def test_a_call_with_other_parameters_is_a_type_error_of_python():
     with pytest.raises(TypeError, match=r"Verbs\.verb\(\) got an unexpected keyword argument 'row'"):
         Verbs().verb(row=1)
@@ -151,7 +169,9 @@ def test_these_pass(error):
         (float | None, [1, 1.5, None], ["1", True]),
         (Literal["a", "b"], ["a"], ["c", 1]),
         (Mapping[str, object], [{}, {"a": [1]}], [[], {1: 1}, {"a": "\ud800"}, {"\ud800": 1}, "a"]),
-        (Sequence[int], [[], (1,), {1: 2}.keys()], [1, "1", [None], iter([1]), {1: 2}]),
+        (int, [1, np.int8(1)], [True, np.True_, 1.0, np.float64(1), np.array([1, 2]), "1"]),
+        (bool, [True, np.False_], [1, np.int8(1), "true"]),
+        (Sequence[int], [[], (1,), {1: 2}.keys(), np.arange(3)], [1, "1", [None], iter([1]), {1: 2}]),
         (str | os.PathLike, ["a", Path()], [1, None]),
     ],
 )

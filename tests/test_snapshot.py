@@ -8,6 +8,7 @@ import re
 import time
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
@@ -246,6 +247,20 @@ def test_a_zone_that_does_not_exist_is_refused():
     _, table = table_with_history(1)
     with pytest.raises(InvalidQuery, match="no such time zone"):
         replace(table, engine=OnMarsTime()).scan(timestamp="2026-01-01").count()
+
+
+def test_numbers_of_numpy_are_numbers():
+    _, table = table_with_history(3)
+    one, three = np.int64(1), np.int32(3)
+    assert table.scan(snapshot=one, limit=three).count() == table.files(one)["record_count"][0].as_py() == 1
+    assert table.changes(one, three).count() == 2
+    assert [batch.snapshot for batch in table.follow(snapshot=three)] == [3]
+    assert table.upsert({"k": [9]}, writer_id="w", commit_id=np.uint64(5)).commit_id == 5
+    assert table.upsert({"k": [9]}, writer_id="w", commit_id=5).id == 4
+    table.reset_consumer("c", three)
+    assert table.compact(buckets=np.arange(1), full=np.True_).buckets == 1
+    assert table.get({"k": np.int64(9)}) == {"k": 9}
+    assert table.expire_snapshots(retain_max=one, limit=one).snapshots == 1
 
 
 @QUICK
