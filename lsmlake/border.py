@@ -51,6 +51,11 @@ _SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
+def short(value: object) -> str:
+    """`value` as an error shows it."""
+    return _SHORT.repr(value)
+
+
 def public(thing: Thing) -> Thing:
     """Put the border around a function, or around all public methods and properties of a class."""
     if not isinstance(thing, type):
@@ -134,7 +139,7 @@ def _check(function: Callable, given: inspect.BoundArguments) -> None:
                 f"{name} has the wrong type" if is_text_throughout(one) else f"{name} has text that is no valid Unicode",
                 where=f"{verb}()",
                 expected=wanted.words,
-                found=_SHORT.repr(one),
+                found=short(one),
                 cure=cure,
             )
         if value is not parameter.default and wanted.made is not _same:

@@ -19,12 +19,13 @@ from lsmlake.engine import Engine
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.following import ChangeBatch, Following, follow
 from lsmlake.format import rowkind
-from lsmlake.format.conform import Cast, conform
+from lsmlake.format.conform import Cast
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.type_text import format_type
 from lsmlake.inputs import as_input
+from lsmlake.key_input import as_keys
 from lsmlake.lsm.predicate import parse
 from lsmlake.ops import listings
 from lsmlake.ops.alter import Alteration, alter
@@ -268,7 +269,11 @@ class Table:
         """Look rows up by primary key; only the files and row groups that can hold them are read.
 
         Args:
-            key: one key as a dict of the primary key columns; or several, as a list of dicts or other data that `upsert` takes.
+            key: one key as a dict of the primary key columns; or several, as a list of dicts or other data that `upsert` takes
+                (no file). Values have the types of the columns: nothing is converted.
+
+        Raises:
+            InvalidData: if `key` has other columns than the primary key, or a value of another type.
 
         Returns:
             Of one key the row as a dict, or None. Of several keys a table of the rows found, in the order of the keys, each once.
@@ -277,12 +282,9 @@ class Table:
             >>> orders.get({"order_id": 7})
             {'order_id': 7, 'status': 'new'}
         """
-        one, schema = isinstance(key, Mapping), self.current
-        tables = as_input([key] if one else key, schema.plain_columns).tables
-        keys = [conform(table, schema, schema.primary_key) for table in tables if table.num_rows]
-        asked = pa.concat_tables(keys) if keys else schema.row_columns.empty_table().select(list(schema.primary_key))
-        rows = rows_of_keys(self.meta, schema, self.meta.latest(), asked)
-        return next(iter(rows.to_pylist()), None) if one else rows
+        schema = self.current
+        rows = rows_of_keys(self.meta, schema, self.meta.latest(), as_keys(key, schema))
+        return next(iter(rows.to_pylist()), None) if isinstance(key, Mapping) else rows
 
     def df(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -89,6 +90,31 @@ def test_get(table):
     for wrong, word in (({"k": "x"}, "column 'k'"), ({"v": 1.0}, "lacks"), ({"k": 1, "v": 2.0}, "extra"), ({"k": None}, "null")):
         with pytest.raises(InvalidData, match=word):
             table.get(wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ({}, "the key lacks the columns ['k'], expected the primary key columns ['k'], found {};"),
+        ([{}], "the key lacks the columns ['k']"),
+        ({"v": 1.0}, "the key lacks the columns ['k'] and has extra columns ['v'], expected the primary key columns ['k']"),
+        ([{"k": 1}, {"k": 2, "v": 1.0}], "the key has extra columns ['v']"),
+        ({"k": "1"}, "column 'k': type does not fit, expected BIGINT, found string;"),
+        ({"k": 1.0}, "column 'k': type does not fit, expected BIGINT, found double;"),
+        ({"k": 2**70}, "column 'k', row 0: a value does not fit, expected BIGINT, found 1180591620717411303424"),
+        ([{"k": 1}, {"k": None}], "column 'k', row 1: a null in a column that cannot hold one"),
+        ("1", "a key is a dict, expected the primary key columns ['k'], found '1';"),
+        (1, "a key is a dict, expected the primary key columns ['k'], found 1;"),
+        ([1, 2], "a key is a dict, expected the primary key columns ['k'], found 1;"),
+        (None, "a key is a dict, expected the primary key columns ['k'], found None;"),
+        (Path("keys.csv"), "a key is a dict"),
+    ],
+)
+def test_get_says_how_a_key_is_written(table, key, words):
+    with pytest.raises(InvalidData) as caught:
+        table.get(key)
+    assert str(caught.value).startswith(words), str(caught.value)
+    assert str(caught.value).endswith("; write {'k': ...}, or a list of such dicts; the types are k BIGINT")
 
 
 def test_get_by_a_key_of_several_columns():

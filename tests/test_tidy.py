@@ -28,6 +28,7 @@ LAYERS = [
     "ops",
     "arrow",
     "inputs",
+    "key_input",
     "schema_from",
     "reading",
     "following",
