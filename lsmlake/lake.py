@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -22,7 +21,7 @@ from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.schema_from import schema_from
 from lsmlake.show import html_rows
 from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage
+from lsmlake.store.local import LocalStorage, directory_at
 from lsmlake.store.metadata import Metadata, read_first_schema
 from lsmlake.table import Table
 
@@ -43,7 +42,7 @@ def _no_database(name: str) -> Wording:
 def table_at(path: str) -> Table:
     """The table in folder `<warehouse>/<database>.db/<table>` of a file system, without an engine. Raises TableNotFound,
     InvalidQuery."""
-    folder = Path("/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path).expanduser()
+    folder = directory_at("/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path)
     database, dot, suffix = folder.parent.name.rpartition(".")
     if (dot, suffix) != (".", "db"):
         raise InvalidQuery(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from lsmlake.border import public
 from lsmlake.engine import Engine
@@ -11,7 +10,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.lake import Lake
 from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage
+from lsmlake.store.local import LocalStorage, directory_at
 
 _WORKERS_MAX = 4  # a compaction takes some 0.6 GB
 
@@ -33,11 +32,7 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
             expected="a directory",
             cure="mount the store, or use a local directory",
         )
-    if not text.strip() or "\0" in text:
-        raise InvalidQuery(
-            "this is no path", found=repr(text), expected="a directory, '.' for the current one", cure="name the warehouse"
-        )
-    storage = LocalStorage(Path(text).expanduser())
+    storage = LocalStorage(directory_at(text))
     return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _engine(spark))
 
 

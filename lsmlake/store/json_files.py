@@ -4,7 +4,8 @@ PyArrow gives a column the type BIGINT, or DOUBLE once a number in it has a frac
 
 1. read the file as PyArrow does it, text for STRING columns as text;
 2. where doubles stand for an integer or decimal column, at any depth, read those columns again as decimals;
-3. compare both: PyArrow's decimals are wrong for some large exponents, its doubles are not.
+3. compare both: PyArrow's decimals are wrong for some large exponents, its doubles are not;
+4. where doubles stand for a DOUBLE or FLOAT column, refuse an integer that its double does not print as: it may be an id.
 
 `store.input_files` says which files are JSON, and conversion to the types of the table is the work of `format.lossless`.
 """
@@ -19,6 +20,8 @@ import pyarrow.json as json
 
 from lsmlake.errors import InvalidData
 from lsmlake.format import types
+
+Is = Callable[[pa.DataType], bool]
 
 _DIGITS = 38
 _EXACT = pa.decimal256(2 * _DIGITS, _DIGITS)
@@ -39,11 +42,8 @@ def read(path: str, schema: pa.Schema | None) -> pa.Table:
     wanted = {field.name: field.type for field in schema or ()}
     texts = {name: type_ for name, type_ in wanted.items() if types.is_text(type_)}
     found = _read(path, texts)
-    again = {
-        field.name: exact
-        for field in found.schema
-        if field.name in wanted and (exact := _exact_type(field.type, wanted[field.name])) != field.type
-    }
+    _check_integers(found, wanted, path)
+    again = _exact_types(found, wanted, _is_integer_or_decimal)
     if not again:
         return found
     try:
@@ -74,18 +74,32 @@ def _read(path: str, explicit: dict[str, pa.DataType]) -> pa.Table:
     return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=pa.schema(explicit)))
 
 
-def _exact_type(found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """The type to read values of type `found` with, so that none is rounded on its way to `wanted`."""
+def _is_integer_or_decimal(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_decimal(type_)
+
+
+def _exact_types(found: pa.Table, wanted: dict[str, pa.DataType], exactly: Is) -> dict[str, pa.DataType]:
+    """The columns to read again, with the type to read each with, so that no value is rounded on its way to `exactly` types."""
+    common = [(field, wanted[field.name]) for field in found.schema if field.name in wanted]
+    types_ = {field.name: _exact_type(field.type, type_, exactly) for field, type_ in common}
+    return {field.name: types_[field.name] for field, _ in common if types_[field.name] != field.type}
+
+
+def _exact_type(found: pa.DataType, wanted: pa.DataType, exactly: Is) -> pa.DataType:
     t = pa.types
     if t.is_struct(found) and t.is_struct(wanted):
         names = {field.name: field.type for field in wanted}
-        return pa.struct([field.with_type(_exact_type(field.type, names.get(field.name, field.type))) for field in found])
+        return pa.struct(
+            [
+                field.with_type(_exact_type(field.type, names[field.name], exactly) if field.name in names else field.type)
+                for field in found
+            ]
+        )
     if t.is_list(found) and (t.is_list(wanted) or t.is_large_list(wanted)):
-        return pa.list_(found.value_field.with_type(_exact_type(found.value_type, wanted.value_type)))
+        return pa.list_(found.value_field.with_type(_exact_type(found.value_type, wanted.value_type, exactly)))
     if t.is_timestamp(found) and types.is_text(wanted):
         return pa.string()
-    exact = t.is_float64(found) and (t.is_integer(wanted) or t.is_decimal(wanted))
-    return _EXACT if exact else found
+    return _EXACT if t.is_float64(found) and exactly(wanted) else found
 
 
 def _leaves(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
@@ -120,6 +134,36 @@ def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, 
             raise _does_not_fit(path, [name], repr(double[row].as_py()))
 
 
+def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], path: str) -> None:
+    """Raises InvalidData for an integer beyond 2**53 in a DOUBLE or FLOAT column that would be rounded. Columns with numbers that
+    no decimal holds are measurements, not ids, and are not looked at."""
+    for name, exact_type in _exact_types(found, wanted, pa.types.is_floating).items():
+        if not any(map(_may_be_rounded, _leaves(found[name]))):
+            continue
+        try:
+            exact = _read(path, {name: exact_type})[name]
+        except pa.ArrowInvalid:
+            continue
+        for double, decimal in zip(_leaves(found[name]), _leaves(exact), strict=True):
+            lost = _rounded_integers(double, decimal) if decimal.type == _EXACT and _may_be_rounded(double) else ()
+            if len(lost):
+                raise InvalidData(
+                    "an integer would be rounded",
+                    where=f"{path}, column {name!r}",
+                    expected="integers that a DOUBLE holds",
+                    found=lost[0].as_py(),
+                    cure="correct the value, or use a BIGINT or DECIMAL(38,0) column",
+                )
+
+
+def _rounded_integers(doubles: pa.ChunkedArray, decimals: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The integers of `decimals` beyond 2**53 that are not what their doubles print as."""
+    integers = pc.and_(pc.greater_equal(pc.abs(doubles), _DOUBLE_EXACT_MAX), pc.equal(pc.floor(decimals), decimals))
+    printed = doubles.filter(integers).cast(pa.string()).cast(_EXACT)
+    exact = decimals.filter(integers)
+    return exact.filter(pc.not_equal(exact, printed)).cast(_WHOLE)
+
+
 def _does_not_fit(path: str, columns: list[str], found: str) -> InvalidData:
     return InvalidData(
         "a number does not fit an integer or decimal column",
@@ -131,7 +175,8 @@ def _does_not_fit(path: str, columns: list[str], found: str) -> InvalidData:
 
 
 def _may_be_rounded(leaf: pa.ChunkedArray) -> bool:
-    return pa.types.is_float64(leaf.type) and (pc.max(pc.abs(leaf)).as_py() or 0.0) >= _DOUBLE_EXACT_MAX
+    """Whether there is an integer type for the largest of some doubles, but a double may stand for several integers."""
+    return pa.types.is_float64(leaf.type) and _DOUBLE_EXACT_MAX <= (pc.max(pc.abs(leaf)).as_py() or 0.0) < 10.0**_DIGITS
 
 
 def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray]) -> pa.DataType:

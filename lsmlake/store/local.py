@@ -25,15 +25,23 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 
-from lsmlake.errors import StorageFailed
+from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
 
 _TRIES = 100
 _PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
+
+
+def directory_at(path: str) -> Path:
+    """The directory that a user names, `~` expanded. Raises InvalidQuery for a text that is no path."""
+    if not path.strip() or "\0" in path:
+        raise InvalidQuery("this is no path", found=repr(path), expected="a directory, '.' for the current one", cure="name one")
+    return Path(path).expanduser()
 
 
 class LocalStorage(Storage):
