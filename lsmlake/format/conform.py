@@ -1,9 +1,10 @@
-"""A batch made to fit a table's columns, without losing anything, or refused before anything is written.
+"""Converts a batch to the columns of a table without loss, or refuses it before anything is written.
 
-Columns are matched by name and returned in the table's order. A value may change its type only if it keeps its meaning and
-nothing is lost: any integer to any integer, float or decimal that holds it, a float or decimal to another that holds it exactly,
-other units of time that come out even, large, view and dictionary forms. Text is parsed, and a float becomes an integer, only
-where the user asks for it (`Cast`).
+Columns are matched by name and returned in the table's order. `format.lossless` converts the values. Without `Cast` only these
+pairs of types are accepted, and only values that fit exactly: an integer to an integer, float or decimal; a float to a float; a
+decimal to a decimal; dates to dates; timestamps to timestamps, both with or both without a zone; text to text and bytes to bytes;
+all of these in large, view and dictionary layouts, and inside nested columns. Every other conversion, such as text to a number,
+needs `Cast`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
     command="convert the column first",
 )
+_ROUNDED_CURE = Wording(
+    "round the column, use a DOUBLE column, or pass cast=True for the FLOAT that prints the same",
+    command="round the column, or use a DOUBLE column",
+)
 _TEXT_MAX = 200  # characters of a value in an error
 _FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
 _YEARS = {
@@ -33,7 +38,7 @@ _YEARS = {
 
 
 class Cast(NamedTuple):
-    """Values of other types are converted where nothing is lost (`format.lossless`). `zone`: of times that name none."""
+    """Accepts every pair of types that `format.lossless` can convert. `zone`: of times that name none."""
 
     zone: str
 
@@ -120,7 +125,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
     if found == wanted or t.is_null(found):
         return True
     if t.is_dictionary(found):
-        return _fits(found.value_type, wanted)
+        return _fits(found.value_type, wanted, inside)
     if t.is_integer(wanted):
         return t.is_integer(found)
     if t.is_floating(wanted):
@@ -162,8 +167,6 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
             cure="fill or drop those rows",
         )
     made = _all_chunks(column, field, cast, place)
-    if cast is None:
-        _check_exact(column, made, field, place)
     _check_years(made, where)
     return nested.required(made, field.type, where) if nested.has_required(field.type) else made
 
@@ -176,7 +179,7 @@ def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.Chunke
 
 def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
     wanted = nested.nullable(field.type)
-    make = partial(_cast, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
+    make = partial(_strict, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
 
     def checked(chunk: pa.Array) -> pa.Array:
         chunk.validate(full=True)
@@ -193,7 +196,7 @@ def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, pla
                 where=place.of(field, start + row),
                 expected=types.type_name(field.type),
                 found=f"{_text(chunk, row)} ({column.type}): {refused}",
-                cure="correct the value",
+                cure=_ROUNDED_CURE if isinstance(refused, _Rounded) else "correct the value",
             ) from refused
         start += len(chunk)
     return pa.chunked_array(made, wanted)
@@ -208,35 +211,19 @@ def _text(array: pa.Array, row: int) -> str:
     return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "..."
 
 
-def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = lossless.decoded(column)
-    if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):
-        column = column.cast(pa.decimal128(38, wanted.scale))  # Arrow wants room for any integer before it looks at the values
-    return column if column.type == wanted else column.cast(wanted, safe=True)
+class _Rounded(pa.ArrowInvalid):
+    """A DOUBLE that is not exactly a FLOAT."""
 
 
-def _check_exact(column: pa.ChunkedArray, converted: pa.ChunkedArray, field: pa.Field, place: _Place) -> None:
-    """Arrow rounds double to float without a word: compare the way back."""
-    if (
-        not (pa.types.is_floating(column.type) and pa.types.is_floating(converted.type))
-        or converted.type.bit_width >= column.type.bit_width
-    ):
-        return
-    back = converted.cast(column.type)
-    same = pc.or_(pc.equal(back, column), pc.and_(pc.is_nan(back), pc.is_nan(column)))
-    if pc.all(same).as_py() is False:
-        row = pc.index(same, pa.scalar(False)).as_py()
-        raise InvalidData(
-            "a value does not fit",
-            where=place.of(field, row),
-            expected=types.type_name(converted.type),
-            found=f"{column[row].as_py()!r}, which would be rounded",
-            cure=Wording(
-                "round the column, use a DOUBLE column, or pass cast=True for the FLOAT that prints the same",
-                command="round the column, or use a DOUBLE column",
-            ),
-        )
+def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """`lossless.convert`, but a DOUBLE must be exactly the FLOAT: without `Cast` it does not stand for its shortest text."""
+    if pa.types.is_dictionary(array.type):
+        array = lossless.decoded(array)
+    if pa.types.is_floating(array.type) and pa.types.is_floating(wanted) and wanted.bit_width < array.type.bit_width:
+        back = array.cast(wanted).cast(array.type)
+        if pc.all(pc.or_(pc.equal(back, array), pc.is_nan(array))).as_py() is False:
+            raise _Rounded("the value would be rounded")
+    return lossless.convert(array, wanted, "UTC")  # no pair of types that is accepted here needs a zone
 
 
 def _check_years(column: pa.ChunkedArray, where: str) -> None:
