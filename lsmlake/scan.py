@@ -23,6 +23,7 @@ from lsmlake.show import html_pairs
 from lsmlake.store.metadata import Metadata
 
 _COLUMNS_SHOWN = 6
+_SPARK_LIMIT_MAX = (1 << 31) - 1
 _AFTER = " (evaluated by Arrow after the read: no file is pruned)"
 
 
@@ -133,6 +134,9 @@ class Scan(Readable):
             raise InvalidQuery(
                 "Spark cannot evaluate a pyarrow expression", found=self.where, cure="write the condition as SQL text in where"
             )
+        if self.limit is not None and self.limit > _SPARK_LIMIT_MAX:
+            expected = f"at most {_SPARK_LIMIT_MAX:,}"
+            raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="leave it out")
         frame = self.engine.frame(self.meta, self._plan(engine_filters=True)[0], self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 

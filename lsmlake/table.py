@@ -127,8 +127,8 @@ class Table:
                 UTC, on Spark of the session's zone. Implied for CSV and JSON files.
             row_kind: the column of '+I', '-U', '+U', '-D' (default: option `rowkind.field`), or, where it has other codes,
                 {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}.
-            commit_id, writer_id: make the write idempotent: a pair that has committed does nothing and returns that snapshot.
-                The ids of a writer must grow.
+            commit_id, writer_id: make the write idempotent: a pair that has committed already does nothing and returns the
+                snapshot of that commit, or the latest snapshot once that one has expired. The ids of a writer must grow.
             compact: None as the options say, True at once, False writes level 0 only.
 
         Returns:

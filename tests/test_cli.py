@@ -289,6 +289,30 @@ def test_partitions_and_consumers_are_listed(copy: Path):
         "mail",
     ]
     assert [row["consumer"] for row in parsed(call("consumers", "sales.orders", "--remove", "audit", "-w", copy))] == ["mail"]
+    assert "no such consumer, found 'nope'" in complaint("consumers", "sales.orders", "--remove", "nope", "-w", copy)
+    assert "not the name of a consumer" in complaint("consumers", "sales.orders", "--remove", "a/b", "-w", copy)
+
+
+def test_a_damaged_consumer_can_be_removed(copy: Path):
+    table = table_of(copy)
+    table.reset_consumer("torn", 1)
+    (copy / table.meta.paths.consumer("torn")).write_bytes(b"x")
+    assert "consumer-torn" in complaint("consumers", "sales.orders", "-w", copy, code=1)
+    assert call("consumers", "sales.orders", "--remove", "torn", "-w", copy).startswith("consumer")
+
+
+@pytest.mark.parametrize(
+    ("columns", "cure"), [("id,,day", "write --columns id,day"), ("id,", "write --columns id"), (" , ", "leave --columns out")]
+)
+def test_an_empty_column_name_is_refused(warehouse: Path, columns: str, cure: str):
+    said = f"--columns: a column name is empty, found {columns!r}; {cure}"
+    assert complaint("head", "sales.orders", "--columns", columns, "-w", warehouse).startswith(said)
+    assert complaint("changes", "sales.orders", "0", "--columns", columns, "-w", warehouse).startswith(said)
+
+
+def test_a_limit_may_be_larger_than_64_bits(warehouse: Path):
+    found = json.loads(call("head", "sales.orders", "--limit", str(10**20), "--json", "-w", warehouse))
+    assert len(found) == table_of(warehouse).scan().count()
 
 
 def test_options_are_listed_and_altered(copy: Path):

@@ -60,6 +60,11 @@ def test_limit(table):
         assert table.scan(where="k < 15", limit=limit).to_arrow().num_rows == table.scan(where="k < 15", limit=limit).count()
     assert table.scan(where="k < 15", limit=9).count() == 5
     assert "limit 3" in table.scan(limit=3).explain()
+    for much in (2**31, 2**63, 2**70):
+        assert table.scan(limit=much).to_arrow().num_rows == table.scan(limit=much).count() == 290
+        assert table.scan(limit=much, where=pc.field("k") < 15).count() == 5
+        with pytest.raises(InvalidQuery, match=r"at most 2,147,483,647, found \d+; leave it out"):
+            table.scan(limit=much).to_spark()
     table.compact(full=True)
     assert table.scan(limit=3).plan().files == 1 < table.scan().plan().files
     for wrong in (-1, "3", 1.5):
@@ -78,6 +83,21 @@ def test_a_pyarrow_expression_is_a_condition(table):
     for wrong in (pc.field("zz") == 1, pc.field("k") == "x", pc.field("k")):
         with pytest.raises(InvalidQuery, match="where cannot be evaluated"):
             table.scan(where=wrong).to_arrow()
+    with pytest.raises(InvalidQuery) as caught:
+        table.scan(where=pc.field("zz") > 1).to_arrow()
+    assert str(caught.value) == (
+        "where cannot be evaluated, expected an expression that is true or false over the columns k, v, s, "
+        "found (zz > 1): No match for FieldRef.Name(zz); correct the expression, or write the condition as SQL text"
+    )
+
+
+def test_an_expression_that_cannot_be_evaluated_is_refused_in_few_words():
+    columns = pa.schema([pa.field(f"column_{number}", pa.int64()) for number in range(500)])
+    wide = new_lake().create_table("d.wide", columns, primary_key=["column_0"])
+    for wrong in (pc.field("zz").isin(list(range(5_000))), pc.field("column_1") == "x", pc.field("column_1")):
+        with pytest.raises(InvalidQuery, match="column_19 and 480 more") as caught:
+            wide.scan(where=wrong).to_arrow()
+        assert len(str(caught.value)) < 1_000 and "\n" not in str(caught.value)
 
 
 def test_get(table):

@@ -157,6 +157,11 @@ def test_no_cell_is_cut_without_a_mark_in_any_window(name):
         )
 
 
+def test_the_line_below_partitions_counts_them_once():
+    caption = drawn(VIEWS["partitions"], 120).splitlines()[-1]
+    assert caption == "2 partitions, 17.8 k live rows, 601 dead, 271 KiB"
+
+
 def test_a_narrow_window_says_what_it_has_no_room_for():
     wide = SNAPSHOTS.set_column(
         SNAPSHOTS.column_names.index("commit_identifier"), "commit_identifier", pa.array([None, 1_795_322_702_231_123_456])

@@ -9,8 +9,10 @@ import typer
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
+from lsmlake.errors import InvalidQuery
 from lsmlake.format.values import json_rows
 from lsmlake.report.views import consumers_view
+from lsmlake.store.consumers import is_consumer
 
 Remove = Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Forget this consumer before listing the others.")]
 
@@ -29,6 +31,10 @@ def consumers(
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     if remove is not None:
+        if not is_consumer(found.meta, remove):
+            raise InvalidQuery(
+                "no such consumer", where=found.name, found=repr(remove), cure="`lsmlake consumers TABLE` lists them"
+            )
         found.reset_consumer(remove)
     listed = found.consumers()
     emit(json_rows(listed), consumers_view(listed), json)

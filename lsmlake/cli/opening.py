@@ -41,8 +41,15 @@ def note_debug(ctx: typer.Context, debug: bool) -> None:
 
 
 def column_names(text: str | None) -> list[str] | None:
-    """The value of --columns as names; None for all columns."""
-    return None if text is None else [name.strip() for name in text.split(",")]
+    """The value of --columns as names; None for all columns. Raises InvalidQuery if a name is empty."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        written = ",".join(filter(None, names))
+        cure = f"write --columns {written}" if written else "leave --columns out for all columns"
+        raise InvalidQuery("a column name is empty", where="--columns", found=repr(text), cure=cure)
+    return names
 
 
 def settings(texts: Sequence[str] | None) -> dict[str, str]:

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidQuery
 
 _BY_POSITION = "FieldPath("
+_NAMES_SHOWN = 20
+_TEXT_SHOWN = 200  # characters
 
 
 def needed_columns(expression: pc.Expression, schema: pa.Schema, columns: Sequence[str] | None) -> Sequence[str] | None:
@@ -21,8 +23,8 @@ def needed_columns(expression: pc.Expression, schema: pa.Schema, columns: Sequen
     if (refused := _refusal(expression, empty)) is not None:
         raise InvalidQuery(
             "where cannot be evaluated",
-            expected=f"an expression that is true or false over columns of {schema.names}",
-            found=f"{expression}: {refused}",
+            expected=f"an expression that is true or false over the columns {_listed(schema.names)}",
+            found=f"{_shortened(str(expression))}: {_reason(refused)}",
             cure="correct the expression, or write the condition as SQL text",
         ) from refused
     if columns is None or _BY_POSITION in str(expression):  # positions hold only among all columns
@@ -36,6 +38,22 @@ def matching(tables: Iterator[pa.Table], expression: pc.Expression, columns: Seq
     for table in tables:
         rows = table.filter(expression)
         yield rows if columns is None else rows.select(list(columns))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}..."
+
+
+def _reason(refused: Exception) -> str:
+    """What Arrow says, without the schema that it writes after the name of an unknown column, a line a column."""
+    line, _, _ = str(refused).partition("\n")
+    return _shortened(line.partition(" in ")[0] if line.startswith("No match for FieldRef") else line)
 
 
 def _refusal(expression: pc.Expression, empty: pa.Table) -> Exception | None:

@@ -30,7 +30,7 @@ def first_rows(tables: Iterator[pa.Table], limit: int) -> Iterator[pa.Table]:
     for table in tables:
         if limit <= 0:
             return
-        yield table.slice(0, limit)
+        yield table.slice(0, min(limit, table.num_rows))  # Arrow takes no length beyond 64 bits
         limit -= table.num_rows
         if limit <= 0:
             return

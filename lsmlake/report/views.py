@@ -84,9 +84,7 @@ def partitions_view(partitions: pa.Table) -> Listing:
             Column("size", Kind.BYTES, column("file_size_in_bytes")),
             Column("newest file", Kind.TIME, column("last_update_time")),
         ),
-        f"{counted(partitions.num_rows, 'partition')}, {total}"
-        if partitions.num_rows
-        else "no partition: nothing was written yet",
+        total if partitions.num_rows else "no partition: nothing was written yet",
     )
 
 

@@ -60,6 +60,11 @@ def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
         sink.write(envelope.wrap_json("consumer", {"name": name, **progress._asdict()}))
 
 
+def is_consumer(meta: Metadata, name: str) -> bool:
+    """Whether there is a consumer of that name, even one whose file is damaged. Raises InvalidQuery for what is no name."""
+    return meta.env.storage.size(meta.paths.consumer(name)) is not None
+
+
 def remove_consumer(meta: Metadata, name: str) -> None:
     """Does nothing if there is none. Raises TableNotFound."""
     meta.first_schema()
