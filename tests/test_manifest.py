@@ -25,6 +25,11 @@ def schema_of(key: str, partition: str) -> tuple[Shape, Schema]:
     return shape, shape.create(new_lake(), bucket=4).current
 
 
+def bounds(one: object, other: object) -> tuple[object, object]:
+    """The smaller value first. None is no bound."""
+    return (one, other) if one is None or other is None or rank(one) <= rank(other) else (other, one)
+
+
 @st.composite
 def entries(draw, shape: Shape, schema: Schema, names: int = 6) -> list[ManifestEntry]:
     """Entries about a few files, in any order, kinds and levels at will."""
@@ -33,14 +38,14 @@ def entries(draw, shape: Shape, schema: Schema, names: int = 6) -> list[Manifest
         low, high = (shape.stored(shape.row(c, c, 0)) for c in (code, other))
         keys = sorted((row[: len(shape.key)] for row in (low, high)), key=lambda key: tuple(map(rank, key)))
         stats = {
-            number: ColumnStats(more, low[i], high[i])
+            number: ColumnStats(more, *bounds(low[i], high[i]))
             for i, (column, number) in enumerate(schema.field_ids().items())
             if manifest.has_order(schema.columns.field(column).type)
             and more % (i + 2)
             and low[i] == low[i]
             and high[i] == high[i]
         }
-        stats[schema.field_ids()["tags"]] = ColumnStats(3, None, None)
+        stats[schema.field_ids()["tags"]] = ColumnStats(min(3, more), None, None)
         sequence = more if more % 2 else None
         level, source = more % 7, (APPEND, COMPACT)[more % 2]
         file = DataFile(
@@ -76,6 +81,7 @@ def test_what_is_written_is_read(key, partition, data):
     given_entries = data.draw(entries(shape, schema))
     table = manifest.to_table(given_entries, schema)
     again = manifest.decode(manifest.encode(table), "manifest-1")
+    manifest.check_columns(again, schema, "manifest-1")
     assert again.equals(table)
     assert values_of(again, schema) == given_entries
 
@@ -226,3 +232,46 @@ def test_content_that_does_not_unpack_is_refused_by_name():
     for payload in (b"", b"\0" * 8, (10).to_bytes(8, "big") + b"not zstd"):
         with pytest.raises(Corrupt, match="somewhere/manifest-7"):
             manifest.decode(envelope.wrap("MANF", payload), "somewhere/manifest-7")
+
+
+def with_value(table: pa.Table, column: str, value: object) -> pa.Table:
+    at = table.schema.get_field_index(column)
+    return table.set_column(at, table.schema.field(at), pa.array([value], table.schema.field(at).type))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("kmin:0", 10),
+        ("kmin:1", "b"),  # the first columns of both keys are equal
+        ("kmax:1", ""),
+        ("n:1", -5),
+        ("n:2", 11),
+        ("lo:1", 10),
+        ("hi:1", 8),
+        ("hi:3", 0.5),
+        ("lo:3", float("nan")),
+        ("rows", 0),
+        ("delete_rows", 11),
+        ("bytes", 0),
+        ("min_sequence", 7),
+        ("footer_bytes", 101),
+        ("bucket", 4),
+        ("source", "SOMEBODY"),
+        ("name", "data-1.parquet\n"),
+        *(("directory", text) for text in ("", "/etc", "..", "a/../b", "a\\..\\b", "a\n", "a\0", "a\x7f")),
+    ],
+)
+def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
+    columns = pa.schema([pa.field("k", pa.int32(), False), pa.field("t", pa.string(), False), pa.field("v", pa.float64())])
+    schema = Schema.create(columns, ["k", "t"], [], {}, None, 0, "u", "t")
+    stats = {1: ColumnStats(0, 9, 9), 2: ColumnStats(0, "a", "aa"), 3: ColumnStats(0, 1.0, 9.0)}
+    file = DataFile("data-1.parquet", "p=%2F/bucket-0", 100, 10, 0, (9, "a"), (9, "aa"), 0, 0, APPEND, 0, 1, 1, stats, 1, 20, 1)
+    good = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file)], schema)
+
+    def read(table: pa.Table) -> None:
+        manifest.check_columns(manifest.decode(manifest.encode(table), "manifest-7"), schema, "manifest-7")
+
+    read(good)
+    with pytest.raises(Corrupt, match=f"manifest-7: manifest has an impossible '({column}|kmin:0|lo:{column[-1]})'"):
+        read(with_value(good, column, value))

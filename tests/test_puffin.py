@@ -135,6 +135,12 @@ class TestDamage:
                 "of data-1.parquet: wrong cardinality, expected 7, found 6",
             ),
             (with_payload(PAYLOAD.replace(b'"offset":4', b'"offset":Infinity')), "not as it was written"),
+            *(
+                (with_payload(PAYLOAD.replace(b'"offset":4,', b'"offset":%s,' % v)), "no integer")
+                for v in (b'"4"', b"4.7", b"true")
+            ),
+            *((with_payload(PAYLOAD.replace(b':"6"', b":%s" % v)), "another form") for v in (b"6", b'"+6"', b'" 6"', b"[6]")),
+            (with_payload(PAYLOAD.replace(b'"data-1.parquet"', b"7")), "another form"),
         ],
     )
     def test_is_told_by_kind(self, damaged, message):

@@ -70,10 +70,10 @@ def test_a_key_in_the_wrong_bucket(table):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"min_key": (-5,)}, "its first key is not the (-5,) of the manifest"),
-        ({"max_key": (10**6,)}, "its last key is not the (1000000,) of the manifest"),
+        ({"min_key": (-5,), "stats": {}}, "its first key is not the (-5,) of the manifest"),
+        ({"max_key": (10**6,), "stats": {}}, "its last key is not the (1000000,) of the manifest"),
         ({"rows": 3}, "another number of rows"),
-        ({"bytes": 3}, "3 were written"),
+        ({"bytes": 10**6}, "1000000 were written"),
         ({"checksum": 3}, "0x00000003 was written"),
         ({"footer_checksum": 3}, "damaged footer"),
     ],

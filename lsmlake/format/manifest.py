@@ -68,8 +68,8 @@ _RANGES = {
     "kind": (0, 1),
     "bucket": (0, (1 << 31) - 2),
     "total_buckets": (1, (1 << 31) - 1),
-    "bytes": (0, BYTES_MAX),
-    "rows": (0, ROWS_MAX),
+    "bytes": (1, BYTES_MAX),
+    "rows": (1, ROWS_MAX),
     "delete_rows": (0, ROWS_MAX),
     "level": (0, (1 << 15) - 1),
     "sequence": (0, _NUMBER),
@@ -82,7 +82,7 @@ _RANGES = {
 }
 """What the numbers of an entry can be, both ends included."""
 _MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
-_OUTSIDE = r"(^|/)\.{0,2}(/|$)|\x00"
+_OUTSIDE = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
 _COLUMN = {
     "name": TEXT,
     "type": Kind("the name of a type", types.is_name_of_type),
@@ -225,16 +225,22 @@ def _check_entries(table: pa.Table, where: str) -> None:
     names = pc.match_substring_regex(table["name"], f"^{NAME_PATTERN}$")
     outside = pc.match_substring_regex(table["directory"], _OUTSIDE)
     sources = pc.is_in(table["source"], value_set=pa.array([APPEND, COMPACT]))
-    for name, good in (
-        ("name", names),
-        ("directory", pc.invert(outside)),
-        ("source", sources),
-        ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"])),
-        ("bucket", pc.less(table["bucket"], table["total_buckets"])),
+    for name, good, expected in (
+        ("name", names, NAME.words),
+        ("directory", pc.invert(outside), "a path below the table"),
+        ("source", sources, f"{APPEND} or {COMPACT}"),
+        ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"]), "at most the rows of the file"),
+        ("bucket", pc.less(table["bucket"], table["total_buckets"]), "less than total_buckets"),
+        ("min_sequence", pc.less_equal(table["min_sequence"], table["sequence"]), "at most sequence"),
+        ("footer_bytes", pc.less_equal(table["footer_bytes"], table["bytes"]), "at most the bytes of the file"),
     ):
-        if pc.all(good).as_py() is False:
-            bad = table[name].filter(pc.invert(good))[0].as_py()
-            _refuse(where, name, {"name": NAME.words, "directory": "a path below the table"}.get(name, "another value"), bad)
+        _check_all(table, name, good, expected, where)
+
+
+def _check_all(table: pa.Table, name: str, good: pa.ChunkedArray, expected: str, where: str) -> None:
+    """Raises Corrupt unless `good` holds for every entry. Null means that there is nothing to compare."""
+    if pc.all(good).as_py() is False:
+        _refuse(where, name, expected, table[name].filter(pc.invert(good))[0].as_py())
 
 
 def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
@@ -248,6 +254,27 @@ def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
             _refuse(where, field.name, _type_name(field.type), _type_name(table[field.name].type))
         elif table[field.name].null_count and field.name.startswith(("kmin:", "kmax:")):
             _refuse(where, field.name, "no null", "null")
+    if schema.key:
+        _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
+    for name, number in schema.field_ids().items():
+        if (nulls := f"n:{number}") in there:
+            good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
+            _check_all(table, nulls, good, "0 to the rows of the file", where)
+        low, high = f"lo:{number}", f"hi:{number}"
+        if {low, high} <= there:
+            _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
+            if schema.key[:1] == (name,):
+                inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
+                _check_all(table, low, inside, "bounds that include the first and the last key", where)
+
+
+def _keys_ascend(table: pa.Table, count: int) -> pa.ChunkedArray:
+    """For every entry whether its first key, of `count` columns, is its last key or comes before it."""
+    ascend: pa.ChunkedArray | bool = True
+    for i in reversed(range(count)):
+        low, high = table[f"kmin:{i}"], table[f"kmax:{i}"]
+        ascend = pc.or_(pc.less(low, high), pc.and_(pc.equal(low, high), ascend))
+    return ascend
 
 
 def _refuse(where: str, column: str, expected: str, found: object) -> NoReturn:

@@ -14,6 +14,7 @@ verification. It has no checksum of its own: damage that leaves it well-formed s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from lsmlake.format.deletion_vector import CURE, DeletionVector, check
 _MAGIC = b"PFA1"
 _BLOB_TYPE = "deletion-vector-v1"
 _ROW_POSITION_FIELD = 2147483645  # Iceberg's reserved id of the metadata column `_pos`
+_DIGITS = re.compile("[0-9]{1,18}")
 _TAIL_BYTES = 4 + 4 + len(_MAGIC)  # payload size, flags, magic
 
 
@@ -122,5 +124,9 @@ def _decode_blob(described: dict) -> tuple[str, Blob]:
     if described["type"] != _BLOB_TYPE or "compression-codec" in described:
         raise ValueError(f"a blob that is no plain {_BLOB_TYPE}: {described}")
     properties = described["properties"]
-    blob = Blob(int(described["offset"]), int(described["length"]), int(properties["cardinality"]))
-    return properties["referenced-data-file"], blob
+    name, cardinality = properties["referenced-data-file"], properties["cardinality"]
+    if type(name) is not str or type(cardinality) is not str or not _DIGITS.fullmatch(cardinality):
+        raise ValueError(f"properties of another form: {properties}")
+    if type(described["offset"]) is not int or type(described["length"]) is not int:  # a bool is no int here
+        raise ValueError(f"a place that is no integer: {described}")
+    return name, Blob(described["offset"], described["length"], int(cardinality))
