@@ -148,6 +148,27 @@ def test_a_frame_whose_files_have_expired_is_an_error(spark, lake, spark_lake):
                 frames[ours].collect()
 
 
+@pytest.mark.parametrize(("zone", "hours"), [(None, 0), ("Asia/Tokyo", 9)])
+def test_the_option_zone_of_the_data_source_is_that_of_times_too(lake, zone, hours):
+    """Spark does not tell a data source the zone of the session."""
+    table = lake.create_table("d.t", "id BIGINT, at TIMESTAMP", primary_key=["id"])
+    made = dt.datetime(2026, 1, 2, tzinfo=dt.timezone.utc)
+    table.upsert({"id": [1], "at": pa.array([made], pa.timestamp("us", "UTC"))})
+    seconds = dt.timedelta(hours=hours, seconds=5)
+    local = {
+        "scan.timestamp": f"{dt.datetime.now(dt.timezone.utc) + seconds:%Y-%m-%d %H:%M:%S}",
+        "where": f"at = '{made + dt.timedelta(hours=hours):%Y-%m-%d %H:%M:%S}'",
+    }
+    given = {"path": table.meta.env.storage.place(table.path), **local, **({"zone": zone} if zone else {})}
+    source = LakeSource(given)
+    assert len(source.reader(source.schema()).partitions()) == 1
+    assert source.streamReader(source.schema()).initialOffset()["snapshot"] == 2
+    with pytest.raises(SnapshotNotFound, match="no snapshot so old"):
+        LakeSource({**given, "zone": "Pacific/Kiritimati"}).reader(source.schema())
+    elsewhere = LakeSource({"path": given["path"], "where": given["where"], "zone": "Pacific/Kiritimati"})
+    assert len(elsewhere.reader(source.schema()).partitions()) == 0
+
+
 @pytest.mark.parametrize("producer", ["none", "lookup"])
 def test_a_task_of_the_data_source_says_that_a_snapshot_has_expired(lake, producer):
     """What Spark calls in its Python processes, between planning and reading."""

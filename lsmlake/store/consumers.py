@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lsmlake.errors import Wording
+from lsmlake.errors import Corrupt, Wording
 from lsmlake.format import envelope
 from lsmlake.format.shape import FLAG, TEXT, check, integer
 from lsmlake.store.metadata import Metadata
@@ -48,6 +48,9 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
         content = envelope.unwrap_json("consumer", read_bytes(meta.env.storage, path), path)
     except FileNotFoundError:
         return None
+    except Corrupt as damaged:  # no snapshot uses the file: a new one takes its place
+        told = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
+        raise Corrupt(damaged.what, **told, cure=_RESET) from damaged
     check("consumer", content, _KINDS, path, cure=_RESET)
     return Progress(content["next_snapshot"], content["full"]) if content.get("name") == name else None
 
