@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lsmlake.arrow import as_table, is_pandas, is_spark, unknown, without_index
 from lsmlake.errors import InvalidData, LakeError
+from lsmlake.schema_from import schema_from
 from lsmlake.store import input_files
 
 _BATCH_ROWS = 1 << 17
@@ -44,7 +45,7 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
         paths = [path for name in names for path in input_files.find(name)]
         text = any(input_files.is_text(path) for path in paths)
         if inferred and text:
-            schema = without_index(input_files.inferred(paths[0]).empty_table(), None).schema
+            schema = schema_from(without_index(input_files.inferred(paths[0]).empty_table(), None).schema)
         tables = _without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema)
         if inferred and text:
             return Input(chain([schema.empty_table()], tables), text, guessed=input_files.is_text(paths[0]))

@@ -292,11 +292,17 @@ def test_a_key_that_looks_like_a_double_makes_no_table(tmp_path):
 
 
 def test_parquet_beside_text_gives_a_new_table_its_types(tmp_path):
-    pq.write_table(pa.table({"k": [9], "v": [1.5]}), tmp_path / "a.parquet")
-    written(tmp_path / "b.csv", "k,v\n1,5\n")
+    typed = {"k": pa.array([9], pa.uint64()), "v": [1.5], "s": pa.array(["a"]).dictionary_encode()}
+    pq.write_table(pa.table(typed), tmp_path / "a.parquet")
+    written(tmp_path / "b.csv", "k,v,s\n1,5,007\n")
+    written(tmp_path / "c.json", '{"k": 12345678901234567890, "v": 2, "s": "2026-01-02"}\n')
     table = new_lake().create_table_from("d.t", tmp_path, primary_key=["k"])
-    assert [str(field.type) for field in table.schema] == ["int64", "double"]
-    assert rows_of(table) == [{"k": 1, "v": 5.0}, {"k": 9, "v": 1.5}]
+    assert [str(field.type) for field in table.schema] == ["decimal128(20, 0)", "double", "string"]
+    assert [tuple(row.values()) for row in rows_of(table)] == [
+        (1, 5.0, "007"),
+        (9, 1.5, "a"),
+        (12345678901234567890, 2.0, "2026-01-02"),
+    ]
 
 
 # --- names of files ---
