@@ -293,6 +293,11 @@ def test_keys_to_delete_are_the_key_columns_and_nothing_else(table):
     unchanged(table, lambda: table.delete_keys({"k": [None], "x": [1.0]}), "column 'k'", "null")
     unchanged(table, lambda: table.delete_keys({"k": [1], "x": [math.nan]}), "NaN")
     unchanged(table, lambda: table.delete_keys({"k": ["1"], "x": [1.0]}), "column 'k'", "BIGINT", "string")
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([1.0]), pa.array([2.0])], ["k", "x", "x"])
+    unchanged(table, lambda: table.delete_keys(twice), "names a column twice", "['x']")
+    with_sequence = new_lake().create_table("d.s", "k INT NOT NULL, s INT", primary_key=["k"], options={"sequence.field": "s"})
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([1]), pa.array([2])], ["k", "s", "s"])
+    unchanged(with_sequence, lambda: with_sequence.delete_keys(twice), "names a column twice", "['s']")
     assert table.delete_keys(keys).id == 2
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -171,8 +172,29 @@ def test_row_kinds_by_codes():
     assert rows_of(table) == [{"k": 2, "v": 5}]
     refused(table, {"k": [1, 2], "v": [0, 0], "op": ["d", "x"]}, "column 'op', row 1", "'x'", "'c' or 'u' or 'd'", row_kind=kinds)
     refused(table, {"k": [1], "v": [0], "op": [1]}, "column 'op'", "int64", row_kind=kinds)
-    for wrong in ({"col": "op"}, {"column": "op", "map": {}}, {"column": "op", "map": {"c": "insert"}}, 5):
+    wrong_maps = ({}, {"c": "insert"}, {"c": np.array(["+I", "-D"])}, {"c": ["+I"]}, {"c": None})
+    for wrong in ({"col": "op"}, *({"column": "op", "map": codes} for codes in wrong_maps), 5):
         refused(table, {"k": [1], "v": [0], "op": ["c"]}, "row_kind", row_kind=wrong)
+
+
+def test_row_kinds_in_every_layout():
+    """Arrow cannot take views out of a dictionary, and finds no code in views, lists and run-end-encoded columns."""
+    kinds, codes = ["+I", "-D"], {"column": "op", "map": {"i": "+I", "d": "-D"}}
+    for column, row_kind in [
+        (pa.chunked_array(pl.Series(kinds, dtype=pl.Categorical)), "op"),
+        (pa.chunked_array(pl.Series(["i", "d"], dtype=pl.Enum(["d", "i"]))), codes),
+        (pa.chunked_array(pl.Series(["i", "d"])), codes),
+        (pa.array([b"i", b"d"], pa.binary_view()), {"column": "op", "map": {b"i": "+I", b"d": "-D"}}),
+    ]:
+        table = table_of("k BIGINT NOT NULL, v INT")
+        table.upsert({"k": [2], "v": [2]})
+        table.upsert(pa.table({"k": [1, 2], "v": [1, None], "op": column}), row_kind=row_kind)
+        assert rows_of(table) == [{"k": 1, "v": 1}]
+    for column in (pa.array([["+I"], ["-D"]]), pc.run_end_encode(pa.array(kinds)), pa.array([1, 2], pa.float16())):
+        refused(table, pa.table({"k": [1, 2], "v": [1, 2], "op": column}), "column 'op'", "another type", row_kind="op")
+    unseen = pa.array([2**62], pa.timestamp("s"))
+    by_time = {"column": "op", "map": {DAY: "+I"}}
+    refused(table, pa.table({"k": [1], "v": [1], "op": unseen}), "unknown row kind", "column 'op', row 0", row_kind=by_time)
 
 
 def test_files(tmp_path):

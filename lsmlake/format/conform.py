@@ -195,15 +195,15 @@ def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, pla
                 "a value does not fit",
                 where=place.of(field, start + row),
                 expected=types.type_name(field.type),
-                found=f"{_text(chunk, row)} ({column.type}): {refused}",
+                found=f"{shown(chunk, row)} ({column.type}): {refused}",
                 cure=_ROUNDED_CURE if isinstance(refused, _Rounded) else "correct the value",
             ) from refused
         start += len(chunk)
     return pa.chunked_array(made, wanted)
 
 
-def _text(array: pa.Array, row: int) -> str:
-    """A value as an error shows it."""
+def shown(array: pa.Array | pa.ChunkedArray, row: int) -> str:
+    """The value of a row as errors show it: cut if it is long, and never an error of its own."""
     try:
         text = repr(array[row].as_py()) if not pa.types.is_timestamp(array.type) else str(array[row].cast(pa.string()))
     except (pa.ArrowException, ValueError, OverflowError):  # such as bytes that are no text, or a date after the year 9999

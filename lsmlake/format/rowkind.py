@@ -6,7 +6,7 @@ its key that arrived before are gone whatever their sequence; `ERASE`, that noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, Wording
-from lsmlake.format import types
+from lsmlake.format import lossless, types
+from lsmlake.format.conform import shown
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4
@@ -44,7 +45,11 @@ class Source(NamedTuple):
         if "map" not in given:
             return Source(given["column"])
         codes = given["map"]
-        if not isinstance(codes, Mapping) or not codes or not all(kind in NAMES for kind in codes.values()):
+        if (
+            not isinstance(codes, Mapping)
+            or not codes
+            or not all(isinstance(kind, str) and kind in NAMES for kind in codes.values())
+        ):
             raise InvalidData(
                 'the "map" of row_kind gives the row kind of every code',
                 expected="some of '+I', '-U', '+U', '-D' as its values",
@@ -67,23 +72,20 @@ def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.Chunk
             cure="name a column of the data",
         )
     column = data[source.column]
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     expected = " or ".join(repr(code) for code, _ in source.codes)
     try:
-        codes = pa.array([code for code, _ in source.codes], _code_type(column.type))
+        number = _code_numbers(column, [code for code, _ in source.codes])
     except (pa.ArrowException, TypeError, OverflowError) as unlike:
         raise InvalidData(
             "the row-kind column has another type than the codes", where=where, expected=expected, found=column.type, cure=_CURE
         ) from unlike
-    number = pc.index_in(column.cast(codes.type), value_set=codes)
     if number.null_count:
         row = pc.index(number.is_null(), pa.scalar(True)).as_py()
         raise InvalidData(
             "unknown row kind",
             where=where if first_row is None else f"{where}, row {first_row + row}",
             expected=expected,
-            found=repr(column[row].as_py()),
+            found=shown(column, row),
             cure=_CURE,
         )
     kinds = pa.array([NAMES.index(kind) for _, kind in source.codes], pa.int8())
@@ -96,8 +98,20 @@ _CURE = Wording(
 )
 
 
+def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.ChunkedArray:
+    """The position in `codes` of every value, null for other values. Raises pa.ArrowException if the types differ."""
+    if pa.types.is_dictionary(column.type):
+        values = map(lossless.decoded, column.chunks)
+        column = pa.chunked_array([chunk.cast(_code_type(chunk.type)) for chunk in values], _code_type(column.type.value_type))
+    value_set = pa.array(codes, _code_type(column.type))
+    return pc.index_in(column.cast(value_set.type), value_set=value_set)
+
+
 def _code_type(type_: pa.DataType) -> pa.DataType:
-    return pa.string() if types.is_text(type_) else type_
+    """The type to compare codes in: Arrow looks up text and bytes in their plain layout only."""
+    if types.is_text(type_):
+        return pa.string()
+    return pa.binary() if types.is_bytes(type_) else type_
 
 
 def plain(kinds: np.ndarray) -> np.ndarray:

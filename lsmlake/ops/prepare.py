@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData
 from lsmlake.format import nested, rowkind
-from lsmlake.format.conform import Cast, conform
+from lsmlake.format.conform import Cast, check_names, conform
 from lsmlake.format.schema import RESERVED, Schema
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.field_settings import sequence_groups
@@ -96,6 +96,7 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
     """Delete rows: all columns but those of `delete_columns` are null."""
     names, options = delete_columns(schema, request), schema.parsed_options
     check_sequence(data.column_names, schema, request)
+    check_names(data.column_names, names)
     _check_no_nulls(data, names, schema)
     keys = conform(data, schema, names, cast=request.cast, first_row=first_row)
     if request.ignore_sequence:
