@@ -378,7 +378,7 @@ class Table:
         does it in
         parallel. `where` chooses partitions (partition columns only), `buckets` bucket numbers. Raises CommitConflict."""
         schema = self.current
-        wanted = _wanted(schema, where, buckets)
+        wanted = _wanted(schema, where, buckets, self.engine.zone)
         return compact_table(self.meta, schema, self.engine.compactions(self.meta, schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
@@ -486,8 +486,8 @@ class Table:
         return self.meta.states(latest, self.meta.schema_of(latest)) if latest else {}
 
 
-def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):
-    """The buckets a compaction is to touch, as a function."""
+def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str):
+    """The buckets a compaction is to touch, as a function. `zone`: of times in `where` that name none."""
     numbers = None if buckets is None else {int(number) for number in buckets}
     if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.bucket)):
         raise InvalidQuery(
@@ -495,7 +495,7 @@ def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None):
         )
     predicate = None
     if where is not None:
-        predicate = parse(where, schema.plain_columns)
+        predicate = parse(where, schema.plain_columns, zone=zone)
         if other := sorted(predicate.columns - set(schema.partition_by)):
             raise InvalidQuery(
                 "where chooses partitions here",

@@ -240,6 +240,16 @@ def test_a_time_that_names_no_zone_is_in_the_zone_of_the_engine_whatever_the_clo
     assert table.snapshots()["snapshot_id"].to_pylist() == [2, 3, 4, 5]
 
 
+def test_the_partitions_of_a_compaction_are_chosen_in_the_zone_of_the_engine():
+    table = new_lake().create_table("d.t", "k BIGINT, at TIMESTAMP", primary_key=["k", "at"], partition_by=["at"])
+    midnight = dt.datetime(2026, 1, 1, tzinfo=UTC)
+    for _ in range(2):
+        table.upsert({"k": [1], "at": pa.array([midnight], pa.timestamp("us", "UTC"))}, compact=False)
+    in_berlin = replace(table, engine=OnBerlinTime())
+    assert in_berlin.compact(full=True, where="at = '2026-01-01 00:00:00'").buckets == 0
+    assert in_berlin.compact(full=True, where="at = '2026-01-01 01:00:00'").buckets == 1
+
+
 def test_a_zone_that_does_not_exist_is_refused():
     class OnMarsTime(Engine):
         zone = "Mars/Base"
