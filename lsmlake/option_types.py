@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from lsmlake.errors import InvalidOption
 
+_NO_DIRECTORY = re.compile(r"[/\\\x00-\x1f\x7f]|[\ud800-\udfff]")
 CURE = "correct the value or leave the option out"
 
 _SIZES = {
@@ -96,6 +97,17 @@ def text(value: object) -> str:
 
 
 text.expected = "a name"
+
+
+def directory_name(value: object) -> str:
+    """Text that can be a part of the name of one directory in every store."""
+    name = text(value)
+    if _NO_DIRECTORY.search(name):
+        raise ValueError
+    return name
+
+
+directory_name.expected = r"a name without /, \ and control characters"
 
 
 def names(value: object) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lsmlake.errors import InvalidOption, Wording
 from lsmlake.field_options import PREFIX, FieldOption, parse_field_option
-from lsmlake.option_types import CURE, as_text, boolean, duration, integer, names, one_of, parsed, size, text
+from lsmlake.option_types import CURE, as_text, boolean, directory_name, duration, integer, names, one_of, parsed, size, text
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = _ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
 NONE, INPUT, LOOKUP, FULL_COMPACTION = _PRODUCERS = "none", "input", "lookup", "full-compaction"
@@ -185,7 +185,7 @@ class Options:
         "consumer.expiration-time", duration, None, "a consumer that made no progress for so long protects nothing any more"
     )
     partition_default_name: str = _option(
-        "partition.default-name", text, "__DEFAULT_PARTITION__", "directory name of the null partition"
+        "partition.default-name", directory_name, "__DEFAULT_PARTITION__", "directory name of the null partition"
     )
     manifest_target_bytes: int = _option("manifest.target-file-size", size, 8 << 20, "manifests smaller than this are merged")
     manifest_merge_count: int = _option("manifest.merge-min-count", integer(2), 30, "small manifests that start a merge")

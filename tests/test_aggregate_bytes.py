@@ -22,6 +22,10 @@ def reduce(name, groups):
     return made.reduce(pa.array([part for group in groups for part in group], pa.binary()), starts, None).to_pylist()
 
 
+def validate(name, value):
+    function(name, pa.field("c", pa.binary()), FieldSettings(), "column 'c'").validate(pa.array([value], pa.binary()))
+
+
 def hll(numbers, lg_k=12):
     sketch = hll_sketch(lg_k, tgt_hll_type.HLL_8)
     for number in numbers:
@@ -80,7 +84,7 @@ def test_other_bytes_are_refused(name, bad):
 
 
 def test_forged_sketches_are_refused_or_read_and_never_crash():
-    """The library itself writes outside of its memory on some of these bytes."""
+    """The library itself writes outside of its memory on some of these bytes. What a writer accepts can be merged for ever."""
     rng = random.Random(7)
     outcomes = set()
     for _ in range(scaled(60)):
@@ -95,11 +99,38 @@ def test_forged_sketches_are_refused_or_read_and_never_crash():
                 forged[rng.randrange(rng.choice([12, 44, len(good)])) % len(good)] = rng.randrange(256)
             forged = bytes(forged[: rng.choice([len(good), rng.randrange(len(good))])])
             try:
-                reduce("hll_sketch", [[forged, good]])
-                outcomes.add("read")
+                validate("hll_sketch", forged)
             except InvalidData:
                 outcomes.add("refused")
+                continue
+            outcomes.add("read")
+            united = reduce("hll_sketch", [[forged, forged], [forged, good], [good, forged]])
+            assert reduce("hll_sketch", [[*united, good, forged]])[0]
     assert outcomes == {"read", "refused"}
+
+
+def test_a_list_with_a_gap_is_no_sketch():
+    """Its union would be bytes that cannot be read."""
+    whole = bytes.fromhex("0201070803010100" + "00000046") + bytes(28)
+    validate("hll_sketch", whole)
+    with pytest.raises(InvalidData, match="the list has a gap"):
+        validate("hll_sketch", whole[:8] + bytes(28) + whole[8:12])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("rbm32", BitMap), ("rbm64", BitMap64)])
+def test_bytes_after_a_bitmap_are_refused(name, kind):
+    rng = random.Random(name)
+    for _ in range(scaled(40)):
+        bitmap = kind()
+        for _ in range(rng.randrange(6)):
+            first = rng.randrange(1 << rng.choice([12, 20, 31]))
+            bitmap |= kind(range(first, first + rng.choice([1, 9, 9_000, 70_000]), rng.randrange(1, 9)))
+        if rng.random() < 0.5:
+            bitmap.run_optimize()
+        good = bitmap.serialize()
+        validate(name, good)
+        with pytest.raises(InvalidData, match=f"found {len(good) + 3} bytes, {len(good)} expected"):
+            validate(name, good + b"abc")
 
 
 @pytest.mark.parametrize("name", ["rbm32", "rbm64", "hll_sketch", "theta_sketch"])

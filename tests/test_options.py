@@ -53,6 +53,12 @@ def test_a_value_is_read_as_text_or_as_it_is(name, value, attribute, expected):
     assert getattr(Options.parse({name: value}), attribute) == expected
 
 
+@pytest.mark.parametrize("name", ["a/../../b", "x/y", "a\\b", "a\0b", "a\nb", "a\x7f", "\ud800", ""])
+def test_a_name_that_is_no_name_of_a_directory_is_refused(name):
+    with pytest.raises(InvalidOption, match=r"partition\.default-name"):
+        Options.parse({"partition.default-name": name}, "d.t")
+
+
 @examples(100)
 @given(st.sampled_from(list(DESCRIPTIONS)), st.text(max_size=12) | st.integers() | st.floats() | st.none() | st.booleans())
 def test_any_value_is_either_taken_or_refused_by_name(name, value):

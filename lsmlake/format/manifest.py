@@ -254,8 +254,7 @@ def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
             _refuse(where, field.name, _type_name(field.type), _type_name(table[field.name].type))
         elif table[field.name].null_count and field.name.startswith(("kmin:", "kmax:")):
             _refuse(where, field.name, "no null", "null")
-    if schema.key:
-        _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
+    _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     for name, number in schema.field_ids().items():
         if (nulls := f"n:{number}") in there:
             good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
@@ -263,7 +262,7 @@ def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
         low, high = f"lo:{number}", f"hi:{number}"
         if {low, high} <= there:
             _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
-            if schema.key[:1] == (name,):
+            if name == schema.key[0]:
                 inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
                 _check_all(table, low, inside, "bounds that include the first and the last key", where)
 

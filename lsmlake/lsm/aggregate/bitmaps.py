@@ -13,6 +13,23 @@ KIND_32 = "portable 32-bit roaring bitmaps"
 KIND_64 = "portable 64-bit roaring bitmaps"
 
 
+def check_32(data: bytes) -> None:
+    """Raises ValueError unless `data` is one bitmap and nothing after it."""
+    _check_length(data, BitMap.deserialize(data))
+
+
+def check_64(data: bytes) -> None:
+    """Raises ValueError unless `data` is one bitmap and nothing after it."""
+    _check_length(data, BitMap64.deserialize(data))
+
+
+def _check_length(data: bytes, bitmap: BitMap | BitMap64) -> None:
+    """The library ignores bytes after a bitmap; other readers do not. A bitmap that was read keeps its containers, so it is as
+    long as its bytes."""
+    if (length := len(bitmap.serialize())) != len(data):
+        raise ValueError(f"{len(data)} bytes, {length} expected")
+
+
 def unite_32(parts: list[bytes]) -> bytes:
     return BitMap(BitMap.union(*map(BitMap.deserialize, parts)), optimize=True).serialize()
 

@@ -163,8 +163,8 @@ def _orderable(type_: pa.DataType, names: Sequence[str], setting: str, where: st
     return numbers
 
 
-def _union(unite: Callable[[list[bytes]], bytes], kind: str) -> Make:
-    return lambda field, settings, where: Union(unite, kind, where)
+def _union(unite: Callable[[list[bytes]], bytes], kind: str, check: Callable[[bytes], None]) -> Make:
+    return lambda field, settings, where: Union(unite, kind, where, check)
 
 
 def _sketch_union(unite: Callable[[list[bytes]], bytes], kind: str) -> Make:
@@ -198,8 +198,8 @@ BUILTIN: dict[str, Builtin] = {
     "merge_map_with_keytime": Builtin(*_TIMED, frozenset({"ts_field"}), _keytime),
     "nested_update": Builtin(*_TABLE, _NESTED | {"nested_sequence_field", "count_limit"}, _nested_update),
     "nested_partial_update": Builtin(*_TABLE, _NESTED, _nested_partial_update),
-    "rbm32": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_32, bitmaps.KIND_32)),
-    "rbm64": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_64, bitmaps.KIND_64)),
+    "rbm32": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_32, bitmaps.KIND_32, bitmaps.check_32)),
+    "rbm64": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_64, bitmaps.KIND_64, bitmaps.check_64)),
     "hll_sketch": Builtin(*_BYTES, _NOTHING, _sketch_union(sketches.unite_hll, sketches.KIND_HLL)),
     "theta_sketch": Builtin(*_BYTES, _NOTHING, _sketch_union(sketches.unite_theta, sketches.KIND_THETA)),
     "primary_key": Builtin(*_ANY, _NOTHING, _fixed(Last(keeps_retracted=True))),

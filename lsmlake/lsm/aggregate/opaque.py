@@ -18,13 +18,17 @@ _BROKEN = ValueError, IndexError, RuntimeError, OverflowError
 
 @dataclass(frozen=True)
 class Union(Function):
-    """The union of sets kept as bytes. `unite` makes one of several and raises one of `_BROKEN` for bytes that it cannot read,
-    which becomes InvalidData; `kind` says what the bytes should be. `reduce` does not read a value that is alone in its group:
-    `validate` has read it before it was written."""
+    """The union of sets kept as bytes.
+
+    `unite` makes one set of several. `check` finds, before a value is written, what `unite` overlooks. For bytes that they refuse
+    both raise one of `_BROKEN`, which becomes InvalidData. `kind` says what the bytes should be. `reduce` does not read a value
+    that is alone in its group, because `validate` has read it before it was written.
+    """
 
     unite: Callable[[list[bytes]], bytes]
     kind: str
     where: str
+    check: Callable[[bytes], None] | None = None
     associative_adds = commutative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
@@ -44,8 +48,11 @@ class Union(Function):
         rows[several] = len(values) + np.arange(len(several))
         return pa.concat_arrays([values, pa.array(united, values.type)]).take(pa.array(rows))
 
-    def _united(self, parts: list[bytes]) -> bytes:
+    def _united(self, parts: list[bytes], check: Callable[[bytes], None] | None = None) -> bytes:
         try:
+            if check:
+                for part in parts:
+                    check(part)
             return self.unite(parts)
         except _BROKEN as broken:
             raise InvalidData(
@@ -54,4 +61,4 @@ class Union(Function):
 
     def validate(self, values: pa.Array) -> None:
         for value in values.drop_null().to_pylist():
-            self._united([value])
+            self._united([value], self.check)

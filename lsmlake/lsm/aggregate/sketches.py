@@ -8,7 +8,8 @@ As in Paimon a union of HLL sketches is a compact HLL_4 sketch (smaller than Spa
 inputs, and a union of theta sketches keeps 4,096 entries. Theta sketches must have been made with the default seed.
 
 The DataSketches library does not check the inside of an HLL sketch: forged bytes make it write outside its memory. `_check_hll`
-checks the layout first (https://datasketches.apache.org, "HLL Sketch Preamble").
+checks the layout first (https://datasketches.apache.org, "HLL Sketch Preamble"). It also checks what the library returns, so that
+a writer refuses bytes whose union could not be merged again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _VALUE_MAX = 63  # of a slot: six bits
 
 
 def unite_hll(parts: list[bytes]) -> bytes:
-    """Raises ValueError, IndexError or RuntimeError for bytes that are no HLL sketch."""
+    """Raises ValueError, IndexError or RuntimeError for bytes that are no HLL sketch, or whose union is none."""
     for part in parts:
         _check_hll(part)
     library = _library()
@@ -41,7 +42,9 @@ def unite_hll(parts: list[bytes]) -> bytes:
     union = library.hll_union(min(sketch.lg_config_k for sketch in sketches))
     for sketch in sketches:
         union.update(sketch)
-    return union.get_result(library.tgt_hll_type.HLL_4).serialize_compact()
+    united = union.get_result(library.tgt_hll_type.HLL_4).serialize_compact()
+    _check_hll(united)
+    return united
 
 
 def _check_hll(data: bytes) -> None:
@@ -66,8 +69,26 @@ def _check_hll(data: bytes) -> None:
         raise ValueError("the flag for empty contradicts the count")
     entries = _entries(data, start, count if flags & _COMPACT else 1 << room)
     given = entries[entries != 0]
+    if mode == _LIST and not entries[:count].all():
+        raise ValueError("the list has a gap")
     if len(given) != count or len(np.unique(given)) != count or (given >> _SLOT_BITS == 0).any():
         raise ValueError("the entries contradict their count, or one is impossible")
+    if mode == _SET and not flags & _COMPACT:
+        _check_probes(entries, room)
+
+
+def _check_probes(table: np.ndarray, room: int) -> None:
+    """Raises ValueError unless the library finds every entry in its hash table of 2^`room` entries. It copies the table as it is,
+    and an entry that it does not find would be added once more."""
+    homes = np.flatnonzero(table)
+    entries = table[homes].astype(np.int64)
+    strides = (entries & (1 << _SLOT_BITS) - 1) >> room | 1
+    places = entries & len(table) - 1
+    while len(looking := np.flatnonzero(places != homes)):
+        homes, strides, places = homes[looking], strides[looking], places[looking]
+        if not table[places].all():
+            raise ValueError("an entry stands where nobody looks for it")
+        places = places + strides & len(table) - 1
 
 
 def _check_slots(data: bytes, slots: int, kind: int, compact: bool) -> None:
