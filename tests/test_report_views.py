@@ -147,10 +147,10 @@ def test_views_look_as_judged(width: int | None):
 def test_no_cell_is_cut_without_a_mark_in_any_window(name):
     """Part of a number is another number: `200 k` must not become `200`."""
     view = VIEWS[name]
-    whole = set(re.split(r"  +", drawn(view, 1000).replace("\n", "  ")))
+    roomy = drawn(view, 1000)
+    whole, count = set(re.split(r"  +", roomy.replace("\n", "  "))), len(roomy.splitlines()) - 2
     for width in range(8, 130):
-        lines = drawn(view, width).splitlines()
-        rows = lines[1 : 1 + len(drawn(view, 1000).splitlines()) - 2]
+        rows = drawn(view, width).splitlines()[1 : 1 + count]
         assert rows and all(map(len, rows)), width
         assert [cell for row in rows for cell in re.split(r"  +", row.strip()) if "…" not in cell and cell not in whole] == [], (
             width
