@@ -18,7 +18,7 @@ WHOLE = pa.decimal128(38, 0)
 _NUMBER = r"^(?:\+|(?P<sign>-))?(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
 _HAS_DIGIT = r"^[+-]?\.?[0-9]"
 _SHORT = r"^[+-]?\.?[0-9][0-9.]{0,36}$"  # at most 38 digits without an exponent: Arrow parses these exactly into 76 digits
-_TOO_LARGE = "the number has more digits than the type"
+_TOO_LARGE = "the number is too large for the type"
 
 
 def check(good: pa.Array, what: str) -> None:
