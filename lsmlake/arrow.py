@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from numbers import Number
 
 import pyarrow as pa
 
@@ -151,9 +152,38 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
         if wanted is None:
             raise _bad_value(values, name, infer, mixed) from mixed
     try:
-        return typed(values)
+        made = typed(values)
     except _REFUSED as refused:
         raise _bad_value(values, name, typed, refused, wanted) from refused
+    _check_numbers(values, made, name, wanted)
+    return made
+
+
+def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: pa.DataType) -> None:
+    """Raises InvalidData for a number that PyArrow has rounded: it cuts fractions off where it makes integers of mixed values."""
+    pairs = zip(values, made.to_pylist(), strict=True)
+    row = next((row for row, (given, stored) in enumerate(pairs) if _is_rounded(given, stored)), None)
+    if row is not None:
+        value = values.iloc[row] if hasattr(values, "iloc") else values[row]
+        raise InvalidData(
+            "a number would be rounded",
+            where=f"column {name!r}, row {row}",
+            expected=types.type_name(wanted),
+            found=repr(value),
+            cure="correct the value, or round it before",
+        )
+
+
+def _is_rounded(given: object, stored: object) -> bool:
+    """Whether a number anywhere in a value is stored as another one."""
+    if isinstance(given, Number):
+        return isinstance(stored, Number) and given != stored and given == given  # NaN is not
+    if isinstance(given, Mapping):
+        found = dict(stored) if isinstance(stored, list) else stored or {}
+        return any(_is_rounded(value, found.get(key)) for key, value in given.items() if key in found)
+    if isinstance(given, (list, tuple)) and isinstance(stored, list):
+        return any(map(_is_rounded, given, stored))
+    return False
 
 
 def _bad_value(

@@ -482,3 +482,33 @@ def test_local_times_are_those_of_the_zone():
         convert(pa.array(["2026-03-29 02:30:00"]), wanted, "Europe/Berlin")
     (day,) = convert(pa.array([dt.datetime(2026, 1, 2, 5, tzinfo=UTC)]), pa.date32(), "America/New_York").to_pylist()
     assert day == dt.date(2026, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "row"),
+    [
+        ("BIGINT", [2**53 + 1, 1.5], 1),
+        ("BIGINT", [Decimal("1.5"), 2.5], 0),
+        ("BIGINT", [2**60, -0.5], 1),
+        ("DOUBLE", [0.5, 2**53 + 1], 1),
+        ("ARRAY<BIGINT>", [[2**53 + 1], [1.0, 1.5]], 1),
+        ("MAP<STRING, BIGINT>", [{"a": 1}, {"b": 1.5}], 1),
+        ("STRUCT<x: BIGINT, y: MAP<STRING, INT>>", [{"x": 1, "y": {"a": 1}}, {"x": 1, "y": {"a": 0.25}}], 1),
+    ],
+)
+@pytest.mark.parametrize("cast", [False, True])
+def test_numbers_of_mixed_types_are_never_cut(lake, type_, values, row, cast):
+    """PyArrow cuts fractions off where it is told a type and the values have several."""
+    table = lake.create_table("d.mixed", f"k INT, v {type_}", primary_key=["k"])
+    for data in ({"k": [1, 2], "v": values}, [{"k": k, "v": value} for k, value in enumerate(values)]):
+        with pytest.raises(InvalidData, match=rf"column 'v'.*row {row}"):
+            table.upsert(data, cast=cast)
+    assert table.snapshots().num_rows == 0
+
+
+def test_numbers_of_mixed_types_that_fit_are_written(lake):
+    table = lake.create_table("d.mixed", "k INT, v BIGINT, m MAP<STRING, DOUBLE>", primary_key=["k"])
+    rows = [{"k": 1, "v": 2**53 + 1, "m": {"a": 0.1}}, {"k": 2, "v": 2.0, "m": {"b": 3}}, {"k": 3, "v": Decimal("4"), "m": None}]
+    table.upsert(rows)
+    assert [row["v"] for row in table.scan().to_arrow().to_pylist()] == [2**53 + 1, 2, 4]
+    assert [row["m"] for row in table.scan().to_arrow().to_pylist()] == [[("a", 0.1)], [("b", 3.0)], None]
