@@ -39,11 +39,15 @@ _BY_PARAMETER: Mapping[str, type[LakeError]] = {
 }
 
 
+def _with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 class _Short(Repr):
     """A representation of bounded length that runs no code of the value's own, which may be slow, long or broken."""
 
     def repr_instance(self, value: object, level: int) -> str:
-        return f"a {type(value).__name__}" if type(value).__repr__ not in _QUICK else super().repr_instance(value, level)
+        return _with_article(type(value).__name__) if type(value).__repr__ not in _QUICK else super().repr_instance(value, level)
 
 
 _QUICK = float.__repr__, types.NoneType.__repr__, bool.__repr__
@@ -218,7 +222,7 @@ def type_of(hint: object) -> Type | None:
     if origin is Callable or hint is Callable:
         return Type("a function", callable)
     if isinstance(hint, type) and origin is None and not hint.__module__.startswith("lsmlake."):  # those say more themselves
-        return Type(f"a {hint.__name__}", lambda value: isinstance(value, hint))
+        return Type(_with_article(hint.__name__), lambda value: isinstance(value, hint))
     return None
 
 
