@@ -280,3 +280,12 @@ def test_nested_columns_of_polars_can_be_cast():
     before = table.scan().to_arrow()
     table.upsert(table.scan().to_polars(), cast=True)
     assert table.scan().to_arrow().equals(before)
+
+
+@examples(200)
+@given(st.lists(st.floats(width=32), min_size=1))
+@example([2.0**126, -(2.0**126), 2.0**127, 2.0**-149, float("nan"), float("-inf")])
+def test_a_double_that_is_a_float_becomes_it(values):
+    """Also where the shortest text of the float is another double."""
+    made = convert(pa.array(values, pa.float64()), pa.float32(), "UTC")
+    assert repr(made.to_pylist()) == repr(values)
