@@ -289,11 +289,15 @@ class Metadata:
         return self.cache.get(path, lambda: manifest.decode_list(self._read(path, named.bytes), path))
 
     def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
-        """The entries of a manifest, sequences inherited."""
+        """The entries of a manifest, sequences inherited. Checked against the schema once, then cached with it."""
         path = self.paths.manifest(meta.name)
-        table = self.cache.get(path, lambda: manifest.decode(self._read(path, meta.bytes), path))
-        manifest.check_columns(table, schema, path)
-        return manifest.inherit(table, meta.sequence)
+
+        def read() -> pa.Table:
+            table = manifest.decode(self._read(path, meta.bytes), path)
+            manifest.check_columns(table, schema, path)
+            return manifest.inherit(table, meta.sequence)
+
+        return self.cache.get(f"{path}#{schema.id}#{meta.sequence}", read)
 
     def _all_entries(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
         return (self.entries(meta, schema) for meta in metas)
