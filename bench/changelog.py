@@ -19,7 +19,7 @@ from bench.checksum import of_table, same
 from bench.result import Report
 from bench.rows import KEY, SCHEMA, orders
 from bench.timing import compared, take_turns
-from lsmlake.table import Table
+from lsmlake.api.table import Table
 
 PRODUCERS = ("none", "input", "lookup")
 READS = ("changelog", "diff")

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import lsmlake
 from bench import checksum
 from bench.result import Measure, Report
-from lsmlake.table import Table
+from lsmlake.api.table import Table
 
 RUNS = 8
 ROW_BYTES = 98  # in Parquet

@@ -18,9 +18,9 @@ import pyarrow as pa
 from bench.checksum import of_table, same
 from bench.result import Report
 from bench.timing import compared, take_turns
-from lsmlake.format.schema import Schema
 from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.schema.schema import Schema
 
 RUNS = 5
 _VALUES = [f"v{n}" for n in range(10)]

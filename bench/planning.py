@@ -15,11 +15,11 @@ import pyarrow as pa
 import lsmlake
 from bench.result import Measure, Report
 from bench.timing import clock
+from lsmlake.api.table import Table
+from lsmlake.commit.publish import Identity, commit
 from lsmlake.format.files import COMPACT, Bucket, Change, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import bucket_directory
-from lsmlake.ops.commit import Identity, commit
-from lsmlake.ops.plan import Plan
-from lsmlake.table import Table
+from lsmlake.read.plan import Plan
 
 PARTITIONS = BUCKETS = 10
 _NAME = "bench.many"

@@ -23,7 +23,7 @@ from bench.result import Report
 from bench.rows import orders
 from bench.session import session
 from bench.timing import Side, compared, take_turns
-from lsmlake.table import Table
+from lsmlake.api.table import Table
 
 BUCKETS = 4
 _PART_ROWS = 2_500_000  # made at once

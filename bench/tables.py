@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lsmlake
 from bench.rows import KEY, SCHEMA
-from lsmlake.table import Table
+from lsmlake.api.table import Table
 
 NAME = "bench.orders"
 

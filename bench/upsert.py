@@ -25,11 +25,11 @@ from bench.result import Measure, Report
 from bench.rows import KEY, SCHEMA, orders
 from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
-from lsmlake.ops.lookup import find as look_up
-from lsmlake.ops.prepare import prepare
-from lsmlake.ops.write import split
+from lsmlake.api.table import Table
 from lsmlake.store.local import LocalStorage
-from lsmlake.table import Table
+from lsmlake.store.lookup import find as look_up
+from lsmlake.write.bucket import split
+from lsmlake.write.prepare import prepare
 
 BUCKETS = 4
 _PART_ROWS = 2_500_000  # made at once

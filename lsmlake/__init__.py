@@ -11,17 +11,17 @@ from lsmlake import errors
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ChangeBatch": "lsmlake.following",
-    "Changes": "lsmlake.changes",
-    "CompactionReport": "lsmlake.ops.compaction",
-    "Lake": "lsmlake.lake",
-    "Scan": "lsmlake.scan",
-    "Table": "lsmlake.table",
+    "ChangeBatch": "lsmlake.api.following",
+    "Changes": "lsmlake.api.changes",
+    "CompactionReport": "lsmlake.compact.job",
+    "Lake": "lsmlake.api.lake",
+    "Scan": "lsmlake.api.scan",
+    "Table": "lsmlake.api.table",
     "connect": "lsmlake.warehouse",
     "register": "lsmlake.warehouse",
     "ship": "lsmlake.warehouse",
-    "set_option": "lsmlake.ops.alter",
-    "unset_option": "lsmlake.ops.alter",
+    "set_option": "lsmlake.maintain.alter",
+    "unset_option": "lsmlake.maintain.alter",
 }
 """Public name -> the module that defines it."""
 

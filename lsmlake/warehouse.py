@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
 from lsmlake.border import public
-from lsmlake.engine import Engine
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
-from lsmlake.lake import Lake
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage, directory_at
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from strategies import Condition, Shape, multiset, seen
 
 from lsmlake.format.files import Bucket
-from lsmlake.lsm.bucket_hash import bucket_of
+from lsmlake.kernels.bucket_hash import bucket_of
 
 Row = tuple
 

@@ -22,15 +22,15 @@ from unittest.mock import patch
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from lsmlake.engine import Engine
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
+from lsmlake.compact import bucket, supersede
 from lsmlake.format import manifest
-from lsmlake.lake import Lake
-from lsmlake.ops import compact, lookup, supersede
-from lsmlake.store import data_reader, data_writer
+from lsmlake.store import data_reader, data_writer, lookup
 from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
-from lsmlake.table import Table
 
 UTC = dt.timezone.utc
 START_MS = 1_767_225_600_000  # 2026-01-01
@@ -105,10 +105,10 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
         stack.enter_context(patch.object(data_writer, "_ROW_GROUP_ROWS_MIN", rows))
         stack.enter_context(patch.object(data_reader, "_STREAM_BUFFER_BYTES", 0))
         stack.enter_context(patch.object(lookup, "_FEW_ROWS", rows))
-        stack.enter_context(patch.object(compact, "merge_windows", partial(compact.merge_windows, window_bytes=window_bytes)))
+        stack.enter_context(patch.object(bucket, "merge_windows", partial(bucket.merge_windows, window_bytes=window_bytes)))
         stack.enter_context(patch.object(supersede, "_LOOKUP_ROWS", lookup_rows))
         if not ahead:
-            stack.enter_context(patch.object(compact, "_ahead", lambda tables, pool: tables))
+            stack.enter_context(patch.object(bucket, "_ahead", lambda tables, pool: tables))
         chunks = data_reader.DataReader.chunks
         short = lambda self, columns, groups=None, rows=1 << 16: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
         stack.enter_context(patch.object(lookup.DataReader, "chunks", short))

@@ -17,10 +17,10 @@ from pathlib import Path
 from spark_support import classic_session
 
 import lsmlake
-from lsmlake.ops import upsert
-from lsmlake.ops.commit import commit
+from lsmlake.commit.publish import commit
 from lsmlake.spark import write
 from lsmlake.store.local import LocalStorage
+from lsmlake.write import upsert
 
 
 def die() -> None:

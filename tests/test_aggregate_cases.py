@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from lsmlake.errors import InvalidData
-from lsmlake.lsm.aggregate import FieldSettings, Function, function, segments
+from lsmlake.kernels import segments
+from lsmlake.lsm.aggregate import FieldSettings, Function, function
 from lsmlake.lsm.aggregate.function import Overflow
 from lsmlake.lsm.aggregate.overflow import OverflowAsNull
 

@@ -16,12 +16,12 @@ from test_changelog_histories import at, fold
 from test_engine_histories import INTS, SETUPS, Row, apply, found, histories, written
 
 from lsmlake import set_option, unset_option
+from lsmlake.api.table import Table
+from lsmlake.cdc.changes import view_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQuery
-from lsmlake.ops.alter import must_settle
-from lsmlake.ops.changes import view_of
-from lsmlake.options import Options
+from lsmlake.maintain.alter import must_settle
+from lsmlake.options.table_options import Options
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.table import Table
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 MERGING = {"deletion-vectors.enabled": "false"}
@@ -244,9 +244,9 @@ def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
     late = lake_on(storage, "late-").table("d.t")
     put = late.meta.paths.snapshot(3)
     meta, schema = late.meta, late.current
-    from lsmlake.ops.commit import Identity
-    from lsmlake.ops.prepare import prepare
-    from lsmlake.ops.upsert import inline_choice, upsert_rows
+    from lsmlake.commit.publish import Identity
+    from lsmlake.write.prepare import prepare
+    from lsmlake.write.upsert import inline_choice, upsert_rows
 
     rows, choose = prepare(at_rows(table), schema)[0], inline_choice(meta, schema, None)
     table.alter(set_option("deletion-vectors.enabled", False))

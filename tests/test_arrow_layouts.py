@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import multiset, new_lake, rows_of
 
-from lsmlake.table import Table
+from lsmlake.api.table import Table
 
 SCHEMA = pa.schema(
     [

@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 from lsmlake.border import public, type_of
-from lsmlake.errors import (
-    EngineFailed,
-    InternalError,
-    InvalidData,
-    InvalidQuery,
-    LakeError,
-    MissingDependency,
-    StorageFailed,
-)
+from lsmlake.errors import EngineFailed, InternalError, InvalidData, InvalidQuery, LakeError, MissingDependency, StorageFailed
 
 
 class SparkError(Exception):

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_keys import TYPES, array
 
-from lsmlake.lsm import bucket_hash
-from lsmlake.lsm.bucket_hash import bucket_of, spark_hash
+from lsmlake.kernels import bucket_hash
+from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
 
 thorough = examples(100)
 EXACT = Context(prec=60)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lsmlake.lsm.bucket_hash import bucket_of, spark_hash
+from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
 
 pytestmark = pytest.mark.spark
 

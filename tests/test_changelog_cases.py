@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from strategies import new_lake
 
+from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption, InvalidQuery
-from lsmlake.table import Table
 
 LOOKUP = {"changelog-producer": "lookup"}
 FULL = {"changelog-producer": "full-compaction", "full-compaction.delta-commits": "100"}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
 from test_engine_histories import ERASE, SETUPS, Row, histories, played, written
 
-from lsmlake.ops.changes import view_of
-from lsmlake.table import Table
+from lsmlake.api.table import Table
+from lsmlake.cdc.changes import view_of
 
 UNIVERSAL = {"num-sorted-run.compaction-trigger": "3"}
 MODES = {

@@ -7,10 +7,10 @@ import pytest
 from spark_support import same
 from strategies import new_lake
 
+from lsmlake.api.table import Table
+from lsmlake.cdc.changes import pairs
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.ops.changes import pairs
-from lsmlake.ops.plan import plan
-from lsmlake.table import Table
+from lsmlake.read.plan import plan
 
 COLUMNS = "k BIGINT, p STRING, v DOUBLE, tags ARRAY<STRING>"
 

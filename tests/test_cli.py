@@ -24,15 +24,15 @@ from test_tidy import PYTHON_CALL
 from typer.testing import CliRunner
 
 import lsmlake
+from lsmlake.api.table import Table
 from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.java import require_java
 from lsmlake.cli.main import app
+from lsmlake.compact import job
 from lsmlake.errors import MissingDependency
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.ops import compaction
-from lsmlake.options import DESCRIPTIONS
+from lsmlake.options.table_options import DESCRIPTIONS
 from lsmlake.report.views import files_view
-from lsmlake.table import Table
 
 DAY = dt.date(2026, 1, 1)
 LAUNCHER = [sys.executable, "-c", "from lsmlake.cli.main import run; run()"]
@@ -436,7 +436,7 @@ def data_files(root: Path) -> set[Path]:
 
 
 def test_an_interrupted_compaction_leaves_nothing_behind(copy: Path, monkeypatch: pytest.MonkeyPatch):
-    before, calls, compact = data_files(copy), [], compaction.compact_bucket
+    before, calls, compact = data_files(copy), [], job.compact_bucket
 
     def interrupted_at_the_third(*task, **how):
         calls.append(task)
@@ -444,7 +444,7 @@ def test_an_interrupted_compaction_leaves_nothing_behind(copy: Path, monkeypatch
             raise KeyboardInterrupt
         return compact(*task, **how)
 
-    monkeypatch.setattr(compaction, "compact_bucket", interrupted_at_the_third)
+    monkeypatch.setattr(job, "compact_bucket", interrupted_at_the_third)
     result = CliRunner().invoke(app, ["compact", "sales.orders", "--full", "-w", str(copy)])
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
     assert data_files(copy) == before

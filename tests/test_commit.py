@@ -10,19 +10,19 @@ import pytest
 from faults import FaultStorage
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, unreferenced
 
-from lsmlake.engine import Engine
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
+from lsmlake.commit.invariants import apply, violations
+from lsmlake.commit.publish import Identity, commit
+from lsmlake.commit.rebase import rebase, stands
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
 from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.ops.commit import Identity, commit
-from lsmlake.ops.invariants import apply, violations
-from lsmlake.ops.prepare import prepare
-from lsmlake.ops.rebase import rebase, stands
-from lsmlake.ops.upsert import upsert_rows
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
-from lsmlake.table import Table
+from lsmlake.write.prepare import prepare
+from lsmlake.write.upsert import upsert_rows
 
 SHAPE = Shape.of("bigint")
 

@@ -18,10 +18,10 @@ from faults import Crash, Faulted, FaultStorage, Interrupt, every_fault
 from strategies import Shape, contents, copied, holding, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
 from lsmlake import set_option, unset_option
+from lsmlake.api.table import Table
 from lsmlake.errors import LakeError, StorageFailed
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
-from lsmlake.table import Table
 
 PLAIN, PARTITIONED = Shape.of("bigint"), Shape.of("bigint", "boolean")
 OPTIONS = {

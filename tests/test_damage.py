@@ -17,10 +17,10 @@ import pytest
 from effort import scaled
 from strategies import Shape, contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units
 
+from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, LakeError, StorageFailed, UnsupportedFormat
-from lsmlake.format.envelope import unwrap, unwrap_json, wrap, wrap_json
+from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.table import Table
 
 FLIPS, CUTS = scaled(16), scaled(4)
 QUESTIONS = (

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pytest
 from strategies import new_lake
 
+from lsmlake.api.table import Table
+from lsmlake.commit.publish import Identity, commit
 from lsmlake.errors import InvalidData, InvalidOption
-from lsmlake.ops.commit import Identity, commit
-from lsmlake.ops.prepare import prepare
-from lsmlake.ops.upsert import inline_choice
-from lsmlake.ops.write import split, write_bucket
-from lsmlake.table import Table
+from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.prepare import prepare
+from lsmlake.write.upsert import inline_choice
 
 PARTIAL, AGGREGATION, FIRST_ROW, DEDUPLICATE = "partial-update", "aggregation", "first-row", "deduplicate"
 NULL = None

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import new_lake, tiny_units
 
-from lsmlake.table import Table
+from lsmlake.api.table import Table
 
 KINDS = ("+I", "+U", "-U", "-D")
 ERASE = "erase"

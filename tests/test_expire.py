@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from strategies import START_MS, UTC, new_lake
 
+from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption
-from lsmlake.table import Table
 
 NOW_S = START_MS // 1000
 HOUR = 3_600

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
 from lsmlake import set_option, unset_option
-from lsmlake.engine import Engine
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
+from lsmlake.commit import snapshot_expiry
+from lsmlake.commit.retention import Retention, first_kept
+from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery, SnapshotNotFound
-from lsmlake.lake import Lake
-from lsmlake.ops import expire
-from lsmlake.ops.expire import ExpireReport
-from lsmlake.ops.retention import Retention, first_kept
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
-from lsmlake.table import Table
 
 DAY = dict.fromkeys(range(1, 11), 0) | {8: 80, 9: 90, 10: 100}
 
@@ -332,7 +332,7 @@ def slow_world(storage: MemoryStorage, marks: int = 2) -> tuple[Table, dict]:
 
     def others() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(expire, "_MARKS", marks)
+            patch.setattr(snapshot_expiry, "_MARKS", marks)
             ahead = lake_on(storage, "other-").table("d.t")
             ahead.meta.env.clock.now_ms += 2 * 86_400_000
             for number in range(8):

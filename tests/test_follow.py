@@ -14,11 +14,11 @@ from test_changelog_histories import MODES, at, fold, folded_as_upserts
 from test_engine_histories import MODES as PLAIN_MODES
 from test_engine_histories import SETUPS, histories, played
 
+from lsmlake.api.following import ChangeBatch, Following
+from lsmlake.api.table import Table
+from lsmlake.cdc.changes import by_bucket, view_of
+from lsmlake.cdc.follow import Limit, Offset
 from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
-from lsmlake.following import ChangeBatch, Following
-from lsmlake.ops.changes import by_bucket, view_of
-from lsmlake.ops.follow import Limit, Offset
-from lsmlake.table import Table
 
 ENGINES = ["deduplicate", "deduplicate by sequence", "partial-update, groups", "aggregation, taking back"]
 EVERY_MODE = {**MODES, **{f"no changelog, {name}": options for name, options in PLAIN_MODES.items()}}

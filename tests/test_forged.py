@@ -26,16 +26,16 @@ from effort import scaled
 from strategies import contents, copied, lake_on
 from test_damage import QUESTIONS, with_file, world
 
+from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError
 from lsmlake.format import manifest, puffin
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.envelope import unwrap, unwrap_json, wrap, wrap_json
+from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.store.checksum import footer_in
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
-from lsmlake.table import Table
 
 FORGERIES = scaled(4)
 KINDS = {"schema/": "schema", "snapshot/": "snapshot", "manifest/manifest-0": "MANF"}

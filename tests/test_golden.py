@@ -11,7 +11,7 @@ from golden.make import answer, build
 
 import lsmlake
 from lsmlake.errors import UnsupportedFormat
-from lsmlake.format.envelope import unwrap_json, wrap_json
+from lsmlake.schema.envelope import unwrap_json, wrap_json
 
 VERSIONS = sorted(path.parent for path in (Path(__file__).parent / "golden").glob("v*/expected.json"))
 

@@ -10,12 +10,12 @@ from strategies import contents, copied, fake_env, lake_on, new_lake, tiny_units
 
 import lsmlake
 from lsmlake import set_option
-from lsmlake.engine import Engine
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
 from lsmlake.errors import CommitUnknown, InvalidQuery, SnapshotNotFound, StorageFailed, TableExists, TableNotFound
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
-from lsmlake.table import Table
 
 
 @pytest.fixture(autouse=True)

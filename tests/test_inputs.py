@@ -22,10 +22,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import UTC, new_lake
 
+from lsmlake.api.lake import table_at
+from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema
-from lsmlake.format.lossless import convert
-from lsmlake.lake import table_at
-from lsmlake.table import Table
+from lsmlake.schema.lossless import convert
 from lsmlake.warehouse import connect
 
 DDL = "k BIGINT NOT NULL, c STRING, v DOUBLE, at TIMESTAMP_NTZ"

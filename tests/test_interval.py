@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.format.files import APPEND, DataFile
-from lsmlake.lsm.interval import sections
 from lsmlake.lsm.levels import disjoint
+from lsmlake.lsm.sections import sections
 
 
 def files_of(*ranges):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.lsm.keys import check_orderable, comparable
+from lsmlake.kernels.keys import check_orderable, comparable
 
 thorough = examples(150)
 

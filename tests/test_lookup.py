@@ -13,8 +13,8 @@ from strategies import KEYS, Shape, new_lake, rank, tiny_units
 
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
-from lsmlake.ops.lookup import fetch, find
 from lsmlake.store.data_writer import Origin, write_run
+from lsmlake.store.lookup import fetch, find
 
 QUICK = examples(60)
 CODES = st.binary(max_size=40)

@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import new_lake
 
+from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData
-from lsmlake.format.lossless import convert
-from lsmlake.table import Table
+from lsmlake.schema.lossless import convert
 
 SIGNED = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 UNSIGNED = [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import envelope, manifest
+from lsmlake.format import manifest
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
-from lsmlake.format.schema import Schema
+from lsmlake.schema import envelope
+from lsmlake.schema.schema import Schema
 
 QUICK = examples(60)
 

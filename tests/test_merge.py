@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, KINDS, rank, rows_of
 
-from lsmlake.format.rowkind import DELETE, INSERT
-from lsmlake.format.schema import ROW_KIND
+from lsmlake.kernels.groups import group
 from lsmlake.lsm.merge import runs as merging
 from lsmlake.lsm.merge.deduplicate import Deduplicate
-from lsmlake.lsm.merge.groups import group
-from lsmlake.lsm.merge.rows import with_kinds, without_deletes
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.row_kinds import with_kinds, without_deletes
+from lsmlake.schema.rowkind import DELETE, INSERT
+from lsmlake.schema.schema import ROW_KIND
 
 QUICK = examples(60)
 merge_runs = partial(merging.merge_runs, engine=Deduplicate(SequenceFields()))

@@ -18,14 +18,14 @@ from engine_model import Aggregate, Newest, Partial, Row, first, fold_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsmlake.format.rowkind import NAMES
-from lsmlake.format.schema import Schema
-from lsmlake.lsm.keys import comparable
+from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.lsm.merge.rows import kinds_of, with_kind, without_deletes
 from lsmlake.lsm.merge.runs import grouped, merge_runs
-from lsmlake.ops.write import fold, in_replay_order
+from lsmlake.lsm.row_kinds import kinds_of, with_kind, without_deletes
+from lsmlake.schema.rowkind import NAMES
+from lsmlake.schema.schema import Schema
+from lsmlake.write.bucket import fold, in_replay_order
 
 ADDS, ALL = ("+I", "+U"), ("+I", "+I", "+U", "-U", "-D")
 NUMBER = st.one_of(st.none(), st.integers(0, 4))

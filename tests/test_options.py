@@ -15,7 +15,7 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.errors import InvalidOption
-from lsmlake.options import DESCRIPTIONS, Options, reference
+from lsmlake.options.table_options import DESCRIPTIONS, Options, reference
 
 SOURCES = Path(lsmlake.__file__).parent
 

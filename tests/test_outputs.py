@@ -15,8 +15,8 @@ import pytest
 from strategies import contents, new_lake
 
 import lsmlake
+from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, MissingDependency, TableExists
-from lsmlake.table import Table
 
 
 @pytest.fixture(params=["vectors", "merge on read"])

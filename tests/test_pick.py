@@ -30,10 +30,10 @@ from lsmlake.lsm.pick import (
     pick_universal,
     plan_task,
 )
+from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.lsm.pick.tiered import full_tiers, tiers
 from lsmlake.lsm.pick.universal import early_full, extend, offpeak_ratio, size_amplified, unit
-from lsmlake.ops.choose import as_needed
-from lsmlake.options import Options
+from lsmlake.options.table_options import Options
 
 
 def file(name, level, size, sequence=None, keys=(0, 99), rows=100, delete_rows=0, created_ms=0):

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.ddl import requoted
-from lsmlake.lsm.predicate import ColumnBounds, and_, evaluate, key_values, may_match, parse
-from lsmlake.lsm.predicate.spark_sql import from_sqlglot
+from lsmlake.predicate import ColumnBounds, and_, evaluate, key_values, may_match
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.schema.ddl import requoted
 
 SCHEMA = pa.schema(
     [

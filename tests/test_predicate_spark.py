@@ -9,8 +9,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lsmlake.format.type_text import format_columns
-from lsmlake.lsm.predicate import evaluate, parse
+from lsmlake.predicate import evaluate
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.schema.type_text import format_columns
 
 pytestmark = pytest.mark.spark
 

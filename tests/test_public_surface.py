@@ -22,9 +22,9 @@ from effort import scaled
 from strategies import copied, new_lake
 
 import lsmlake
-from lsmlake.engine import Engine
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
 from lsmlake.errors import InternalError, LakeError
-from lsmlake.lake import Lake
 from lsmlake.store.memory import MemoryStorage
 
 CALLS = scaled(800)

@@ -16,18 +16,18 @@ import pytest
 from faults import Interleaving, interleavings
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
-from lsmlake.engine import Engine
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
+from lsmlake.commit.publish import Identity, commit
+from lsmlake.compact.bucket import compact_bucket
 from lsmlake.errors import TableExists
 from lsmlake.format.files import CommitMessage
-from lsmlake.ops.choose import as_needed, in_full
-from lsmlake.ops.commit import Identity, commit
-from lsmlake.ops.compact import compact_bucket
-from lsmlake.ops.prepare import prepare
-from lsmlake.ops.write import split, write_bucket
+from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
-from lsmlake.table import Table
+from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.prepare import prepare
 
 MORE = int(os.environ.get("LSMLAKE_SWITCHES", "1")) - 1
 LIMIT = 200_000

@@ -182,7 +182,7 @@ def test_a_writer_never_fails_because_of_rows_that_were_there():
 
 def test_repair_is_done_again_when_a_compaction_overtakes_it(monkeypatch):
     table = poisoned()
-    commit, calls = lsmlake.ops.repair.commit, []
+    commit, calls = lsmlake.maintain.repair.commit, []
 
     def slow(*args, **named):
         calls.append(1)
@@ -190,7 +190,7 @@ def test_repair_is_done_again_when_a_compaction_overtakes_it(monkeypatch):
             table.repair(action="null", keys=[{"k": 2, "p": "a"}])
         return commit(*args, **named)
 
-    monkeypatch.setattr(lsmlake.ops.repair, "commit", slow)
+    monkeypatch.setattr(lsmlake.maintain.repair, "commit", slow)
     table.repair(action="drop")
     assert len(calls) == 3
     assert sums(table)[2] == (HALF + 1, 2, "bad")
@@ -244,14 +244,14 @@ def test_a_function_that_is_no_fold_ends_the_repair_with_an_error(strict, monkey
     table = new_lake().create_table("d.t", "k INT, v INT", primary_key=["k"], options=strict | {"write-only": True})
     for v in (1, 2, 3):
         table.upsert([{"k": 1, "v": v}])
-    merged, at_once = lsmlake.ops.repair.merge_runs, []
+    merged, at_once = lsmlake.maintain.repair.merge_runs, []
 
     def merge(runs, *args):
         at_once.append(len(runs))
         Strict.refused = {1} if len(at_once) == 1 else set()
         return merged(runs, *args)
 
-    monkeypatch.setattr(lsmlake.ops.repair, "merge_runs", merge)
+    monkeypatch.setattr(lsmlake.maintain.repair, "merge_runs", merge)
     with within(10), pytest.raises(InvalidData, match=r"one by one, but not together.*correct the aggregate function"):
         table.repair(action="drop")
 

@@ -19,19 +19,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lsmlake.format.values import json_rows, texts
-from lsmlake.ops.listings import option_reference
+from lsmlake.maintain.listings import option_reference
 from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.reference import Reference
 from lsmlake.report.rows import Rows
-from lsmlake.report.views import (
-    consumers_view,
-    files_view,
-    options_view,
-    partitions_view,
-    snapshots_view,
-    tables_view,
-)
+from lsmlake.report.views import consumers_view, files_view, options_view, partitions_view, snapshots_view, tables_view
+from lsmlake.schema.values import json_rows, texts
 
 MOMENT = pa.array([1_767_225_600_000, 1_767_312_001_500], pa.timestamp("ms", "UTC"))
 TABLES = [

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from strategies import fake_env
 
-from lsmlake.engine import Engine
-from lsmlake.lake import Lake
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.memory import MemoryStorage

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from strategies import contents, new_lake
 
 from lsmlake.errors import Corrupt, InvalidSchema
-from lsmlake.format import nested, types
-from lsmlake.format.ddl import parse_columns
-from lsmlake.format.envelope import wrap_json
-from lsmlake.format.schema import Schema
-from lsmlake.format.type_text import format_columns
+from lsmlake.kernels import nested
+from lsmlake.schema import types
+from lsmlake.schema.ddl import parse_columns
+from lsmlake.schema.envelope import wrap_json
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_columns
 
 QUICK = examples(100)
 PLAIN = st.sampled_from(

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import START_MS, UTC, Ticks, contents, lake_on, new_lake
 
-from lsmlake.engine import Engine
+from lsmlake.api.runtime import Engine
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
-from lsmlake.format import envelope
 from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.schema import envelope
 from lsmlake.store.memory import MemoryStorage
 
 QUICK = examples(60)

@@ -11,7 +11,7 @@ from spark_support import same
 from strategies import unreferenced
 
 import lsmlake
-from lsmlake.ops.compaction import CompactionReport
+from lsmlake.compact.job import CompactionReport
 
 pytestmark = pytest.mark.spark
 

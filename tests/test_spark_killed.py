@@ -19,7 +19,7 @@ from spark_support import same
 from strategies import unreferenced
 
 import lsmlake
-from lsmlake.lake import Lake
+from lsmlake.api.lake import Lake
 from lsmlake.spark.engine import SparkEngine
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage

@@ -13,10 +13,10 @@ from strategies import Shape, encoded_rows, new_lake
 from test_engine_histories import ERASE, SETUPS, histories
 
 from lsmlake.format.files import Bucket
-from lsmlake.format.rowkind import Source
-from lsmlake.lsm.bucket_hash import bucket_of
-from lsmlake.ops.intake import Intake
-from lsmlake.ops.prepare import Request
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.schema.rowkind import Source
+from lsmlake.write.intake import Intake
+from lsmlake.write.prepare import Request
 
 TINY = {"write-buffer-size": "100 kb"}
 

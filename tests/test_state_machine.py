@@ -31,13 +31,13 @@ from strategies import (
     unreferenced,
 )
 
+from lsmlake.commit.publish import Identity, commit
+from lsmlake.compact.bucket import compact_bucket
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import COMPACT
-from lsmlake.ops.choose import as_needed, in_full
-from lsmlake.ops.commit import Identity, commit
-from lsmlake.ops.compact import compact_bucket
-from lsmlake.ops.prepare import prepare
-from lsmlake.ops.write import split, write_bucket
+from lsmlake.lsm.pick.strategy import as_needed, in_full
+from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.prepare import prepare
 
 STRATEGIES = (
     {"compaction__strategy": "tiered", "compaction__tier_runs": 2},

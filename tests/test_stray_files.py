@@ -9,8 +9,8 @@ import pytest
 
 import lsmlake
 from lsmlake import set_option
+from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, StorageFailed
-from lsmlake.table import Table
 
 FOLDERS = ("schema", "snapshot", "changelog", "consumer", "manifest", "index", "bucket-0")
 NAMES = (".nfs0000000012", "{}-007", "{}-3~", "{}-3.bak", ".{}-1.swp", "#{}-2#", "{}-1 (copy)", "{}-", "{}--1", "{}-\u0663")

@@ -14,35 +14,31 @@ ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "lsmlake"
 SOURCES = sorted(LIBRARY.rglob("*.py"))
 
-LAYERS = [
+ROOMS = [
     "errors",
     "border",
     "extras",
-    "show",
-    "option_types",
-    "field_options",
+    "notebook",
     "options",
+    "kernels",
+    "schema",
+    "predicate",
     "format",
     "lsm",
     "store",
-    "ops",
-    "arrow",
-    "schema_from",
-    "inputs",
-    "key_input",
-    "reading",
-    "following",
-    "engine",
-    "scan",
-    "changes",
-    "table",
-    "lake",
+    "commit",
+    "read",
+    "compact",
+    "write",
+    "cdc",
+    "maintain",
+    "api",
     "spark",
     "warehouse",
     "report",
     "cli",
 ]
-"""From the top of the hill down: a module imports only from layers before its own, or from its own."""
+"""From the top of the hill down: a module imports only from rooms before its own, or from its own."""
 
 AMBIENT = {"os", "time", "random", "uuid", "tempfile", "shutil", "subprocess"}
 EDGE = {"store/env.py", "store/local.py", "store/memory.py", "store/spill.py", "warehouse.py", "spark/ship.py", "spark/python.py"}
@@ -58,7 +54,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(LIBRARY).as_posix()
 
 
-def layer_of(module: str) -> str:
+def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
@@ -88,8 +84,8 @@ def test_imports_run_downhill(path: Path):
     if own == "__init__":
         return
     for module, _ in imports_of(path):
-        if module.startswith("lsmlake.") and layer_of(module) != "errors":
-            assert LAYERS.index(layer_of(module)) <= LAYERS.index(own), f"{name_of(path)} imports {module}, which lies below it"
+        if module.startswith("lsmlake.") and room_of(module) != "errors":
+            assert ROOMS.index(room_of(module)) <= ROOMS.index(own), f"{name_of(path)} imports {module}, which lies below it"
 
 
 def module_of(path: Path) -> str:
@@ -137,7 +133,7 @@ def test_side_effects_stay_at_the_edge(path: Path):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_only_the_spark_layer_knows_pyspark(path: Path):
+def test_only_the_spark_room_knows_pyspark(path: Path):
     if not name_of(path).startswith(("spark/", "cli/")):
         assert not [m for m, _ in imports_of(path) if m.split(".")[0] == "pyspark"], f"{name_of(path)} imports pyspark"
 

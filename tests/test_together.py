@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import contents, fake_env
 
-from lsmlake.engine import Engine
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
 from lsmlake.errors import StorageFailed
-from lsmlake.lake import Lake
-from lsmlake.ops.together import Once, ahead, together
 from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.together import Once, ahead, together
 
 BUCKETS = 8
 

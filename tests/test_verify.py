@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from strategies import contents, new_lake
 
+from lsmlake.api.table import Table
+from lsmlake.commit.publish import Identity, commit
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage, DataFile
-from lsmlake.lsm.bucket_hash import bucket_of
-from lsmlake.ops.commit import Identity, commit
-from lsmlake.ops.verify import verify
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.maintain.verify import verify
 from lsmlake.store.data_writer import Origin, write_run
-from lsmlake.table import Table
 
 APPEND = Origin(5, "APPEND", 1, 1)
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from strategies import KEYS, PARTITIONS, ROW_KINDS, UTC, Shape, encoded_rows, new_lake, rank, rows_of, seen, tiny_units
 
 from lsmlake.format.files import APPEND, Bucket
-from lsmlake.format.rowkind import DELETE, INSERT, Source
-from lsmlake.format.schema import ROW_KIND
-from lsmlake.lsm.bucket_hash import bucket_of
-from lsmlake.ops.prepare import Request, prepare
-from lsmlake.ops.write import split
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.schema.rowkind import DELETE, INSERT, Source
+from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.data_writer import Origin, write_run
+from lsmlake.write.bucket import split
+from lsmlake.write.prepare import Request, prepare
 
 QUICK = examples(60)
 HERE = Bucket((), 0)

@@ -11,7 +11,7 @@ from lsmlake.cli.opening import open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidOption
-from lsmlake.ops.alter import set_option, unset_option
+from lsmlake.maintain.alter import set_option, unset_option
 
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set an option; may be repeated.")]
 Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove an option; may be repeated.")]

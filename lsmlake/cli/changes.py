@@ -11,9 +11,9 @@ from lsmlake.cli.arguments import Columns, Debug, Json, TableName, Warehouse, Wh
 from lsmlake.cli.opening import column_names, open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.cli.progress import spinner
-from lsmlake.format.values import json_rows
-from lsmlake.ops.limit import first_rows
+from lsmlake.read.limit import first_rows
 from lsmlake.report.rows import Rows
+from lsmlake.schema.values import json_rows
 
 Start = Annotated[int, typer.Argument(min=0, metavar="START", help="The snapshot before the first change; 0: none.")]
 End = Annotated[int | None, typer.Argument(min=1, metavar="[END]", help="The last snapshot; else the latest.")]

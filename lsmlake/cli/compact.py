@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
+from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Buckets, Debug, Json, TableName, Warehouse
 from lsmlake.cli.java import require_java
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import WatchedEngine, progress_bar, spinner
+from lsmlake.compact.job import CompactionReport
 from lsmlake.extras import need_spark
-from lsmlake.ops.compaction import CompactionReport
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
-from lsmlake.table import Table
 from lsmlake.warehouse import connect
 
 Full = Annotated[bool, typer.Option("--full", help="Every bucket into one run without dead rows.")]

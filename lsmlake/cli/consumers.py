@@ -10,8 +10,8 @@ from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.values import json_rows
 from lsmlake.report.views import consumers_view
+from lsmlake.schema.values import json_rows
 from lsmlake.store.consumers import is_consumer
 
 Remove = Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Forget this consumer before listing the others.")]

@@ -11,7 +11,7 @@ from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
-from lsmlake.ops.expire import ExpireReport
+from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.report.text import counted
 
 RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep so many at most, however young.")]

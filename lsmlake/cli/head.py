@@ -10,8 +10,8 @@ from lsmlake.cli.arguments import Columns, Debug, Json, SnapshotId, TableName, W
 from lsmlake.cli.opening import column_names, open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.cli.progress import spinner
-from lsmlake.format.values import json_rows
 from lsmlake.report.rows import Rows
+from lsmlake.schema.values import json_rows
 
 Count = Annotated[int, typer.Option("-n", "--limit", min=1, metavar="N", help="How many rows.")]
 

@@ -10,6 +10,9 @@ import pyarrow as pa
 import typer
 from rich.progress import Progress
 
+from lsmlake.api.inputs import Input, as_input
+from lsmlake.api.lake import Lake, created_from
+from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit
@@ -17,10 +20,7 @@ from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.inputs import Input, as_input
-from lsmlake.lake import Lake, created_from
 from lsmlake.report.text import counted
-from lsmlake.table import Table
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON: paths, folders or globs.", show_default=False)

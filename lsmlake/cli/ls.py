@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 import typer
 
+from lsmlake.api.lake import Lake
 from lsmlake.cli.arguments import DatabaseName, Debug, Json, Warehouse
 from lsmlake.cli.guard import FAILED, one_line
 from lsmlake.cli.opening import open_lake
 from lsmlake.cli.output import emit
 from lsmlake.errors import LakeError
-from lsmlake.lake import Lake
 from lsmlake.report.views import tables_view
 
 

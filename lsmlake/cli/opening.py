@@ -8,10 +8,10 @@ from pathlib import Path
 
 import typer
 
+from lsmlake.api.lake import Lake
+from lsmlake.api.table import Table
 from lsmlake.cli.guard import VARIABLE
 from lsmlake.errors import InvalidOption, InvalidQuery
-from lsmlake.lake import Lake
-from lsmlake.table import Table
 from lsmlake.warehouse import connect
 
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")

@@ -11,10 +11,10 @@ import typer
 from lsmlake.cli.arguments import Debug, Json, OptionalTableName, Warehouse
 from lsmlake.cli.opening import note_debug, open_lake, open_table
 from lsmlake.cli.output import emit
-from lsmlake.format.values import json_rows
-from lsmlake.ops.listings import option_reference
+from lsmlake.maintain.listings import option_reference
 from lsmlake.report.reference import Reference
 from lsmlake.report.views import options_view
+from lsmlake.schema.values import json_rows
 
 All = Annotated[bool, typer.Option("--all", help="Also the options that the table leaves at their defaults.")]
 

@@ -7,8 +7,8 @@ import typer
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
-from lsmlake.format.values import json_rows
 from lsmlake.report.views import partitions_view
+from lsmlake.schema.values import json_rows
 
 
 def partitions(

@@ -8,9 +8,9 @@ from functools import partial
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lsmlake.engine import Engine
-from lsmlake.format.schema import Schema
-from lsmlake.ops.compaction import Run, run_here
+from lsmlake.api.runtime import Engine
+from lsmlake.compact.job import Run, run_here
+from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
 

@@ -11,9 +11,9 @@ from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.values import json_rows
-from lsmlake.ops.repair import RepairReport
+from lsmlake.maintain.repair import RepairReport
 from lsmlake.report.text import counted, printable
+from lsmlake.schema.values import json_rows
 
 Action = Annotated[
     str | None,

@@ -13,9 +13,9 @@ from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket, BucketState
-from lsmlake.format.schema import Schema
-from lsmlake.ops.listings import partition_text
+from lsmlake.maintain.listings import partition_text
 from lsmlake.report.summary import Summary
+from lsmlake.schema.schema import Schema
 
 OneBucket = Annotated[int | None, typer.Option("--bucket", min=0, metavar="N", help="Draw the bucket of this number.")]
 Partition = Annotated[str | None, typer.Option("--partition", metavar="TEXT", help='Draw one of it: "dt=2026-01-01".')]

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import envelope, types
 from lsmlake.format.files import APPEND, COMPACT, Bucket, BucketState, ColumnStats, DataFile, VectorRef
-from lsmlake.format.schema import Schema
-from lsmlake.format.shape import (
+from lsmlake.schema import envelope, types
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.shape import (
     BYTES_MAX,
     NAME,
     NAME_PATTERN,

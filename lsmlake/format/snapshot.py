@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from lsmlake.format import envelope
-from lsmlake.format.shape import NAMED, TEXT, check, integer, mapping, one_of, optional
-from lsmlake.show import Shown
+from lsmlake.notebook import Shown
+from lsmlake.schema import envelope
+from lsmlake.schema.shape import NAMED, TEXT, check, integer, mapping, one_of, optional
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
 

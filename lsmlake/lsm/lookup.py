@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.keys import comparable
+from lsmlake.kernels.keys import comparable
 
 
 def slices(keys: pa.Table, files: Sequence[DataFile]) -> list[tuple[int, int]]:

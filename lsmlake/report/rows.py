@@ -9,9 +9,9 @@ import pyarrow as pa
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from lsmlake.format.values import is_number, texts
 from lsmlake.report.listing import GAP, QUIET, Column, Kind, Listing, drawn_width
 from lsmlake.report.text import counted
+from lsmlake.schema.values import is_number, texts
 
 
 class Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lsmlake.format.files import BucketState
 from lsmlake.lsm.levels import Levels
-from lsmlake.ops.listings import key_text
+from lsmlake.maintain.listings import key_text
 from lsmlake.report.tree import TreeRow
 
 

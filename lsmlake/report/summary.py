@@ -13,16 +13,16 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lsmlake.format.files import Bucket, BucketState
-from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.format.type_text import format_columns, format_type
-from lsmlake.format.types import COMMENT
-from lsmlake.ops.listings import partition_text
+from lsmlake.maintain.listings import partition_text
 from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.runs import tree_rows
 from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_columns, format_type
+from lsmlake.schema.types import COMMENT
 
 _LABEL = Style(dim=True)
 

@@ -1,0 +1,1 @@
+"""The verbs on Spark: the only room that imports pyspark."""

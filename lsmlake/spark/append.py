@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from lsmlake.api.table import Table
+from lsmlake.commit.publish import Identity
 from lsmlake.errors import InvalidData
-from lsmlake.format.conform import conform
-from lsmlake.format.schema import Schema
-from lsmlake.lsm.bucket_hash import bucket_of
-from lsmlake.ops.commit import Identity
-from lsmlake.ops.prepare import Request, prepare
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.schema.conform import conform
+from lsmlake.schema.schema import Schema
 from lsmlake.spark import write
 from lsmlake.spark.ship import Package, carried, restored
-from lsmlake.table import Table
+from lsmlake.write.prepare import Request, prepare
 
 _TASK_BYTES = 128 << 20  # compressed; Spark brings them to the driver, where all tasks together have spark.driver.maxResultSize
 

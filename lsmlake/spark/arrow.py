@@ -8,9 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from lsmlake.ops.changes import Piece, changes_schema, read_piece
-from lsmlake.ops.plan import Plan, Split
-from lsmlake.ops.read import read_split
+from lsmlake.cdc.changes import Piece, changes_schema, read_piece
+from lsmlake.read.plan import Plan, Split
+from lsmlake.read.scan import read_split
 from lsmlake.spark import tasks
 from lsmlake.spark.types import to_spark
 from lsmlake.store.metadata import Metadata

@@ -1,6 +1,6 @@
 """Lossless conversion of a DataFrame's values in tasks, before rows are hashed and shuffled, for both depend on the type.
 
-It is the conversion of the embedded writer (`format.conform.converted`), so both accept the same values. A value that cannot be
+It is the conversion of the embedded writer (`schema.conform.converted`), so both accept the same values. A value that cannot be
 converted travels on as a row that holds the error, and the writing task returns it to the driver.
 """
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidData
-from lsmlake.format import nested
-from lsmlake.format.conform import Cast, converted
+from lsmlake.kernels import nested
+from lsmlake.schema.conform import Cast, converted
 from lsmlake.spark.types import to_spark
 
 ERROR = "cast_error"

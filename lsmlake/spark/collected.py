@@ -19,13 +19,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.compact.bucket import Choose
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.files import BucketState
-from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction
-from lsmlake.ops.compact import Choose
+from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
 _LOOKUP_ROWS = 50_000_000  # of a table: a batch with keys all over reads the key column of all, some 0.2 s

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lsmlake.compact.bucket import compact_bucket
+from lsmlake.compact.job import Goal, Run, choice
 from lsmlake.format.files import BucketState, CommitMessage
-from lsmlake.format.schema import Schema
 from lsmlake.lsm.levels import Levels
-from lsmlake.ops.compact import compact_bucket
-from lsmlake.ops.compaction import Goal, Run, choice
+from lsmlake.schema.schema import Schema
 from lsmlake.spark import tasks
 from lsmlake.store.metadata import Metadata
 

@@ -8,21 +8,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from lsmlake.engine import Engine
+from lsmlake.api.following import Following
+from lsmlake.api.runtime import Engine
+from lsmlake.cdc.changes import Piece
+from lsmlake.commit.publish import Identity
+from lsmlake.compact.job import Run
 from lsmlake.errors import InvalidOption
-from lsmlake.following import Following
-from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.ops.changes import Piece
-from lsmlake.ops.commit import Identity
-from lsmlake.ops.compaction import Run
-from lsmlake.ops.plan import Plan
-from lsmlake.ops.prepare import Request
+from lsmlake.read.plan import Plan
+from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, compact, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.metadata import Metadata
+from lsmlake.write.prepare import Request
 
 _SETTINGS = {
     # we name every file; a listing job for them costs twenty times the look at each

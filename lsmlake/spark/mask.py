@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.bucket_hash import spark_hash
+from lsmlake.kernels.bucket_hash import spark_hash
 
 PLACE = "_lsmlake_place"
 _CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"

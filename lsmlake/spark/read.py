@@ -23,7 +23,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.merge.engine import Old
 from lsmlake.lsm.merge.engines import engine_of
-from lsmlake.ops.plan import Plan, Split
+from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import arrow, mask, settings
 from lsmlake.spark.scans import Scans
 from lsmlake.spark.types import quoted, to_spark

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.format.files import Bucket, DataFile
-from lsmlake.format.schema import Schema
+from lsmlake.schema.schema import Schema
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata

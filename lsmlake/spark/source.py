@@ -1,6 +1,6 @@
 """`format("lsmlake")`: a table as a data source of Spark, for batch reads and for streams of its changes.
 
-A stream's offset is a place in the table's history (`ops.follow`). Spark writes it down before it reads up to it, and the pieces
+A stream's offset is a place in the table's history (`cdc.follow`). Spark writes it down before it reads up to it, and the pieces
 between two offsets are always the same, so after a restart every change is told once. All changes of a bucket in one micro-batch,
 and so those of a key, are read by one task, in order.
 
@@ -21,22 +21,22 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructType
 
-from lsmlake.engine import Engine
+from lsmlake.api.following import Following
+from lsmlake.api.lake import table_at
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
+from lsmlake.cdc.changes import Piece, by_bucket, frame, read_piece
+from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.errors import InvalidOption, InvalidQuery
-from lsmlake.following import Following
-from lsmlake.lake import table_at
-from lsmlake.lsm.changelog import KIND_FIELD
-from lsmlake.ops.changes import Piece, by_bucket, frame, read_piece
-from lsmlake.ops.follow import UNLIMITED, Follower, Limit, Offset
-from lsmlake.ops.plan import Plan
-from lsmlake.ops.read import read_split
-from lsmlake.option_types import boolean, parsed
+from lsmlake.lsm.difference import KIND_FIELD
+from lsmlake.options.types import boolean, parsed
+from lsmlake.read.plan import Plan
+from lsmlake.read.scan import read_split
 from lsmlake.spark.append import Writer
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
-from lsmlake.table import Table
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -69,7 +69,7 @@ OPTIONS = {
 _OF_THE_CATALOG = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
 """Properties that Spark adds to the options of a table in its catalog; it adds every option a second time, as `option.<name>`."""
 
-_OPTIONS = "lsmlake.options"
+_OPTIONS = "lsmlake.options.table_options"
 
 _STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
 

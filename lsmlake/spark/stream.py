@@ -12,18 +12,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from lsmlake.api.following import Following
+from lsmlake.api.table import Table
 from lsmlake.border import public
+from lsmlake.commit.publish import Identity
 from lsmlake.errors import InvalidData, InvalidOption
-from lsmlake.following import Following
-from lsmlake.format import rowkind
-from lsmlake.ops.commit import Identity
-from lsmlake.ops.prepare import Request
-from lsmlake.ops.travel import time_text
+from lsmlake.read.travel import time_text
+from lsmlake.schema import rowkind
 from lsmlake.spark import source
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.ship import carried
 from lsmlake.store.metadata import Metadata
-from lsmlake.table import Table
+from lsmlake.write.prepare import Request
 
 _WRITTEN = Batches()
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.format.types import COMMENT
+from lsmlake.schema.types import COMMENT
 
 _PAIRS = (
     (st.BooleanType, pa.bool_()),

@@ -7,7 +7,7 @@
    name for syntax.
 3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
    at once; with partitions Spark decides on the number of tasks.
-4. Each task writes its buckets (`ops.write`) and returns commit messages. Attempts that fail leave only unreferenced files.
+4. Each task writes its buckets (`write.bucket`) and returns commit messages. Attempts that fail leave only unreferenced files.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from functools import partial
 
 import pyarrow as pa
 
+from lsmlake.commit.publish import Identity, commit, replayed
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
-from lsmlake.format.conform import check_types
 from lsmlake.format.files import CommitMessage
-from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.ops.choose import as_needed
-from lsmlake.ops.commit import Identity, commit, replayed
-from lsmlake.ops.intake import Intake
-from lsmlake.ops.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
-from lsmlake.ops.upsert import inline_choice, upsert_rows
-from lsmlake.ops.write import base_states, write_onto
+from lsmlake.lsm.pick.strategy import as_needed
+from lsmlake.schema.conform import check_types
+from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
+from lsmlake.write.bucket import base_states, write_onto
+from lsmlake.write.intake import Intake
+from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
+from lsmlake.write.upsert import inline_choice, upsert_rows
 
 _BUCKET, _ORDER = "bucket_number", "row_order"
 

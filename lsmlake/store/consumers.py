@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lsmlake.errors import Corrupt, Wording
-from lsmlake.format import envelope
-from lsmlake.format.shape import FLAG, TEXT, check, integer
+from lsmlake.schema import envelope
+from lsmlake.schema.shape import FLAG, TEXT, check, integer
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, LakeError
-from lsmlake.format import leaves, types
+from lsmlake.format import leaves
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
-from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.schema import types
+from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, read_footer
 from lsmlake.store.env import Env
 

@@ -19,9 +19,9 @@ from lsmlake.format.files import Bucket, ColumnStats, DataFile
 from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths, bucket_directory
-from lsmlake.format.rowkind import INSERT
-from lsmlake.format.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.format.stats import bounds
+from lsmlake.schema.rowkind import INSERT
+from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import SummingSink
 from lsmlake.store.env import Env
 from lsmlake.store.layout import layout

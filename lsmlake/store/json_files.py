@@ -7,7 +7,7 @@ PyArrow gives a column the type BIGINT, or DOUBLE once a number in it has a frac
 3. compare both: PyArrow's decimals are wrong for some large exponents, its doubles are not;
 4. where doubles stand for a DOUBLE or FLOAT column, refuse an integer that its double does not print as: it may be an id.
 
-`store.input_files` says which files are JSON, and conversion to the types of the table is the work of `format.lossless`.
+`store.input_files` says which files are JSON, and conversion to the types of the table is the work of `schema.lossless`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as json
 
 from lsmlake.errors import InvalidData
-from lsmlake.format import types
+from lsmlake.schema import types
 
 Is = Callable[[pa.DataType], bool]
 

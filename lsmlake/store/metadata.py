@@ -18,8 +18,8 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import TablePaths, first_schema, numbered
-from lsmlake.format.schema import Schema
 from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.schema.schema import Schema
 from lsmlake.store.env import Env
 from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
@@ -227,7 +227,7 @@ class Metadata:
 
     def numbers(self) -> tuple[list[int], list[int]]:
         """(snapshots, marks of expired ones), ascending. One listing. A file older than a mark is no snapshot: a commit that was
-        asleep for long took a number that had been freed (`ops.commit`, step 6). Raises TableNotFound."""
+        asleep for long took a number that had been freed (`commit.publish`, step 6). Raises TableNotFound."""
         entries = list(self.env.storage.list(self.paths.snapshots))
         folder = self.paths.snapshots
         marks = numbered([entry.path for entry in entries if entry.size == len(_EXPIRED)], folder, "snapshot")

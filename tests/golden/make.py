@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lsmlake.engine import Engine
-from lsmlake.lake import Lake
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Engine
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 

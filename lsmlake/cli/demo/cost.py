@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
+from lsmlake.api.table import Table
 from lsmlake.cli.demo.queries import DELAYS
-from lsmlake.table import Table
 
 _ROUNDS = 5
 

@@ -14,16 +14,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from lsmlake.api.table import Table
 from lsmlake.cli.demo.picture import draw, fullest
 from lsmlake.cli.demo.queries import answers
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
+from lsmlake.compact.job import CompactionReport
 from lsmlake.errors import CommitConflict, LakeError
 from lsmlake.format.files import APPEND
-from lsmlake.ops.compaction import CompactionReport
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
-from lsmlake.table import Table
 
 _LOOK_SECONDS = 0.2
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.panel import Panel
 
+from lsmlake.api.table import Table
 from lsmlake.format.files import Bucket, BucketState
-from lsmlake.ops.listings import partition_text
+from lsmlake.maintain.listings import partition_text
 from lsmlake.report.runs import tree_rows
 from lsmlake.report.tree import tree_picture
-from lsmlake.table import Table
 
 
 def fullest(table: Table) -> Bucket:

@@ -17,6 +17,8 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.api.lake import Lake
+from lsmlake.api.table import Table
 from lsmlake.cli.demo.cost import race, write_plain, written
 from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, events, final_state, load_flights
 from lsmlake.cli.demo.feed import Middle, feed
@@ -32,10 +34,8 @@ from lsmlake.cli.java import require_java
 from lsmlake.cli.session import local_session
 from lsmlake.errors import Corrupt, InvalidOption
 from lsmlake.format.files import COMPACT
-from lsmlake.lake import Lake
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
-from lsmlake.table import Table
 from lsmlake.warehouse import connect
 
 DATABASE, NAME = "flights", "flights.flights"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.aggregate import codes, segments
+from lsmlake.kernels import codes, segments
 
 
 class Elements(NamedTuple):

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData, LakeError
-from lsmlake.format import nested
-from lsmlake.lsm.aggregate import segments
+from lsmlake.kernels import nested, segments
 
 
 class Overflow(InvalidData):

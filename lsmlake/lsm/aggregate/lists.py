@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.aggregate import codes, segments
+from lsmlake.kernels import codes, segments
 from lsmlake.lsm.aggregate.elements import Timeline, added, assemble, explode, timeline
 from lsmlake.lsm.aggregate.function import Function
 

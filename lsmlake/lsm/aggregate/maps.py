@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.aggregate import codes, segments
+from lsmlake.kernels import codes, segments
 from lsmlake.lsm.aggregate.elements import Elements, added, assemble, explode, timeline
 from lsmlake.lsm.aggregate.function import Function
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.lsm.aggregate import codes, segments
+from lsmlake.kernels import codes, segments
 from lsmlake.lsm.aggregate.elements import Elements, added, assemble, explode, timeline
 from lsmlake.lsm.aggregate.function import Function
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.aggregate import segments
+from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Function, Overflow
 
 _LIMB = (1 << 32) - 1

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.lsm.aggregate import segments
+from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Function
 
 _BROKEN = ValueError, IndexError, RuntimeError, OverflowError

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.lsm.aggregate import segments
+from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Overflow, Wrapper
 
 _log = logging.getLogger("lsmlake")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.lsm.aggregate import codes, segments
+from lsmlake.kernels import codes, segments
 from lsmlake.lsm.aggregate.function import Function
 
 

@@ -17,20 +17,21 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption
-from lsmlake.field_options import AGGREGATE
-from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from lsmlake.format.schema import Schema
-from lsmlake.lsm.aggregate import Function, segments
-from lsmlake.lsm.aggregate.segments import take
+from lsmlake.kernels import segments
+from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.segments import take
+from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge import field_settings
 from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
-from lsmlake.lsm.merge.rows import takes_back
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
+from lsmlake.lsm.row_kinds import takes_back
+from lsmlake.options.fields import AGGREGATE
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.schema.schema import Schema
 
 
 @dataclass(frozen=True)

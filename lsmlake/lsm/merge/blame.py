@@ -1,8 +1,8 @@
 """Finds the keys that cannot be merged: a merge that fails is repeated on halves of its keys until the keys at fault are alone.
 
 Some faults only show when rows meet: a sum leaves its type, or a factor of zero is taken back. A writer that reads no older
-rows cannot refuse such rows, and every later merge of the key fails. The error names the key and its rows; `ops.repair` takes
-them out.
+rows cannot refuse such rows, and every later merge of the key fails. The error names the key and its rows; `maintain.repair`
+takes them out.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.files import Bucket
-from lsmlake.format.row_text import row_text, values_text
-from lsmlake.format.schema import ROW_KIND
+from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.aggregate.overflow import failing
-from lsmlake.lsm.merge.groups import Groups
+from lsmlake.schema.row_text import row_text, values_text
+from lsmlake.schema.schema import ROW_KIND
 
 KEYS_MAX = 100
 _ROWS_SHOWN = 4

@@ -19,13 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER
-from lsmlake.format.schema import ROW_KIND
-from lsmlake.lsm.aggregate import Function, segments
-from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import by_column, gather, kinds_of, takes_back, with_kind
+from lsmlake.kernels import segments
+from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.gather import by_column, gather
+from lsmlake.kernels.groups import Groups
+from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.row_kinds import kinds_of, takes_back, with_kind
+from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER
+from lsmlake.schema.schema import ROW_KIND
 
 
 class Waiting(Enum):

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
-from lsmlake.lsm.aggregate import segments
+from lsmlake.kernels import segments
+from lsmlake.kernels.gather import gather
+from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.engine import Engine, Old
-from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
-from lsmlake.lsm.merge.rows import gather, kinds_of
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
+from lsmlake.lsm.row_kinds import kinds_of
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 
 
 @dataclass(frozen=True)

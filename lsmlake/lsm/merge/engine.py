@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.merge.groups import Groups
+from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.sequence import SequenceFields
 
 
@@ -67,7 +67,7 @@ class Engine(Protocol):
 
         Args:
             rows: The rows of a batch, all columns.
-            kinds: Their kinds (int8, `format.rowkind`), as the writer gave them. None: all are +I.
+            kinds: Their kinds (int8, `schema.rowkind`), as the writer gave them. None: all are +I.
         """
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from lsmlake.errors import InvalidOption, InvalidSchema
-from lsmlake.format.schema import Schema
-from lsmlake.lsm.keys import check_orderable
+from lsmlake.kernels.keys import check_orderable
 from lsmlake.lsm.merge.aggregation import Aggregation
 from lsmlake.lsm.merge.deduplicate import Deduplicate
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.first_row import FirstRow
 from lsmlake.lsm.merge.partial_update import PartialUpdate
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
+from lsmlake.options.table_options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
+from lsmlake.schema.schema import Schema
 
 
 def engine_of(schema: Schema, where: str = "") -> Engine:

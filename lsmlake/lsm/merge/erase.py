@@ -20,12 +20,13 @@ from concurrent.futures import Executor
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.rowkind import ERASE, ERASES, plain
-from lsmlake.lsm.aggregate.segments import numbers
-from lsmlake.lsm.keys import comparable
+from lsmlake.kernels.gather import gather
+from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.segments import numbers
 from lsmlake.lsm.merge.engine import Engine
-from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import gather, kinds_of, with_kind
+from lsmlake.lsm.row_kinds import kinds_of, with_kind
+from lsmlake.schema.rowkind import ERASE, ERASES, plain
 
 
 def merge(

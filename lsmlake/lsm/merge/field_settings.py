@@ -7,9 +7,9 @@ import difflib
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption
-from lsmlake.field_options import AGGREGATE, SEQUENCE_GROUP, FieldOption
-from lsmlake.format.schema import Schema
 from lsmlake.lsm.aggregate import FieldSettings, Function, function
+from lsmlake.options.fields import AGGREGATE, SEQUENCE_GROUP, FieldOption
+from lsmlake.schema.schema import Schema
 
 LAST_NON_NULL = "last_non_null_value"
 

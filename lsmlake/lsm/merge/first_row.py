@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.format.rowkind import INSERT, NAMES, UPDATE_AFTER
+from lsmlake.kernels.gather import gather
+from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.engine import Engine, Old
-from lsmlake.lsm.merge.groups import Groups
-from lsmlake.lsm.merge.rows import gather
 from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.schema.rowkind import INSERT, NAMES, UPDATE_AFTER
 
 
 @dataclass(frozen=True)

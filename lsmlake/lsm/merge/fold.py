@@ -16,7 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.aggregate import Function, segments
+from lsmlake.kernels import segments
+from lsmlake.lsm.aggregate import Function
 
 
 class Fold:

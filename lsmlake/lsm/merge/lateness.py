@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lsmlake.lsm.aggregate import segments
+from lsmlake.kernels import segments
 
 
 def late_places(

@@ -16,21 +16,22 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData, InvalidOption
-from lsmlake.field_options import AGGREGATE
-from lsmlake.format.chunks import joined
-from lsmlake.format.rowkind import DELETE, INSERT, UPDATE_AFTER
-from lsmlake.format.schema import Schema
-from lsmlake.lsm.aggregate import Function, segments
-from lsmlake.lsm.aggregate.segments import both, last_where, take, valid
+from lsmlake.kernels import segments
+from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.segments import both, last_where, take, valid
+from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge import field_settings
 from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
-from lsmlake.lsm.merge.rows import takes_back
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.sequence_group import GroupColumns, SequenceGroup
+from lsmlake.lsm.row_kinds import takes_back
+from lsmlake.options.fields import AGGREGATE
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
+from lsmlake.schema.schema import Schema
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData
-from lsmlake.format.schema import ROW_KIND
-from lsmlake.lsm.keys import comparable
+from lsmlake.kernels.groups import Groups, group
+from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.blame import merged
 from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.erase import merge
-from lsmlake.lsm.merge.groups import Groups, group
-from lsmlake.lsm.merge.rows import with_kinds
+from lsmlake.lsm.row_kinds import with_kinds
+from lsmlake.schema.schema import ROW_KIND
 
 
 def merge_runs(

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.lsm.aggregate.segments import both, last_where, lengths
-from lsmlake.lsm.keys import comparable
+from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.segments import both, last_where, lengths
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format import nested
+from lsmlake.kernels import nested
+from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.segments import kept, last_where, spread, take
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.aggregate.segments import kept, last_where, spread, take
 from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.groups import Groups
 from lsmlake.lsm.merge.lateness import late_places, not_late
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 

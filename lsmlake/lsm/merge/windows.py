@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.lsm.keys import comparable
-from lsmlake.lsm.merge.rows import with_kinds
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.row_kinds import with_kinds
 
 
 @dataclass

@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.interval import Section, sections
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.compaction import Compaction
+from lsmlake.lsm.sections import Section, sections
 
 SMALL_PERCENT = 70  # of the target: a smaller file is worth joining with its neighbours
 

@@ -1,0 +1,95 @@
+"""The changes between two snapshots that have been described but not read: `Table.changes(...)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.api.readable import Readable
+from lsmlake.api.runtime import Engine
+from lsmlake.border import public, through
+from lsmlake.cdc.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
+from lsmlake.errors import InvalidQuery
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.notebook import html_pairs
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.read.plan import Plan
+from lsmlake.read.travel import Moment, resolve
+from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
+
+
+@public
+@dataclass(frozen=True)
+class Changes(Readable):
+    """What happened after snapshot `start` up to and with snapshot `end`.
+
+    The first column is `_row_kind` ('+I', '-U', '+U', '-D'). Folded onto the rows at `start` in order, the changes give those at
+    `end`; see `Table.changes` for the modes.
+    """
+
+    meta: Metadata
+    engine: Engine
+    start: int
+    end: int | None
+    where: str | None
+    columns: tuple[str, ...] | None
+    mode: str = DIFF
+
+    def __repr__(self) -> str:
+        return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._said())}>"
+
+    def _repr_html_(self) -> str:
+        return html_pairs("Changes", self._said())
+
+    def _said(self) -> list[tuple[str, object]]:
+        """What was asked for; reads nothing."""
+        said = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
+        return [(name, value) for name, value in said if value is not None]
+
+    def _planned(self) -> tuple[Plan, list[Piece]]:
+        """How and what to read."""
+        schema = self.meta.latest_schema()
+        if self.mode not in MODES:
+            check_mode(self.mode, schema, self.meta.paths.root)
+        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.engine.zone)
+        like = frame(self.meta, schema, predicate, self.columns)
+        last = resolve(self.meta, Moment(self.end), self.engine.zone)
+        self._check_start(last)
+        if last is None:
+            return like, []
+        if self.mode == DIFF:
+            first = resolve(self.meta, Moment(self.start), self.engine.zone) if self.start else None
+            with self.meta.unless_expired(first, last):
+                return like, net(self.meta, like, first, last)
+        with self.meta.unless_expired(*range(max(1, self.start), last.id + 1)):
+            snapshots = (self.meta.recorded(number) for number in range(self.start + 1, last.id + 1))
+            pieces = by_bucket(piece for snapshot in snapshots for piece in of_snapshot(self.meta, like, snapshot, self.mode))
+            return like, pieces
+
+    def _check_start(self, last: Snapshot | None) -> None:
+        if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
+            raise InvalidQuery(
+                "the start of changes is the number of a snapshot, 0 = before the first",
+                found=repr(self.start),
+                cure=LIST_SNAPSHOTS,
+            )
+        if last is not None and self.start > last.id:
+            raise InvalidQuery(
+                "changes end before they start", expected=f"a start up to {last.id}", found=self.start, cure="turn them round"
+            )
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The changes bucket after bucket, those of a bucket in order. Held at a time: in mode 'diff' the changed rows of one
+        bucket, else a chunk of a file. Raises InvalidQuery, SnapshotNotFound."""
+        like, pieces = self._planned()
+        batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches, "Changes"))
+
+    def to_spark(self):
+        """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised but inside its partitions."""
+        return self.engine.changes_frame(self.meta, *self._planned())
+
+    def count(self) -> int:
+        """The number of changes; an update counts twice."""
+        return sum(batch.num_rows for batch in self.to_batches())

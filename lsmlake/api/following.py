@@ -1,0 +1,109 @@
+"""How a table is followed, as users say it: `Table.follow(...)` and `Table.read_stream(...)`."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.api.readable import Readable
+from lsmlake.border import public, through
+from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
+from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
+from lsmlake.errors import InvalidQuery
+from lsmlake.notebook import html_pairs
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.read.plan import Plan
+from lsmlake.read.travel import milliseconds
+from lsmlake.store.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class Following:
+    """Where to begin, what to read and how much at a time; see `Table.read_stream`. Checked by `follower`."""
+
+    start: str | None = None
+    snapshot: int | None = None
+    timestamp: str | datetime.datetime | None = None
+    mode: str | None = None
+    where: str | None = None
+    columns: Sequence[str] | None = None
+    consumer: str | None = None
+    limit: Limit = UNLIMITED
+
+    def follower(self, meta: Metadata, zone: str) -> Follower:
+        """The follower that reads this. `zone`: the time zone of times, here and in `where`, that name none. Raises
+        InvalidQuery."""
+        schema, root = meta.latest_schema(), meta.paths.root
+        if self.snapshot is not None and self.timestamp is not None:
+            raise InvalidQuery("a snapshot and a timestamp are given", where=root, cure="start from one of them")
+        implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
+        time_ms = None if self.timestamp is None else milliseconds(self.timestamp, zone)
+        start = check_start(Start(implied if self.start is None else self.start, self.snapshot, time_ms), root)
+        mode = check_mode(AUTO if self.mode is None else self.mode, schema, root)
+        for name, most in zip(Limit._fields, self.limit, strict=True):
+            if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+                raise InvalidQuery(
+                    f"max_{name} is how much is read at a time",
+                    where=root,
+                    expected="1 or more",
+                    found=repr(most),
+                    cure="correct it",
+                )
+        if self.consumer is not None:
+            meta.paths.consumer(self.consumer)  # refuses a name that is none
+        if self.where is not None and not isinstance(self.where, str):
+            raise InvalidQuery("where is a predicate in SQL text", where=root, found=repr(self.where), cure="write it as text")
+        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
+        return Follower(meta, frame(meta, schema, predicate, self.columns), mode, start, self.consumer)
+
+
+@public
+@dataclass(frozen=True)
+class ChangeBatch(Readable):
+    """What one snapshot brought, or, first of all, the rows there were. `snapshot`: its number."""
+
+    meta: Metadata
+    like: Plan
+    snapshot: int
+    pieces: tuple[Piece, ...]
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The changes as they are read, those of a key in order: `_row_kind`, then the columns."""
+        batches = (batch for table in self._tables() for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(changes_schema(self.like), through(batches, "ChangeBatch"))
+
+    def _tables(self) -> Iterator[pa.Table]:
+        return (table for piece in self.pieces for table in read_piece(self.meta, self.like, piece))
+
+    def __repr__(self) -> str:
+        return f"<lsmlake changes of {self.meta.paths.root} at snapshot {self.snapshot}>"
+
+    def _repr_html_(self) -> str:
+        return html_pairs("ChangeBatch", [("of", self.meta.paths.root), ("snapshot", self.snapshot)])
+
+
+def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
+    """Snapshot after snapshot from where the follower begins. At the end: stop, or look again every `wait_s` seconds. Its
+    consumer has read a batch once the next one is asked for."""
+    offset = follower.begin()
+    follower.note(offset)
+    return _batches(follower, offset, wait_s)
+
+
+def _batches(follower: Follower, offset: Offset, wait_s: float | None) -> Iterator[ChangeBatch]:
+    meta = follower.meta
+    while True:
+        end = follower.end()
+        while offset < end:
+            following = Offset(offset.snapshot + 1)
+            pieces = tuple(piece for _, piece in follower.pieces(offset, following))
+            if pieces:
+                yield ChangeBatch(meta, follower.like, offset.snapshot, pieces)
+            offset = following
+            follower.note(offset)
+        if wait_s is None:
+            return
+        meta.env.sleep(wait_s)

@@ -1,0 +1,111 @@
+"""Whatever users pass as data, as tables to be written one after the other: one table in memory, or a stream of batches.
+
+A stream is read while it is written: beyond `write-buffer-size` its rows go to sorted spills on disk. A Polars LazyFrame comes by
+batches of its streaming engine, a DuckDB relation and a dataset by batches, a CSV or Parquet file by blocks. A JSON file is read
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import PurePath
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.api.arrow import as_table, is_pandas, is_spark, unknown, without_index
+from lsmlake.errors import InvalidData, LakeError
+from lsmlake.schema.from_data import schema_from
+from lsmlake.store import input_files
+
+_BATCH_ROWS = 1 << 17
+
+
+class Input(NamedTuple):
+    """`tables`: the data in order. `text`: it comes from files without types, so values must be converted. `guessed`: the types
+    of the first table come from the values of such a file."""
+
+    tables: Iterator[pa.Table]
+    text: bool = False
+    guessed: bool = False
+
+
+def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = False) -> Input:
+    """The tables of `data`. Raises InvalidData, also while `tables` is read.
+
+    `schema`: the columns of the table that the data is for, if it exists. `inferred`: the first table has the types that the data
+    seems to have, also where it is text; the values of the others then need conversion.
+    """
+    if isinstance(data, Input):
+        return data
+    if is_spark(data):  # its Arrow stream would bring all rows into this process
+        raise unknown(data)
+    if names := _paths(data):
+        paths = [path for name in names for path in input_files.find(name)]
+        text = any(input_files.is_text(path) for path in paths)
+        if inferred and text:
+            schema = schema_from(without_index(input_files.inferred(paths[0]).empty_table(), None).schema)
+        tables = _without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema)
+        if inferred and text:
+            return Input(chain([schema.empty_table()], tables), text, guessed=input_files.is_text(paths[0]))
+        return Input(tables, text)
+    if isinstance(data, (list, tuple)) and data and hasattr(data[0], "__arrow_c_array__"):
+        return Input(as_table(part, schema) for part in data)
+    if isinstance(data, (pa.Table, pa.RecordBatch, dict, list, tuple)) or is_pandas(data) or _is_polars(data, "DataFrame"):
+        return Input(iter([as_table(data, schema)]))
+    if _is_polars(data, "LazyFrame"):
+        return Input(as_table(part, schema) for part in data.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True))
+    if _is_of_dataset(data, "Dataset"):
+        data = data.scanner()
+    if _is_of_dataset(data, "Scanner"):
+        return Input(_of_reader(data.to_reader(), schema))
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            return Input(_of_reader(pa.RecordBatchReader.from_stream(data), schema))
+        except (pa.ArrowException, TypeError, ValueError) as broken:
+            raise InvalidData("the data cannot be read as an Arrow stream", found=broken, cure="pass a pyarrow.Table") from broken
+    if hasattr(data, "__next__"):
+        return Input(as_table(part, schema) for part in _of_iterator(data))
+    if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
+        return Input(iter([as_table(data, schema)]))
+    raise unknown(data)
+
+
+def _paths(data: object) -> list[str]:
+    """The names of files in `data`, if it is one or a list of them."""
+    names = data if isinstance(data, (list, tuple)) else [data]
+    return [str(name) for name in names] if names and all(isinstance(name, (str, PurePath)) for name in names) else []
+
+
+def _is_of_dataset(data: object, name: str) -> bool:
+    """Whether `data` is a pyarrow.dataset.Dataset or Scanner, asked without importing that module, which imports pandas."""
+    return any((kind.__module__, kind.__name__) == ("pyarrow._dataset", name) for kind in type(data).__mro__)
+
+
+def _is_polars(data: object, name: str) -> bool:
+    return type(data).__module__.partition(".")[0] == "polars" and type(data).__name__ == name
+
+
+def _without_index(tables: Iterator[pa.Table], schema: pa.Schema | None) -> Iterator[pa.Table]:
+    return (without_index(table, schema) for table in tables)
+
+
+def _of_iterator(parts: Iterator[object]) -> Iterator[object]:
+    try:
+        yield from parts
+    except (LakeError, MemoryError):
+        raise
+    except Exception as broken:
+        raise InvalidData("the iterator of data failed", found=repr(broken), cure="correct it; nothing was written") from broken
+
+
+def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterator[pa.Table]:
+    yield without_index(reader.schema.empty_table(), schema)  # so that the columns of an empty stream are known
+    try:
+        for batch in reader:
+            yield without_index(pa.Table.from_batches([batch]), schema)
+    except (pa.ArrowException, OSError) as broken:
+        raise InvalidData(
+            "the stream of data failed", found=broken, cure="see the source of the stream; nothing was written"
+        ) from broken

@@ -1,0 +1,61 @@
+"""Primary keys as users give them to `Table.get`: one key as a dict, or several as rows of key columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import pyarrow as pa
+
+from lsmlake.api.inputs import as_input
+from lsmlake.border import short
+from lsmlake.errors import InvalidData
+from lsmlake.schema.conform import conform
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_type
+
+_DATA = "__iter__", "keys", "__arrow_c_stream__", "__arrow_c_array__", "scanner", "to_reader"
+"""Data with rows of keys has one of these; of what has none, and of text, a single value was meant."""
+
+
+def as_keys(key: object, schema: Schema) -> pa.Table:
+    """The primary key columns of `key`, in the types of the table. Raises InvalidData."""
+    one = isinstance(key, Mapping)
+    rows = [key] if one else key
+    if isinstance(rows, (str, bytes, PurePath)) or not any(hasattr(rows, name) for name in _DATA):
+        raise _refused("a key is a dict", key, schema)
+    for row in rows if isinstance(rows, (list, tuple)) else ():
+        _check_row(row, schema)
+    try:
+        tables = as_input(rows, schema.plain_columns).tables
+        found = [conform(table, schema, schema.primary_key, first_row=None if one else 0) for table in tables if table.num_rows]
+    except InvalidData as error:  # its cure is for data that is written
+        told = {"where": error.where, "expected": error.expected, "found": error.found}
+        raise InvalidData(error.what, **told, cure=_cure(schema)) from error
+    return pa.concat_tables(found) if found else schema.row_columns.empty_table().select(list(schema.primary_key))
+
+
+def _check_row(row: object, schema: Schema) -> None:
+    """Refuse an item of a list that is no dict of exactly the key columns; record batches and tables are left to `as_input`."""
+    if hasattr(row, "__arrow_c_array__") or hasattr(row, "__arrow_c_stream__"):
+        return
+    if not isinstance(row, Mapping):
+        raise _refused("a key is a dict", row, schema)
+    missing = [name for name in schema.primary_key if name not in row]
+    extra = [name for name in row if name not in schema.primary_key]
+    if missing or extra:
+        faults = [f"lacks the columns {missing}"] if missing else []
+        faults += [f"has extra columns {extra}"] if extra else []
+        raise _refused(f"the key {' and '.join(faults)}", row, schema)
+
+
+def _refused(what: str, found: object, schema: Schema) -> InvalidData:
+    return InvalidData(
+        what, expected=f"the primary key columns {list(schema.primary_key)}", found=short(found), cure=_cure(schema)
+    )
+
+
+def _cure(schema: Schema) -> str:
+    names = ", ".join(f"{name!r}: ..." for name in schema.primary_key)
+    types = ", ".join(f"{name} {format_type(schema.plain_columns.field(name).type)}" for name in schema.primary_key)
+    return f"write {{{names}}}, or a list of such dicts; the types are {types}"

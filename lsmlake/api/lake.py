@@ -1,0 +1,321 @@
+"""A warehouse: databases and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
+
+import pyarrow as pa
+
+from lsmlake.api.inputs import as_input
+from lsmlake.api.runtime import Engine
+from lsmlake.api.table import Table
+from lsmlake.border import public
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
+from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.notebook import html_rows
+from lsmlake.schema import rowkind
+from lsmlake.schema.from_data import schema_from
+from lsmlake.schema.schema import Schema
+from lsmlake.store.env import Env
+from lsmlake.store.local import LocalStorage, directory_at
+from lsmlake.store.metadata import Metadata, read_first_schema
+
+_MARK = "database.json"
+_TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or leave --create out")
+_NOT_EMPTY = Wording("drop its tables or pass cascade=True", command="drop its tables first")
+_NO_TABLE = Wording(
+    "create_table makes it; tables() lists those there are",
+    command="`lsmlake ls` lists those there are; `lsmlake load TABLE FILES --create` makes one from files",
+)
+
+
+def _no_database(name: str) -> Wording:
+    by_loading = "`lsmlake load TABLE FILES --create` makes one with its first table"
+    return Wording(f"create_database({name!r}) makes it", command=f"`lsmlake ls` lists those there are; {by_loading}")
+
+
+def table_at(path: str) -> Table:
+    """The table in folder `<warehouse>/<database>.db/<table>` of a file system, without an engine. Raises TableNotFound,
+    InvalidQuery."""
+    folder = directory_at("/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path)
+    database, dot, suffix = folder.parent.name.rpartition(".")
+    if (dot, suffix) != (".", "db"):
+        raise InvalidQuery(
+            "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="name it by its path"
+        )
+    return Lake(Env(LocalStorage(folder.parent.parent)), Engine()).table(f"{database}.{folder.name}")
+
+
+@public
+@dataclass(frozen=True)
+class Lake:
+    """All databases below one root. Made by `lsmlake.connect`."""
+
+    env: Env
+    engine: Engine
+
+    def __repr__(self) -> str:
+        return f"<lsmlake lake in {self.env.storage}>"
+
+    def _repr_html_(self) -> str:
+        """The names of the databases and of their tables."""
+        rows = ((database, ", ".join(self.tables(database))) for database in self.databases())
+        return html_rows(f"Lake in {self.env.storage}", ("database", "tables"), rows)
+
+    # -- databases ----------------------------------------------------------------------------------------------------
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises TableExists."""
+        if not self.env.storage.put_if_absent(f"{database_dir(check_database(name))}/{_MARK}", b"{}") and not if_not_exists:
+            raise TableExists(f"database {name!r} exists", cure=_TAKEN)
+
+    def databases(self) -> list[str]:
+        """Names, ascending."""
+        names = [folder.removesuffix(".db") for folder in self.env.storage.folders("") if folder.endswith(".db")]
+        return [name for name in names if is_name(name) and self._has(name)]
+
+    def drop_database(self, name: str, *, cascade: bool = False) -> None:
+        """Raises TableNotFound; InvalidQuery if it has tables and `cascade` is not set."""
+        tables = self.tables(name)
+        if tables and not cascade:
+            raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure=_NOT_EMPTY)
+        for table in tables:
+            self.drop_table(f"{name}.{table}")
+        for folder in self.env.storage.folders(database_dir(name)):
+            self._clear(f"{database_dir(name)}/{folder}")
+        self.env.storage.delete(f"{database_dir(name)}/{_MARK}")
+
+    def _has(self, database: str) -> bool:
+        return self.env.storage.size(f"{database_dir(database)}/{_MARK}") is not None
+
+    def _need(self, database: str) -> None:
+        if not self._has(check_database(database)):
+            near = get_close_matches(database, self.databases(), n=1)
+            cure = f"did you mean {near[0]!r}?" if near else _no_database(database)
+            known = ", ".join(self.databases())
+            raise TableNotFound(f"there is no database {database!r}", expected=f"one of {known}" if known else "", cure=cure)
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def tables(self, database: str | None = None) -> list[str]:
+        """Names of tables, ascending.
+
+        Args:
+            database: its tables, each by its own name. None: the tables of all databases, each as "database.table".
+
+        Raises:
+            TableNotFound: if there is no such database.
+        """
+        if database is None:
+            return [f"{home}.{name}" for home in self.databases() for name in self._tables(home)]
+        self._need(database)
+        return self._tables(database)
+
+    def _tables(self, database: str) -> list[str]:
+        folder = database_dir(database)
+        return [name for name in self.env.storage.folders(folder) if is_name(name) and self._is_table(f"{folder}/{name}")]
+
+    def _is_table(self, root: str) -> bool:
+        return self.env.storage.size(first_schema(root)) is not None
+
+    def create_table(
+        self,
+        name: str,
+        schema: object,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, object] | None = None,
+        if_not_exists: bool = False,
+        comment: str | None = None,
+    ) -> Table:
+        """Make a table. `schema`: a pyarrow.Schema, a Spark StructType or DDL text "id BIGINT NOT NULL, ...". Options have
+        Paimon's names. Raises TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption."""
+        database, table = split_name(name)
+        self._need(database)
+        root = f"{database_dir(database)}/{table}"
+        columns, clock, table_uuid = self._columns(schema), self.env.clock(), self.env.ids()
+        created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
+        engine_of(created, name)  # refuses columns and functions that do not go together
+        self._clear(root)
+        if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
+            raise TableExists(f"table {name!r} exists", cure=_TAKEN)
+        return self.table(name)
+
+    def create_table_from(
+        self,
+        name: str,
+        data: object,
+        *,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+        cast: bool = False,
+        row_kind: str | Mapping[str, object] | None = None,
+    ) -> Table:
+        """Make a table with the columns of `data` and load its rows as one commit.
+
+        Key columns become NOT NULL, all others may be null. Nanoseconds become microseconds where nothing is lost, dictionaries
+        their values, unsigned integers the next wider signed type. The first of several files tells the types, of a CSV file its
+        first rows: numbers that begin with a zero and times of day are STRING, integers beyond 64 bits DECIMAL(38,0). A key
+        column of CSV or JSON files that looks like DOUBLE is refused, since a double may make two keys one. The table exists
+        before its rows are committed: an error on the way drops it again, a process that is killed leaves it empty.
+
+        Args:
+            data, cast: as in `Table.upsert`.
+            name, primary_key, partition_by, options, comment: as in `create_table`.
+            row_kind: as in `Table.upsert`; the table gets no column for it.
+
+        Raises:
+            TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption, InvalidData
+
+        Example:
+            >>> orders = lake.create_table_from("sales.orders", "orders.csv", primary_key=["order_id"])
+        """
+        how = {"primary_key": primary_key, "partition_by": partition_by, "options": options, "comment": comment}
+        return created_from(self, name, data, cast=cast, row_kind=row_kind, **how)[0]
+
+    def _columns(self, schema: object) -> pa.Schema:
+        if isinstance(schema, str):
+            from lsmlake.schema import ddl  # loads sqlglot
+
+            return ddl.parse_columns(schema)
+        columns = schema if isinstance(schema, pa.Schema) else self.engine.columns_of(schema)
+        if columns is None:
+            raise InvalidSchema(
+                "not a schema",
+                expected="a pyarrow.Schema, DDL text or, with Spark attached, a StructType",
+                found=type(schema).__name__,
+                cure='e.g. "id BIGINT NOT NULL, name STRING"',
+            )
+        return columns
+
+    def table(self, name: str) -> Table:
+        """Open a table. Raises TableNotFound."""
+        database, table = split_name(name)
+        self._need(database)
+        root = f"{database_dir(database)}/{table}"
+        first = read_first_schema(self.env, root)
+        if first is None:
+            near = get_close_matches(table, self.tables(database), n=1)
+            cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
+            raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
+        return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.engine)
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table and all its files; symbolic links in its folder are removed, what they point to is not touched.
+
+        A commit under way fails with TableNotFound. Raises TableNotFound.
+        """
+        root = self.table(name).path
+        self.env.storage.delete(first_schema(root))  # from here on there is no table, whatever remains of it
+        self._clear(root, foreign=True)
+
+    def rename_table(self, name: str, new_name: str) -> Table:
+        """Give a table another name, in the same database or in another one: at once, without copying a file.
+
+        Handles by the old name raise TableNotFound from now on, and so does a commit under way that is not published yet; open
+        the table by its new name. Returns the table. Raises TableNotFound, TableExists; InvalidQuery if there are files under the
+        new name.
+        """
+        root = self.table(name).path
+        database, table = split_name(new_name)
+        self._need(database)
+        new_root = f"{database_dir(database)}/{table}"
+        if not self.env.storage.move(root, new_root):
+            self.table(name)  # dropped or renamed by somebody else meanwhile?
+            if self._is_table(new_root):
+                raise TableExists(f"table {new_name!r} exists", cure="choose another name, or drop that table first")
+            # They may be those of a writer that works for this very table, which had this name before.
+            raise InvalidQuery(
+                f"the folder of {new_name!r} is not empty",
+                where=new_root,
+                found=next((entry.path for entry in self.env.storage.list(new_root)), "directories or links"),
+                cure="choose another name; if no writer works there, remove the folder",
+            )
+        return self.table(new_name)
+
+    def _clear(self, root: str, *, foreign: bool = False) -> None:
+        """Remove from a folder without a table what a drop that died left there, or a program that still worked for a dropped
+        table; with `foreign` also files of other names than a table's.
+
+        Nothing of a table that is created meanwhile is removed: its files have names that no file had before, but for schema 0.
+        """
+        if self._is_table(root):
+            return
+        found = [entry.path for entry in self.env.storage.list(root) if entry.path != first_schema(root)]
+        if self._is_table(root):
+            return
+        remains = [path for path in found if foreign or is_of_a_table(path, root)]
+        for path in sorted(remains, key=lambda path: (not path.startswith(f"{root}/snapshot/"), path)):
+            self.env.storage.delete(path)
+        if found or foreign:
+            self.env.storage.prune(root)
+
+
+def created_from(
+    lake: Lake,
+    name: str,
+    data: object,
+    *,
+    primary_key: Sequence[str],
+    partition_by: Sequence[str],
+    options: Mapping[str, object] | None,
+    comment: str | None,
+    cast: bool,
+    row_kind: str | Mapping[str, object] | None,
+) -> tuple[Table, Snapshot | None]:
+    """`Lake.create_table_from`, which says what the arguments are, and the snapshot of its commit; None for data without rows."""
+    columns, rows, text = _with_schema(lake, data, primary_key, rowkind.Source.of(row_kind))
+    table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
+    try:
+        return table, table.upsert(rows, cast=cast or text, row_kind=row_kind)
+    except BaseException:
+        if table.meta.latest_id() is None:  # nobody else has written to it
+            lake.drop_table(name)
+        raise
+
+
+def _with_schema(
+    lake: Lake, data: object, primary_key: Sequence[str], kinds: rowkind.Source | None
+) -> tuple[pa.Schema, object, bool]:
+    """The columns of a table for `data`, the data to load, and whether it is text, whose values must be converted."""
+    if lake.engine.owns(data):
+        return schema_from(_without(lake.engine.columns_of(data.schema), kinds)), data, False
+    given = as_input(data, inferred=True)
+    first = next(given.tables, None)
+    if first is None or not first.num_columns:
+        raise InvalidData(
+            "the data has no columns",
+            expected="data that tells the columns of the table",
+            cure="create the table with a schema",
+        )
+    columns = schema_from(_without(first.schema, kinds))
+    if given.guessed:
+        _check_guessed_key(columns, primary_key)
+    return columns, chain([first], given.tables), given.text
+
+
+def _without(columns: pa.Schema, kinds: rowkind.Source | None) -> pa.Schema:
+    return pa.schema([field for field in columns if kinds is None or field.name != kinds.column])
+
+
+def _check_guessed_key(columns: pa.Schema, primary_key: Sequence[str]) -> None:
+    """Raises InvalidSchema for a key column whose texts look like DOUBLE: a double rounds, and rows of two keys became one."""
+    for field in columns:
+        if field.name in primary_key and pa.types.is_floating(field.type):
+            raise InvalidSchema(
+                "the numbers of a key column have fractions or exponents",
+                where=f"column {field.name!r}",
+                expected="integers or text: DOUBLE, the type that the values seem to have, rounds and may make two keys one",
+                cure=Wording(
+                    "create the table with a schema, such as DECIMAL(20,2) or STRING for the column, then upsert the files",
+                    command="create the table in a program with a schema, then load without --create",
+                ),
+            )

@@ -1,0 +1,164 @@
+"""A read that has been described but not done: `Table.scan(...)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.api.readable import Readable
+from lsmlake.api.runtime import Engine
+from lsmlake.border import public, through
+from lsmlake.errors import InvalidQuery
+from lsmlake.notebook import html_pairs
+from lsmlake.predicate import Predicate, Unsupported
+from lsmlake.predicate.expression import matching, needed_columns
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.read import plan as planning
+from lsmlake.read.limit import first_rows, limited
+from lsmlake.read.plan import Plan
+from lsmlake.read.scan import count, output_schema, read_plan
+from lsmlake.read.travel import Moment, resolve
+from lsmlake.schema.schema import Schema
+from lsmlake.store.metadata import Metadata
+
+_COLUMNS_SHOWN = 6
+_SPARK_LIMIT_MAX = (1 << 31) - 1
+_AFTER = " (evaluated by Arrow after the read: no file is pruned)"
+
+
+@public
+@dataclass(frozen=True)
+class Scan(Readable):
+    """Rows of a table at a moment. Each `to_...` reads the table as it is when called, unless a snapshot was named."""
+
+    meta: Metadata
+    engine: Engine
+    where: str | pc.Expression | None
+    columns: tuple[str, ...] | None
+    mode: str
+    moment: Moment
+    limit: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<lsmlake scan {', '.join(f'{name} {value}' for name, value in self._said())}>"
+
+    def _repr_html_(self) -> str:
+        return html_pairs("Scan", self._said())
+
+    def __len__(self) -> int:
+        """`count()`."""
+        return self.count()
+
+    def _said(self) -> list[tuple[str, object]]:
+        """What was asked for; reads nothing."""
+        said = ("of", self.meta.paths.root), ("where", self.where), ("columns", self.columns and ", ".join(self.columns))
+        rest = (
+            ("mode", self.mode),
+            ("snapshot", self.moment.snapshot),
+            ("timestamp", self.moment.timestamp),
+            ("limit", self.limit),
+        )
+        return [(name, value) for name, value in (*said, *rest) if value is not None]
+
+    def plan(self) -> Plan:
+        """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
+        return self._plan(engine_filters=False)[0]
+
+    def _plan(self, *, engine_filters: bool) -> tuple[Plan, str | None]:
+        """The plan, and why `where` prunes no file, if it does not. With `engine_filters` the engine applies `where` itself, so a
+        predicate that lsmlake cannot read only costs pruning."""
+        snapshot = resolve(self.meta, self.moment, self.engine.zone)
+        schema = self.meta.schema_of(snapshot)
+        columns = self.columns
+        if self._by_arrow:
+            columns = needed_columns(self.where, schema.plain_columns, columns)
+        predicate, reason = self._predicate(schema, engine_filters)
+        with self.meta.unless_expired(snapshot):
+            plan = planning.plan(self.meta, schema, snapshot, predicate, columns, self.mode)
+        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit), reason
+
+    @property
+    def _by_arrow(self) -> bool:
+        """Whether Arrow evaluates `where` after the read."""
+        return isinstance(self.where, pc.Expression)
+
+    def _predicate(self, schema: Schema, engine_filters: bool) -> tuple[Predicate | None, str | None]:
+        """The predicate that prunes files, and why there is none although Spark filters by `where`."""
+        if self.where is None or self._by_arrow:
+            return None, None
+        try:
+            predicate = parse(self.where, schema.plain_columns, zone=self.engine.zone)
+        except InvalidQuery as error:
+            if not engine_filters:
+                raise
+            types = tuple(schema.plain_columns.types)
+            reason = str(error) if isinstance(error, Unsupported) else self.engine.reads_otherwise(self.where, types)
+            if reason is None:
+                raise
+            return None, reason
+        if engine_filters:
+            types = tuple(schema.plain_columns.field(name).type for name in predicate.columns)
+            if reason := self.engine.reads_otherwise(self.where, types):
+                return None, reason
+        return predicate, None
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows as they are read, by up to four threads. Held at a time: a few chunks, of a row group or 65,536 rows, of each
+        file under way. No order is promised, but the same plan gives the same one."""
+        plan = self.plan()
+        tables, schema = read_plan(self.meta, plan), output_schema(plan)
+        if self._by_arrow:
+            tables = matching(tables, self.where, self.columns)
+            schema = pa.schema([schema.field(name) for name in self.columns or schema.names])
+        if self.limit is not None:
+            tables = first_rows(tables, self.limit)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
+
+    def count(self) -> int:
+        """The number of rows; without `where` from metadata and at most the key columns."""
+        if self._by_arrow:
+            return sum(batch.num_rows for batch in self.to_batches())
+        if self.limit is not None and self.where is not None:
+            return sum(batch.num_rows for batch in self.to_batches())
+        plan = self.plan()
+        with self.meta.unless_expired(plan.snapshot):
+            found = count(self.meta, plan)
+        return found if self.limit is None else min(found, self.limit)
+
+    def to_spark(self, strategy: str = "auto"):
+        """The rows as a Spark DataFrame, evaluated lazily. `strategy`: 'native' (Catalyst reads the Parquet files and masks dead
+        rows by broadcast bitmaps), 'arrow' (Python tasks read and mask) or 'auto'. Both give the same rows."""
+        if self._by_arrow:
+            raise InvalidQuery(
+                "Spark cannot evaluate a pyarrow expression", found=self.where, cure="write the condition as SQL text in where"
+            )
+        if self.limit is not None and self.limit > _SPARK_LIMIT_MAX:
+            expected = f"at most {_SPARK_LIMIT_MAX:,}"
+            raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="leave it out")
+        frame = self.engine.frame(self.meta, self._plan(engine_filters=True)[0], self.where, strategy)
+        return frame if self.limit is None else frame.limit(self.limit)
+
+    def explain(self) -> str:
+        """What a read would do: the files that each step of pruning leaves, or why `where` prunes none; the dead rows it masks;
+        the rows waiting at level 0; the strategy."""
+        plan, reason = self._plan(engine_filters=self.engine.filters)
+        waiting = sum(file.rows for split in plan.splits for file in split.level0)
+        steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
+        masked = sum(len(split.vectors) for split in plan.splits)
+        hidden = len(plan.columns) - _COLUMNS_SHOWN
+        return "\n".join(
+            [
+                f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
+                f"columns   {', '.join(plan.columns[:_COLUMNS_SHOWN])}{f' and {hidden:,} more' if hidden > 0 else ''}",
+                f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
+                *([f"pruning   off: only Spark applies this filter. {reason}"] if reason else []),
+                f"files     {steps}",
+                *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
+                f"masked    {plan.dead_rows:,} dead rows in {masked} files",
+                f"level 0   {waiting:,} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
+                *(f"strategy  {line}" for line in self.engine.strategy(self.meta, plan)),
+            ]
+        )

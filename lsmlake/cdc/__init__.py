@@ -1,0 +1,1 @@
+"""Row changes: between two snapshots, and followed as they are committed."""

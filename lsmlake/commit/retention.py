@@ -1,0 +1,111 @@
+"""Retention: which snapshots and changelogs stay. Numbers and times alone decide; nothing is read or written here.
+
+The oldest go first. One goes if there are too many, or once the snapshot after it is old: so every moment within the retained
+time can be travelled to. Some stay in any case: the newest `least`, and what a consumer has yet to read.
+
+Source of the rules: Apache Paimon, `ExpireSnapshotsImpl` and `ExpireChangelogImpl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.options.table_options import NONE, Options
+
+_LEAST = Wording("correct retain_min", command="correct --retain-min")
+_MOST = Wording("correct retain_max", command="correct --retain-max")
+_LIMIT = Wording("correct limit", command="correct --limit")
+_TURNED = Wording("retain_max is below retain_min", command="--retain-max is below --retain-min")
+
+
+class Retention(NamedTuple):
+    """At least `least` and, if set, at most `most` are kept; between these, one goes once what follows it is from before
+    `older_than_ms`. `limit`: so many go at a time."""
+
+    least: int
+    most: int | None
+    older_than_ms: int
+    limit: int | None = None
+
+
+def snapshot_retention(
+    options: Options, now_ms: int, least: int | None, most: int | None, older_than_ms: int | None, limit: int | None
+) -> Retention:
+    """What is given, else what the options say; the option `snapshot.expire.limit` only if nothing is given. Raises
+    InvalidQuery."""
+    for name, number in ((_LEAST, least), (_MOST, most), (_LIMIT, limit)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise InvalidQuery("not a number of snapshots", expected="1 or more", found=repr(number), cure=name)
+    if (least, most, older_than_ms, limit) == (None, None, None, None):
+        limit = options.expire_limit
+    most = options.retain_max if most is None else most
+    if least is None:
+        least = options.retain_min if most is None else min(options.retain_min, most)
+    if most is not None and most < least:
+        raise InvalidQuery(_TURNED, found=f"{most} < {least}", cure="correct one of them")
+    return Retention(least, most, now_ms - options.retain_ms if older_than_ms is None else older_than_ms, limit)
+
+
+def changelog_retention(options: Options, now_ms: int) -> Retention | None:
+    """None: a changelog goes with its snapshot."""
+    least, most, time_ms = options.changelog_retain_min, options.changelog_retain_max, options.changelog_retain_ms
+    if options.changelog_producer == NONE or (least, most, time_ms) == (None, None, None):
+        return None
+    return Retention(
+        options.retain_min if least is None else least,
+        options.retain_max if most is None else most,
+        now_ms - (options.retain_ms if time_ms is None else time_ms),
+        options.expire_limit,
+    )
+
+
+def first_kept(numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: int | None = None) -> int:
+    """The oldest that is kept of `numbers` (ascending, not empty). Neither `protected` nor what comes after it goes. Asks for the
+    times of those that go and of two more."""
+    earliest, latest = numbers[0], numbers[-1]
+    stop = latest - retention.least + 1
+    if protected is not None:
+        stop = min(stop, protected)
+    if retention.limit is not None:
+        stop = min(stop, earliest + retention.limit)
+    surplus = earliest if retention.most is None else latest - retention.most + 1
+    for number, following in pairwise(numbers):
+        if number >= stop or (number >= surplus and time_of(following) >= retention.older_than_ms):
+            return number
+    return latest
+
+
+def held(
+    numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: Mapping[str, int]
+) -> dict[str, int]:
+    """Reason -> how many snapshots it holds, of those that are too many or old enough to go. `protected`: reason -> the oldest
+    snapshot that stays for it."""
+    earliest, latest = numbers[0], numbers[-1]
+    due = first_kept(numbers, time_of, retention._replace(least=1, limit=None))
+    stops = {f"at least {retention.least} snapshots are kept": latest - retention.least + 1, **protected}
+    if retention.limit is not None:
+        stops[f"at most {retention.limit} go at a time"] = earliest + retention.limit
+    found = {}
+    by_stop = sorted(stops.items(), key=lambda item: item[1])
+    for (reason, stop), (_, next_stop) in pairwise([*by_stop, ("", due)]):
+        if (count := min(next_stop, due) - max(stop, earliest)) > 0:
+            found[reason] = count
+    return found
+
+
+def believed(numbers: Sequence[int], time_of: Callable[[int], int], now_ms: int) -> Callable[[int], int]:
+    """The times without those of wrong clocks: a snapshot dated after `now_ms` is as old as the next one that is not, or from
+    now. So one wrong clock does not keep everything for ever."""
+    after = dict(pairwise(numbers))
+
+    def time(number: int) -> int:
+        while (found := time_of(number)) > now_ms:
+            if number not in after:
+                return now_ms
+            number = after[number]
+        return found
+
+    return time

@@ -1,0 +1,119 @@
+"""The compaction job: state -> choices -> results -> one commit, again for the buckets another commit overtook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lsmlake.commit.publish import Committed, Identity, commit
+from lsmlake.compact.bucket import Choose, compact_bucket
+from lsmlake.errors import CommitConflict, SnapshotNotFound
+from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.lsm.pick.strategy import as_needed, in_full
+from lsmlake.notebook import Shown
+from lsmlake.schema.schema import Schema
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.together import together
+
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class CompactionReport(Shown):
+    """What a compaction did. `upgraded` files only changed their level; `rows`, `bytes`: written; `marked`: rows newly dead.
+
+    `snapshot_id` is None if there was nothing to do.
+    """
+
+    snapshot_id: int | None = None
+    buckets: int = 0
+    files_in: int = 0
+    files_out: int = 0
+    upgraded: int = 0
+    rows: int = 0
+    bytes: int = 0
+    marked: int = 0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a compaction is for: what the strategy asks for, or one run a bucket (`full`); with `becoming`, the next schema of the
+    table, files are then as that schema wants them: at its last level, every row what its merge engine makes of it."""
+
+    full: bool = False
+    becoming: Schema | None = None
+
+
+Run = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
+
+
+def run_here(meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter) -> Run:
+    """Compact buckets in this process. `watch` passes the buckets on and may tell somebody how far it is."""
+
+    def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
+        choose = choice(meta, schema, goal.full)
+
+        def compacted(state: BucketState) -> CommitMessage | None:
+            return compact_bucket(meta, schema, state, choose, becoming=goal.becoming)
+
+        return together(compacted, watch(states), meta.env.workers, meta.discard)
+
+    return run
+
+
+def choice(meta: Metadata, schema: Schema, full: bool) -> Choose:
+    now_ms = meta.env.clock()
+    return in_full(schema, now_ms) if full else as_needed(schema.parsed_options, now_ms)
+
+
+def compact_table(
+    meta: Metadata, schema: Schema, run: Run, wanted: Callable[[Bucket], bool], *, full: bool = False
+) -> CompactionReport:
+    """Compact the buckets for which `wanted` holds, the heaviest first. Raises CommitConflict if others kept overtaking some."""
+    report, left = CompactionReport(), None
+    for _ in range(_ROUNDS):
+        latest = meta.latest()
+        try:
+            with meta.unless_expired(latest):
+                states = meta.states(latest, schema, left) if latest else {}
+                chosen = [state for bucket, state in states.items() if wanted(bucket)]
+                messages = run(sorted(chosen, key=_bytes, reverse=True), Goal(full))
+        except SnapshotNotFound:  # others have compacted it, and let it go
+            continue
+        if not messages:
+            return report
+        committed = commit(meta, schema, messages, Identity(meta.env.ids()))
+        report = _add(report, committed)
+        left = committed.overtaken
+        if not left:
+            return report
+    raise CommitConflict(
+        "other compactions were faster every time",
+        where=meta.paths.root,
+        found=f"{len(left)} buckets left",
+        cure="run one compaction at a time",
+    )
+
+
+def _bytes(state: BucketState) -> int:
+    return sum(file.bytes for file in state.files)
+
+
+def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
+    gone = {file.name for change in committed.changes for file in change.removed}
+    made = {file.name for change in committed.changes for file in change.added}
+    new = [file for change in committed.changes for file in change.added if file.name not in gone]
+    return CompactionReport(
+        committed.snapshot.id if committed.snapshot else report.snapshot_id,
+        report.buckets + len(committed.changes),
+        report.files_in + len(gone),
+        report.files_out + len(made),
+        report.upgraded + len(gone & made),
+        report.rows + sum(f.rows for f in new),
+        report.bytes + sum(f.bytes for f in new),
+        report.marked + sum(_marked(change.base, change.vectors) for change in committed.changes),
+    )
+
+
+def _marked(base: BucketState, vectors: Collection) -> int:
+    return sum(ref.cardinality - (base.vectors[name].cardinality if name in base.vectors else 0) for name, ref in vectors.items())

@@ -1,0 +1,62 @@
+"""Rows that have outlived their time: a column says from when a row is, an option for how long it is kept. Pure.
+
+A row is kept while now <= time + kept, both in whole seconds; one without a time is kept for good. Integers are seconds since
+1970, 64-bit ones from 10^12 on milliseconds; timestamps are what they are. Rows only go when a compaction rewrites them.
+
+Source: Apache Paimon, `RecordLevelExpire`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.format.files import DataFile
+from lsmlake.schema.schema import Schema
+
+_MILLIS_FROM = 10**12
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """`column` with field id `field_id` holds the time; rows from before `limit_s` (seconds since 1970) have expired."""
+
+    column: str
+    field_id: int
+    limit_s: int
+
+    @staticmethod
+    def of(schema: Schema, now_ms: int) -> Expiry | None:
+        """What the options say, as of now; `None` if rows are kept for good."""
+        options = schema.parsed_options
+        if options.record_expire_ms is None:
+            return None
+        column = options.record_time_field
+        return Expiry(column, schema.field_ids()[column], now_ms // 1000 - options.record_expire_ms // 1000)
+
+    def kept(self, rows: pa.Table) -> pa.Table:
+        """The rows that have not expired."""
+        fresh = pc.fill_null(pc.greater_equal(_seconds(rows[self.column]), self.limit_s), True)
+        return rows if pc.all(fresh).as_py() is not False else rows.filter(fresh)
+
+    def concerns(self, file: DataFile) -> bool:
+        """Whether the file may hold an expired row, going by its statistics."""
+        stats = file.stats.get(self.field_id)
+        if stats is None or stats.min is None:
+            return stats is None or stats.nulls < file.rows
+        oldest = pa.chunked_array([pa.array([stats.min])])
+        return _seconds(oldest)[0].as_py() < self.limit_s
+
+
+def _seconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(times.type):
+        return pc.floor(pc.divide(times.cast(pa.int64()).cast(pa.float64()), _units(times.type))).cast(pa.int64())
+    numbers = times.cast(pa.int64())
+    return pc.if_else(pc.greater_equal(numbers, _MILLIS_FROM), pc.divide(numbers, 1000), numbers)
+
+
+def _units(type_: pa.TimestampType) -> float:
+    """In a second."""
+    return {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[type_.unit]

@@ -1,0 +1,1 @@
+"""Looking after a table: alter, verify, repair, listings."""

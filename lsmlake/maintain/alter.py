@@ -1,0 +1,140 @@
+"""Altering a table: its next schema, and what its files must become for that, put into effect by one commit.
+
+1. The next schema is made and checked; what decides where rows lie cannot change once there are any.
+2. If rows written so far mean something else under it, every bucket is compacted in full by the schema as it is: one run of
+   settled rows, no vectors, nothing waiting. That any schema can read. A merge engine that makes something else of a row alone -
+   a column of a sequence group without a sequence is null - does so at once: rows there are rows that came first. A row that the
+   new engine could never merge, such as bytes that are no bitmap under rbm32, is refused, and the table stays as it is.
+3. The schema is stored, and a snapshot that names it is published right after the one all this was computed from. Before, the
+   stored schema is in effect for nobody; if others commit first, all of it starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from lsmlake.border import public
+from lsmlake.commit.publish import Identity, Succession, commit
+from lsmlake.compact.bucket import makes_others
+from lsmlake.compact.job import Goal, Run
+from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError, SnapshotNotFound
+from lsmlake.format.files import CommitMessage
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.options.table_options import INPUT, NONE, Options, check_name
+from lsmlake.schema.schema import Schema
+from lsmlake.store.metadata import Metadata
+
+_ROUNDS = 5
+
+
+class Alteration(NamedTuple):
+    """An option gets another value; `None`: its default."""
+
+    option: str
+    value: object | None
+
+
+@public
+def set_option(name: str, value: object) -> Alteration:
+    """For `Table.alter`: give an option, by its name, a value."""
+    return Alteration(name, value)
+
+
+@public
+def unset_option(name: str) -> Alteration:
+    """For `Table.alter`: give an option its default again."""
+    return Alteration(name, None)
+
+
+def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compactions: Callable[[Schema], Run]) -> Snapshot | None:
+    """See `Table.alter`. `compactions` gives the way to compact buckets by a schema."""
+    for _ in range(_ROUNDS):
+        latest = meta.latest()
+        old = meta.schema_of(latest)
+        options = _altered(old.options, alterations, name)
+        new = old.with_options(options, meta.schema_ids()[-1] + 1, meta.env.clock(), name)
+        if new.options == old.options:
+            return None
+        engine_of(new, name)
+        _check_placing(meta, name, latest, old, new)
+        settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
+        remade = settling and (makes_others(old, new) or old.parsed_options.record_expire_ms is not None)
+        try:
+            with meta.unless_expired(latest):
+                messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []
+        except SnapshotNotFound:  # others have committed, and let it go
+            continue
+        succession = Succession(new, latest.id if latest else 0, remade)
+        if published := _publish(meta, old, messages, succession):
+            return published
+    raise CommitConflict(
+        "other commits came first every time",
+        where=name,
+        found=f"{_ROUNDS} attempts",
+        cure="pause the writers of the table and alter it again",
+    )
+
+
+def must_settle(old: Options, new: Options) -> bool:
+    """Whether files written for `old` would mean something else under `new`; or readers of its changes would see rows that they
+    were not told of, because by another producer a row is told at another time."""
+    return old.meaning != new.meaning or _told_at(old) != _told_at(new)
+
+
+def _told_at(options: Options) -> str:
+    """Without a producer and with input a row is told when it is written."""
+    return INPUT if options.changelog_producer == NONE else options.changelog_producer
+
+
+def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name: str) -> dict[str, object]:
+    changed: dict[str, object] = dict(options)
+    for alteration in alterations:
+        if not isinstance(alteration, Alteration):
+            raise InvalidOption(
+                "not an alteration",
+                where=name,
+                expected="lsmlake.set_option(name, value) or lsmlake.unset_option(name)",
+                found=repr(alteration),
+                cure="this release changes options only",
+            )
+        check_name(alteration.option, name)
+        if alteration.value is None:
+            changed.pop(alteration.option, None)
+        else:
+            changed[alteration.option] = alteration.value
+    return changed
+
+
+def _check_placing(meta: Metadata, name: str, latest: Snapshot | None, old: Schema, new: Schema) -> None:
+    if old.parsed_options.placing == new.parsed_options.placing or latest is None or not meta.live(latest, old).num_rows:
+        return
+    raise InvalidOption(
+        "bucket and bucket-key decide which bucket a row belongs to, and the table has rows",
+        where=name,
+        expected=f"bucket = {old.parsed_options.bucket} and bucket-key unchanged",
+        found={key: value for key, value in new.options.items() if old.options.get(key) != value},
+        cure="make a new table with these options and upsert the rows of this one into it",
+    )
+
+
+def _publish(meta: Metadata, old: Schema, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
+    """None if another commit, or another alteration, came first."""
+    stored = False
+    try:
+        stored = meta.put_schema(succession.schema)
+    finally:
+        if not stored:
+            meta.discard(messages)
+    if not stored:
+        return None
+    try:
+        return commit(meta, old, messages, Identity(meta.env.ids()), succession=succession).snapshot
+    except CommitUnknown:
+        raise
+    except LakeError as failed:
+        meta.delete_quietly([meta.paths.schema(succession.schema.id)])
+        if isinstance(failed, CommitConflict):
+            return None
+        raise

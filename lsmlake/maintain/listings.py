@@ -1,0 +1,213 @@
+"""What a table knows of itself, as Arrow tables: snapshots, files, buckets, partitions, manifests, schemas."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import SnapshotNotFound
+from lsmlake.format import manifest
+from lsmlake.format.files import BucketState, DataFile
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.levels import recency
+from lsmlake.options.table_options import reference
+from lsmlake.schema.schema import Schema
+from lsmlake.store.consumers import consumers as read_consumers
+from lsmlake.store.metadata import Metadata
+
+_TIME = pa.timestamp("ms", "UTC")
+_COUNTS, _BOUNDS = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())
+
+
+def snapshots(meta: Metadata) -> pa.Table:
+    found = []
+    for number in meta.snapshot_ids():
+        with suppress(SnapshotNotFound):  # it has expired since it was listed
+            found.append(meta.snapshot(number))
+    columns = {
+        "snapshot_id": pa.array([s.id for s in found], pa.int64()),
+        "schema_id": pa.array([s.schema_id for s in found], pa.int64()),
+        "commit_user": pa.array([s.writer_id for s in found], pa.string()),
+        "commit_identifier": pa.array([s.commit_id for s in found], pa.int64()),
+        "commit_kind": pa.array([s.kind for s in found], pa.string()),
+        "commit_time": pa.array([s.time_ms for s in found], _TIME),
+        "total_record_count": pa.array([s.total_rows for s in found], pa.int64()),
+        "delta_record_count": pa.array([s.delta_rows for s in found], pa.int64()),
+        "changelog_record_count": pa.array([s.changelog_rows for s in found], pa.int64()),
+        "watermark": pa.array([s.watermark for s in found], pa.int64()),
+        "base_manifest_list": pa.array([s.base_manifest_list.name for s in found], pa.string()),
+        "delta_manifest_list": pa.array([s.delta_manifest_list.name for s in found], pa.string()),
+        "changelog_manifest_list": pa.array(
+            [s.changelog_manifest_list.name if s.changelog_manifest_list else None for s in found], pa.string()
+        ),
+        "index_manifest": pa.array([s.index_manifest.name if s.index_manifest else None for s in found], pa.string()),
+    }
+    return pa.table(columns)
+
+
+def consumers(meta: Metadata) -> pa.Table:
+    """A row a consumer, by name."""
+    found = read_consumers(meta)
+    return pa.table(
+        {
+            "consumer_id": pa.array([c.name for c in found], pa.string()),
+            "next_snapshot_id": pa.array([c.progress.next_snapshot for c in found], pa.int64()),
+            "reads_in_full": pa.array([c.progress.full for c in found], pa.bool_()),
+            "last_progress": pa.array([c.modified_ms for c in found], _TIME),
+        }
+    )
+
+
+def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table:
+    """A row a live file, by partition, bucket and recency, newest first; `deleted_record_count` counts the rows its vector marks.
+    `partition`, keys: text, nullable."""
+    with meta.unless_expired(snapshot):
+        found = manifest.states(meta.live(snapshot, schema), meta.vector_refs(snapshot), schema) if snapshot else {}
+    rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=_age)]
+    names = {number: name for name, number in schema.field_ids().items()}
+    dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
+    return pa.table(
+        {
+            "partition": pa.array([partition_text(schema, state.bucket.partition) for state, _ in rows], pa.string()),
+            "bucket": pa.array([state.bucket.number for state, _ in rows], pa.int32()),
+            "file_path": pa.array([meta.paths.data(f) for state, f in rows], pa.string()),
+            "level": pa.array([f.level for _, f in rows], pa.int32()),
+            "record_count": pa.array([f.rows for _, f in rows], pa.int64()),
+            "deleted_record_count": pa.array(dead, pa.int64()),
+            "delete_row_count": pa.array([f.delete_rows for _, f in rows], pa.int64()),
+            "file_size_in_bytes": pa.array([f.bytes for _, f in rows], pa.int64()),
+            "min_key": pa.array([key_text(f.min_key) for _, f in rows], pa.string()),
+            "max_key": pa.array([key_text(f.max_key) for _, f in rows], pa.string()),
+            "null_value_counts": pa.array([_by_name(f, names, 0) for _, f in rows], _COUNTS),
+            "min_value_stats": pa.array([_by_name(f, names, 1) for _, f in rows], _BOUNDS),
+            "max_value_stats": pa.array([_by_name(f, names, 2) for _, f in rows], _BOUNDS),
+            "min_sequence_number": pa.array([f.min_sequence for _, f in rows], pa.int64()),
+            "max_sequence_number": pa.array([f.sequence for _, f in rows], pa.int64()),
+            "schema_id": pa.array([f.schema_id for _, f in rows], pa.int32()),
+            "file_source": pa.array([f.source for _, f in rows], pa.string()),
+            "creation_time": pa.array([f.created_ms for _, f in rows], _TIME),
+        }
+    )
+
+
+def partition_text(schema: Schema, partition: tuple) -> str | None:
+    """'dt=2026-01-01, region=EU'; `None` for a table without partitions. A null has its directory's name, and text that happens
+    to be that name stands in quotes."""
+    null = schema.parsed_options.partition_default_name
+
+    def shown(value: object) -> str:
+        return null if value is None else repr(value) if value == null else _value_text(value)
+
+    named = zip(schema.partition_by, partition, strict=True)
+    return ", ".join(f"{name}={shown(value)}" for name, value in named) if partition else None
+
+
+def key_text(key: tuple) -> str:
+    return ", ".join(map(_value_text, key))
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _age(file: DataFile) -> tuple:
+    return recency(file), file.min_key
+
+
+def _place(state: BucketState) -> tuple:
+    """Where a bucket stands in a listing; nulls first."""
+    return tuple((value is not None, value) for value in state.bucket.partition), state.bucket.number
+
+
+def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str, object]]:
+    """(column, statistic) of every column that has statistics; bounds as text."""
+    known = ((names[number], stats[part]) for number, stats in file.stats.items() if number in names)
+    return [(name, value if part == 0 or value is None else _value_text(value)) for name, value in known]
+
+
+def buckets(files_table: pa.Table) -> pa.Table:
+    return _summed(files_table, ["partition", "bucket"])
+
+
+def partitions(files_table: pa.Table) -> pa.Table:
+    return _summed(files_table, ["partition"])
+
+
+def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
+    grouped = files_table.group_by(by, use_threads=False).aggregate(
+        [
+            ("record_count", "sum"),
+            ("deleted_record_count", "sum"),
+            ("file_size_in_bytes", "sum"),
+            ("file_path", "count"),
+            ("creation_time", "max"),
+        ]
+    )
+    live = pc.subtract(grouped["record_count_sum"], grouped["deleted_record_count_sum"])
+    columns = {name: grouped[name] for name in by} | {
+        "record_count": live,
+        "deleted_record_count": grouped["deleted_record_count_sum"],
+        "file_size_in_bytes": grouped["file_size_in_bytes_sum"],
+        "file_count": grouped["file_path_count"],
+        "last_update_time": grouped["creation_time_max"],
+    }
+    return pa.table(columns).sort_by([(name, "ascending") for name in by])
+
+
+def manifests(meta: Metadata, snapshot: Snapshot | None) -> pa.Table:
+    with meta.unless_expired(snapshot):
+        found = meta.manifest_metas(snapshot) if snapshot else ()
+    return pa.table(
+        {
+            "file_name": pa.array([m.name for m in found], pa.string()),
+            "file_size": pa.array([m.bytes for m in found], pa.int64()),
+            "num_added_files": pa.array([m.added for m in found], pa.int64()),
+            "num_deleted_files": pa.array([m.deleted for m in found], pa.int64()),
+            "schema_id": pa.array([m.schema_id for m in found], pa.int64()),
+            "snapshot_id": pa.array([m.sequence for m in found], pa.int64()),
+        }
+    )
+
+
+def schemas(meta: Metadata) -> pa.Table:
+    meta.first_schema()
+    found = [meta.schema(number) for number in meta.schema_ids()]
+    return pa.table(
+        {
+            "schema_id": pa.array([s.id for s in found], pa.int64()),
+            "fields": pa.array([", ".join(f"{f.name} {f.type}" for f in s.columns) for s in found], pa.string()),
+            "partition_keys": pa.array([list(s.partition_by) for s in found], pa.list_(pa.string())),
+            "primary_keys": pa.array([list(s.primary_key) for s in found], pa.list_(pa.string())),
+            "options": pa.array([list(s.options.items()) for s in found], pa.map_(pa.string(), pa.string())),
+            "comment": pa.array([s.comment for s in found], pa.string()),
+            "update_time": pa.array([s.time_ms for s in found], _TIME),
+        }
+    )
+
+
+def option_reference() -> pa.Table:
+    """One row per option there is: its name, default, possible values and meaning."""
+    facts = reference()
+    return pa.table(
+        {
+            "name": pa.array([option.name for option in facts], pa.string()),
+            "default": pa.array([option.default for option in facts], pa.string()),
+            "takes": pa.array([option.takes for option in facts], pa.string()),
+            "description": pa.array([option.description for option in facts], pa.string()),
+        }
+    )
+
+
+def options(schema: Schema) -> pa.Table:
+    """One row per option: `value` is what the table sets, null where it sets nothing. Options of single columns, which have no
+    default, come last."""
+    known = option_reference()
+    names = known["name"].to_pylist()
+    own = pa.table({"name": pa.array([name for name in schema.options if name not in names], pa.string())})
+    found = pa.concat_tables([known, own], promote_options="default")
+    values = pa.array([schema.options.get(name) for name in found["name"].to_pylist()], pa.string())
+    return found.add_column(1, "value", values)

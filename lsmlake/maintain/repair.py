@@ -1,0 +1,325 @@
+"""Repair finds the rows that cannot be merged with the older rows of their key, and takes them out.
+
+1. Merge the live rows of every bucket as a full compaction does, one window of the key space at a time. Every row carries its
+   place: the file and the position in it.
+2. A merge that fails names its keys (`lsm.merge.blame`). For such a key, add its rows one at a time, oldest first. A row that its
+   merge engine would refuse at a write, or that cannot be added to the rows before it, is at fault. What follows is merged with
+   what the repair makes of that row: without it ('drop'), or with null in its columns at fault ('null').
+3. Write the files that hold rows at fault anew, without these rows or with null in these columns. A new file takes the level and
+   the sequence of the old one. Repair merges nothing here, so rows of other keys stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, groupby
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.commit.publish import Identity, commit
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage, DataFile
+from lsmlake.kernels import nested
+from lsmlake.lsm import lookup
+from lsmlake.lsm.levels import recency
+from lsmlake.lsm.merge.blame import Unmergeable
+from lsmlake.lsm.merge.engine import Engine, Old
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.row_kinds import kinds_of, with_kinds
+from lsmlake.lsm.sections import sections
+from lsmlake.schema.row_text import row_text
+from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
+from lsmlake.store.data_reader import Chunk, DataReader, living
+from lsmlake.store.data_writer import Origin, float_columns, write_run
+from lsmlake.store.metadata import Metadata
+
+NULL, DROP = ACTIONS = "null", "drop"
+_ROUNDS = 5
+_PLACE = [_FILE := f"{RESERVED}file", _POSITION := f"{RESERVED}position"]
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be merged with the older rows of its key.
+
+    `columns`: the columns at fault. `row`: a table of this row, all columns. `file`, `position`: where the row is stored.
+    """
+
+    bucket: Bucket
+    columns: tuple[str, ...]
+    row: pa.Table
+    reason: str
+    file: DataFile
+    position: int
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """`rows`: a row for each row at fault. `snapshot_id`: the snapshot that took them out; None if nothing was changed."""
+
+    rows: pa.Table
+    snapshot_id: int | None = None
+
+
+def repair(
+    meta: Metadata, schema: Schema, action: str | None, keys: Sequence[Mapping[str, object]] | None, name: str
+) -> RepairReport:
+    """See `Table.repair`."""
+    if action not in (None, *ACTIONS):
+        actions = Wording("None, 'null' or 'drop'", command="--action null or --action drop")
+        raise InvalidQuery("no such action", where=name, expected=actions, found=repr(action), cure="choose one of them")
+    wanted = None if keys is None else [_key(key, schema, name) for key in keys]
+    for _ in range(_ROUNDS):
+        latest = meta.latest()
+        with meta.unless_expired(latest):
+            states = meta.states(latest, schema) if latest else {}
+            found = {
+                bucket: _among(bad_rows(meta, schema, state, action or DROP), wanted, schema) for bucket, state in states.items()
+            }
+            report = RepairReport(_listing([row for rows in found.values() for row in rows], schema))
+            if action is None or not report.rows.num_rows:
+                return report
+            messages = [_without(meta, schema, states[bucket], rows, action) for bucket, rows in found.items() if rows]
+        committed = commit(meta, schema, messages, Identity(meta.env.ids()), properties={"repair": action})
+        if committed.snapshot and not committed.overtaken:
+            return replace(report, snapshot_id=committed.snapshot.id)
+    raise CommitConflict(
+        "compactions overtook the repair every time", where=name, found=f"{_ROUNDS} attempts", cure="pause them and run it again"
+    )
+
+
+def bad_rows(meta: Metadata, schema: Schema, state: BucketState, action: str) -> list[BadRow]:
+    """The rows of a bucket that `action` has to change so that the bucket can be merged, in the order of their keys.
+
+    Raises InvalidData if the rows of a key can be merged one by one but not together, and InvalidQuery if `action` is 'null' and
+    a row is refused even with null in every column.
+    """
+    engine = engine_of(schema, meta.paths.root)
+    if engine.old is not Old.JOINS:
+        return []
+    found: list[BadRow] = []
+    bucket = _Bucket(schema, engine, state, action, meta.vectors(state.vectors, state.files))
+    for section in sections(state.files):
+        for _ in merge_windows(_runs(meta, bucket, section.files), schema.key, partial(_inspect, bucket, found)):
+            pass
+    return found
+
+
+class _Bucket(NamedTuple):
+    """The bucket that is examined, and what the repair does to a row at fault."""
+
+    schema: Schema
+    engine: Engine
+    state: BucketState
+    action: str
+    vectors: Mapping[str, DeletionVector]
+
+    def refusal(self, runs: Sequence[pa.Table]) -> Unmergeable | None:
+        """Why these runs, oldest first, cannot be merged; None if they can."""
+        try:
+            merge_runs(list(runs), self.schema.key, self.engine)
+        except Unmergeable as error:
+            return error
+        return None
+
+    def refused(self, older: Sequence[pa.Table], row: pa.Table) -> InvalidData | None:
+        """Why `row` cannot be added to the `older` rows of its key, or not be stored at all; None if it can."""
+        try:
+            self.engine.validate(row.drop_columns([ROW_KIND]), kinds_of(row))
+        except InvalidData as error:
+            return error
+        return self.refusal([*older, row])
+
+    @property
+    def combined(self) -> list[str]:
+        """The columns that hold values to be combined: neither key nor sequence."""
+        fixed = {*self.schema.primary_key, *self.engine.sequence.columns}
+        fixed.update(name for group in getattr(self.engine, "groups", ()) for name in group.sequence.columns)
+        return [name for name in self.schema.columns.names if name not in fixed]
+
+
+def _runs(meta: Metadata, bucket: _Bucket, files: Sequence[DataFile]) -> list[Run]:
+    """The live rows of the files as sorted runs, oldest first, each row with its place."""
+    numbers = {file.name: number for number, file in enumerate(bucket.state.files)}
+    ordered = sorted(files, key=lambda file: (recency(file), file.min_key), reverse=True)
+    runs = []
+    for _, group in groupby(ordered, key=recency):
+        run = sorted(group, key=lambda file: file.min_key)
+        chunks = chain.from_iterable(_placed(meta, bucket.schema, file, numbers[file.name], bucket.vectors) for file in run)
+        with_kind = chain.from_iterable(with_kinds([chunk], always=True) for chunk in chunks)
+        runs.append(Run(whole_keys(with_kind, bucket.schema.key), sum(file.rows for file in run)))
+    return runs
+
+
+def _placed(
+    meta: Metadata, schema: Schema, file: DataFile, number: int, vectors: Mapping[str, DeletionVector]
+) -> Iterator[pa.Table]:
+    """The live rows of a file, each with `number` and its position in the file."""
+    columns = [*schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
+    with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:
+        for start, table in reader.stream(columns):
+            positions = np.arange(start, start + table.num_rows)
+            table = table.append_column(_FILE, pa.array(np.full(table.num_rows, number)))
+            yield living(Chunk(start, table.append_column(_POSITION, pa.array(positions))), vectors.get(file.name, EMPTY))
+
+
+def _inspect(bucket: _Bucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
+    """Merge a window and add its rows at fault to `found`. Returns an empty table, because `merge_windows` expects one."""
+    mended: set[tuple[str, int]] = set()
+    while error := bucket.refusal([piece.drop_columns(_PLACE) for piece in pieces]):
+        for number in range(error.keys.num_rows):
+            rows = _rows_of(error.keys.slice(number, 1), pieces)
+            bad = _at_fault(bucket, rows)
+            places = {(row.file.name, row.position) for row in bad}
+            if not places or places & mended:  # nothing would change, so the next round would fail as this one did
+                raise _inconsistent(error)
+            mended |= places
+            found += bad
+            pieces = [_mended(piece, bucket.state, bad, bucket.action) for piece in pieces]
+    return pieces[0].slice(0, 0)
+
+
+def _inconsistent(error: Unmergeable) -> InvalidData:
+    return InvalidData(
+        f"the rows of a key can be merged one by one, but not together: {error.what}",
+        where=error.where,
+        expected="an aggregate function whose result does not depend on how the rows are grouped",
+        found=error.found,
+        cure="correct the aggregate function of this column",
+    )
+
+
+def _rows_of(key: pa.Table, pieces: Sequence[pa.Table]) -> list[pa.Table]:
+    """The rows of `key`, oldest first, each as a table."""
+    found = []
+    for piece in pieces:
+        if piece.num_rows:
+            places = lookup.find(key, piece.select(key.column_names), repeats=True)[1]
+            found += [piece.slice(place, 1) for place in places.tolist()]
+    return found
+
+
+def _at_fault(bucket: _Bucket, rows: Sequence[pa.Table]) -> list[BadRow]:
+    """Those of the rows of one key, oldest first, that cannot be added to what the repair leaves of the rows before them."""
+    kept, bad = [], []
+    for row in rows:
+        plain = row.drop_columns(_PLACE)
+        error = bucket.refused(kept, plain)
+        if error is None:
+            kept.append(plain)
+            continue
+        alone = [name for name in bucket.combined if bucket.refused(kept, _only(bucket, plain, name))]
+        columns = tuple(alone or bucket.combined)
+        file, position = bucket.state.files[row[_FILE][0].as_py()], row[_POSITION][0].as_py()
+        bad.append(BadRow(bucket.state.bucket, columns, plain, error.what, file, position))
+        if bucket.action == NULL:
+            nulled = _nulled(plain, columns, np.array([True]))
+            if error := bucket.refused(kept, nulled):
+                raise InvalidQuery(
+                    f"null in the columns at fault does not repair a row: {error.what}",
+                    where=error.where,
+                    found=row_text(plain.select(bucket.schema.primary_key)),
+                    cure=Wording("repair this key with action='drop'", command="repair this key with --action drop"),
+                )
+            kept.append(nulled)
+    return bad
+
+
+def _only(bucket: _Bucket, row: pa.Table, column: str) -> pa.Table:
+    """The row with null in every combined column but one."""
+    return _nulled(row, [name for name in bucket.combined if name != column], np.array([True]))
+
+
+def _nulled(table: pa.Table, columns: Collection[str], rows: np.ndarray) -> pa.Table:
+    for name in columns:
+        values = pc.if_else(pa.array(rows), nested.nulls(len(rows), table[name].type), table[name])
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), values)
+    return table
+
+
+def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action: str) -> pa.Table:
+    """`table`, whose rows carry their places, without `rows` or with null in their columns at fault."""
+    for row in rows:
+        number = state.files.index(row.file)
+        here = (np.asarray(table[_FILE]) == number) & (np.asarray(table[_POSITION]) == row.position)
+        if here.any():
+            table = table.filter(pa.array(~here)) if action == DROP else _nulled(table, row.columns, here)
+    return table
+
+
+# -- taking them out --------------------------------------------------------------------------------------------------
+
+
+def _without(meta: Metadata, schema: Schema, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
+    """Write the files of the rows at fault anew, their live rows only. A file with no other row goes."""
+    removed = tuple({row.file.name: row.file for row in rows}.values())
+    vectors = meta.vectors(state.vectors, removed)
+    added: list[DataFile] = []
+    try:
+        for file in removed:
+            bad = [row for row in rows if row.file.name == file.name]
+            placed = _placed(meta, schema, file, state.files.index(file), vectors)
+            mended = (_mended(table, state, bad, action).drop_columns(_PLACE) for table in placed)
+            tables = whole_keys(mended, schema.key)
+            origin = Origin(file.level, file.source, file.sequence, file.min_sequence)
+            added += write_run(meta.env, meta.paths, schema, state.bucket, tables, origin, float_columns(schema))
+    except BaseException:
+        meta.delete_quietly(meta.paths.data(file) for file in added)
+        raise
+    change = Change(state.bucket, state.total_buckets, tuple(added), removed, {}, state)
+    return CommitMessage(state.bucket, compact=change, written=tuple(meta.paths.data(file) for file in added))
+
+
+# -- keys and listing -------------------------------------------------------------------------------------------------
+
+
+def _key(key: Mapping[str, object], schema: Schema, name: str) -> pa.Table:
+    """The key as a table of one row, with the types of its columns. Text stands for a date or a number as well."""
+    expected = f"values of {list(schema.primary_key)}"
+    if set(key) != set(schema.primary_key):
+        raise InvalidQuery(
+            "not a key of the table", where=name, expected=expected, found=repr(dict(key)), cure="name every key column"
+        )
+    try:
+        columns = {column: pa.array([key[column]]).cast(schema.row_columns.field(column).type) for column in schema.primary_key}
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise InvalidQuery(
+            "not a key of the table", where=name, expected=expected, found=error, cure="correct the values"
+        ) from error
+    if any(values.null_count for values in columns.values()):
+        raise InvalidQuery("not a key of the table", where=name, expected=expected, found="null", cure="correct the values")
+    return pa.table(columns)
+
+
+def _among(rows: list[BadRow], keys: list[pa.Table] | None, schema: Schema) -> list[BadRow]:
+    """The rows of these keys; None: all."""
+    if keys is None:
+        return rows
+    own = [row.row.select(schema.primary_key) for row in rows]
+    return [row for row, key in zip(rows, own, strict=True) if any(len(lookup.find(key, wanted)[1]) for wanted in keys)]
+
+
+def _listing(rows: Sequence[BadRow], schema: Schema) -> pa.Table:
+    fields = [pa.field(name, schema.row_columns.field(name).type) for name in schema.primary_key]
+    keys = pa.concat_tables([pa.schema(fields).empty_table(), *(row.row.select(schema.primary_key) for row in rows)])
+    shown = [row_text(row.row.select([*schema.primary_key, *row.columns])) for row in rows]
+    return pa.table(
+        {
+            "key": pa.StructArray.from_arrays([column.combine_chunks() for column in keys.columns], fields=fields),
+            "columns": pa.array([row.columns for row in rows], pa.list_(pa.string())),
+            "reason": pa.array([row.reason for row in rows], pa.string()),
+            "row": pa.array(shown, pa.string()),
+            "bucket": pa.array([row.bucket.number for row in rows], pa.int32()),
+            "snapshot_id": pa.array([row.file.sequence for row in rows], pa.int64()),
+            "file": pa.array([row.file.name for row in rows], pa.string()),
+            "position": pa.array([row.position for row in rows], pa.int64()),
+        }
+    )

@@ -1,0 +1,221 @@
+"""Verify: read everything a table names and check that it is what was written.
+
+Snapshots: contiguous, decodable, manifests whole (I4, I6); buckets sound (I1, I3); row counts right. Data files: there, of the
+right size, every page's checksum, keys ascending and unique, within their bounds, in the bucket they hash to. Vectors:
+checksums, positions below the row count. Changelogs: their files as data files, but a key may repeat. With vectors a key lives
+in one file above level 0 (I2), in the latest snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.invariants import violations
+from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
+from lsmlake.format import manifest, puffin
+from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
+from lsmlake.format.paths import bucket_directory
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.schema.schema import Schema
+from lsmlake.store.checksum import checksum_of
+from lsmlake.store.data_reader import Chunk, DataReader, living, reading
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.storage import read_bytes
+
+
+class Finding(NamedTuple):
+    """Something wrong: in which file or bucket, and what."""
+
+    where: str
+    what: str
+
+
+def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
+    """All findings; empty if the table is sound. Reads every file once. `progress` hears what is being read."""
+    checker = _Checker(meta, progress)
+    return list(dict.fromkeys(checker.run()))  # many snapshots name the same broken manifest
+
+
+class _Checker:
+    def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
+        self.meta, self.progress = meta, progress
+        self.seen: set[str] = set()
+        self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # what the footers of Puffin files say
+
+    def run(self) -> Iterator[Finding]:
+        try:
+            self.meta.latest_schema()
+            numbers = self.meta.snapshot_ids()
+        except TableNotFound:
+            raise
+        except LakeError as broken:
+            yield _finding(self.meta.paths.root, broken)
+            return
+        if numbers != list(range(numbers[0], numbers[-1] + 1) if numbers else []):
+            yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
+        for number in reversed(numbers):  # what a snapshot that expires shares with a younger one has been looked at by then
+            yield from self._unless_gone(
+                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshot, number)
+            )
+        for number in self.meta.recorded_ids():
+            recorded, where = partial(self.meta.recorded, number), self.meta.paths.changelog(number)
+            found = list(self._guard(where, lambda recorded=recorded: self._changelog(recorded())))
+            yield from self._unless_gone(found, recorded)
+
+    def _unless_gone(self, found: list[Finding], look: Callable[[], object]) -> list[Finding]:
+        """The findings, but none about what another process has expired meanwhile. Raises TableNotFound."""
+        try:
+            if found:
+                look()
+        except SnapshotNotFound:
+            return []
+        except TableNotFound:
+            raise
+        except LakeError:
+            return found
+        return found
+
+    def _at(self, number: int, *, latest: bool) -> Iterator[Finding]:
+        try:
+            snapshot = self.meta.snapshot(number)
+            schema = self.meta.schema_of(snapshot)
+            states = self.meta.states(snapshot, schema)
+        except LakeError as broken:
+            yield _finding(self.meta.paths.snapshot(number), broken)
+            return
+        yield from self._snapshot(snapshot, states)
+        for state in states.values():
+            yield from self._bucket(schema, state, latest=latest)
+        yield from self._guard(self.meta.paths.snapshot(number), lambda: self._changelog(snapshot))
+
+    def _snapshot(self, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
+        live = sum(f.rows for s in states.values() for f in s.files) - sum(
+            r.cardinality for s in states.values() for r in s.vectors.values()
+        )
+        if live != snapshot.total_rows:
+            yield Finding(self.meta.paths.snapshot(snapshot.id), f"total_rows is {snapshot.total_rows}, the files hold {live}")
+        named = set(self.meta.vector_refs(snapshot))
+        for name in named - {f.name for s in states.values() for f in s.files}:
+            yield Finding(self.meta.paths.snapshot(snapshot.id), f"I3: a vector names {name}, which is not live")
+
+    def _changelog(self, snapshot: Snapshot) -> Iterator[Finding]:
+        schema = self.meta.schema_of(snapshot)
+        entries = manifest.files_of(self.meta.changelog(snapshot, schema), schema)
+        if (rows := sum(file.rows for _, _, file in entries)) != snapshot.changelog_rows:
+            what = f"changelog_rows is {snapshot.changelog_rows}, the files hold {rows}"
+            yield Finding(self.meta.paths.snapshot(snapshot.id), what)
+        for bucket, total, file in entries:
+            state = BucketState(bucket, total)
+            yield from self._once(file.name, lambda state=state, file=file: self._file(schema, state, file, repeats=True))
+
+    def _bucket(self, schema: Schema, state: BucketState, latest: bool) -> Iterator[Finding]:
+        options = schema.parsed_options
+        directory = bucket_directory(state.bucket, schema.partition_by, options.partition_default_name)
+        where = f"{self.meta.paths.root}/{directory}"
+        for text in violations(state):
+            yield Finding(where, text)
+        for file in state.files:
+            repeats = file.delete_rows > 0 and engine_of(schema).repeats_keys
+            check = partial(self._file, schema, state, file, repeats=repeats)
+            yield from self._once(file.name, check)
+        for name, ref in state.vectors.items():
+            yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
+            yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
+        if latest and options.deletion_vectors:
+            yield from self._guard(where, lambda: self._one_home(schema, state, where))
+
+    def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+        if key not in self.seen:
+            self.seen.add(key)
+            yield from self._guard(key, check)
+
+    def _guard(self, where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+        self.progress(where)
+        try:
+            yield from check()
+        except LakeError as broken:
+            yield _finding(where, broken)
+
+    def _file(self, schema: Schema, state: BucketState, file: DataFile, *, repeats: bool) -> Iterator[Finding]:
+        path = self.meta.paths.data(file)
+        size = self.meta.env.storage.size(path)
+        if size != file.bytes:
+            what = "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
+            yield Finding(path, what)
+            return
+        if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
+            yield Finding(path, f"data file has checksum {found:#010x}, {file.checksum:#010x} was written")
+            return
+        last = None
+        with DataReader(self.meta.env, path, file, schema) as reader:
+            names = [name for name in schema.columns.names if name not in schema.key]
+            for chunk in reader.chunks(schema.key):
+                yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
+                last = chunk.table.slice(chunk.table.num_rows - 1)
+            for _ in reader.chunks(names) if names else ():
+                pass  # decoding checks every page
+        if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
+            yield Finding(path, f"its last key is not the {file.max_key} of the manifest")
+
+    def _checksum(self, path: str) -> int:
+        with reading(path), self.meta.env.storage.read(path) as source:
+            return checksum_of(source)
+
+    def _keys(
+        self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str, repeats: bool
+    ) -> Iterator[Finding]:
+        if last is None and tuple(c[0].as_py() for c in keys.columns) != file.min_key:
+            yield Finding(path, f"its first key is not the {file.min_key} of the manifest")
+        joined = comparable([keys if last is None else pa.concat_tables([last, keys])])[0]
+        if not (joined[1:] >= joined[:-1] if repeats else joined[1:] > joined[:-1]).all():
+            yield Finding(path, f"I1: its keys are not ascending{'' if repeats else ' and unique'}")
+        if (bucket_of([keys[name] for name in schema.bucket_key], state.total_buckets) != state.bucket.number).any():
+            yield Finding(path, "it holds keys of another bucket")
+
+    def _vector(self, state: BucketState, name: str, ref: VectorRef) -> Iterator[Finding]:
+        placed = self.placed.get(ref.puffin, {}).get(name)
+        if ref.puffin in self.placed and placed != ref[1:]:
+            yield Finding(
+                self.meta.paths.puffin(ref.puffin), f"its footer places the vector of {name} at {placed}, not at {ref[1:]}"
+            )
+        self.meta.vectors(
+            state.vectors, [file for file in state.files if file.name == name]
+        )  # I3, checked where vectors are read
+
+    def _puffin(self, name: str) -> Iterator[Finding]:
+        path = self.meta.paths.puffin(name)
+        try:
+            data = read_bytes(self.meta.env.storage, path)
+            puffin.decode(data, path)
+            self.placed[name] = puffin.decode_footer(data, path)
+        except FileNotFoundError:
+            yield Finding(path, "deletion vector file is missing")
+
+    def _one_home(self, schema: Schema, state: BucketState, where: str) -> Iterator[Finding]:
+        keys = []
+        for file in state.files:
+            if file.level == 0:
+                continue
+            vector = self.meta.vectors(state.vectors, [file]).get(file.name)
+            with DataReader(self.meta.env, self.meta.paths.data(file), file, schema) as reader:
+                table = reader.read(range(reader.groups), schema.key)
+            keys.append(table if vector is None else living(Chunk(0, table), vector))
+        if not keys:
+            return
+        joined = np.sort(np.concatenate(comparable(keys)))
+        if twice := int((joined[1:] == joined[:-1]).sum()):
+            yield Finding(where, f"I2: {twice} keys are live in more than one file above level 0")
+
+
+def _finding(where: str, broken: LakeError) -> Finding:
+    if isinstance(broken, Corrupt) and broken.where:
+        where = str(broken.where)
+    return Finding(where, str(broken))

@@ -1,0 +1,1 @@
+"""Table options: names, types, defaults, checks and meanings."""

@@ -1,0 +1,7 @@
+"""Conditions on rows: evaluated on Arrow data, and used to skip files that cannot match. `spark_sql` reads them from SQL text."""
+
+from lsmlake.predicate.evaluate import evaluate
+from lsmlake.predicate.prune import ColumnBounds, key_values, may_match
+from lsmlake.predicate.tree import Predicate, Unsupported, and_
+
+__all__ = ["ColumnBounds", "Predicate", "Unsupported", "and_", "evaluate", "key_values", "may_match"]

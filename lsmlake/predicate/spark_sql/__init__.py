@@ -1,0 +1,1 @@
+"""SQL text, in Spark's dialect and meaning, as predicates."""

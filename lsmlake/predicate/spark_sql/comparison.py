@@ -1,0 +1,189 @@
+"""A column compared with literals of any type, rewritten as comparisons with literals of the column's own type.
+
+Spark brings both sides to a common type, row by row. That type's values are ordered as the column's are, so the same rows pass if
+the literal is moved instead: with n(u) the column's u-th value as the common type sees it,
+
+1. find `low`, the first u with n(u) >= literal, and `high`, the first u with n(u) > literal;
+2. then `<` is u < low, `<=` is u < high, `=` is low <= u < high, and so on, exactly: `int >= 10.5` becomes `int >= 11`,
+   `bigint = 1e18` the range of numbers that round to that double, `tinyint = 300` nothing at all.
+
+Text as a literal is cast to the column's type first (Spark in ANSI mode). A column is never cast: where Spark would have to (a
+STRING column and a number), the comparison is refused. Spark is not followed in two corners: where it cuts decimals to 38 digits
+the comparison here is exact, and `bigint < 9223372036854775808` is NULL for a null row, where Spark says TRUE.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, tzinfo
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil, floor, isnan
+
+import pyarrow as pa
+
+from lsmlake.predicate.order import is_exact, is_ordered
+from lsmlake.predicate.spark_sql.literal import cast, show
+from lsmlake.predicate.tree import Column, Compare, Constant, In, Like, Literal, Predicate, always, and_, never, not_, or_
+from lsmlake.schema.type_text import format_type
+
+_OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_DAYS = date.min.toordinal() - 1, date.max.toordinal() + 1
+
+
+def compare(op: str, column: Column, value: object, zone: tzinfo) -> Predicate:
+    """`column op value` as Spark means it. Raises ValueError where Spark would, or would cast the column."""
+    if not is_ordered(column.type):
+        raise ValueError(f"{format_type(column.type)} has no order: only IS NULL can be asked of it")
+    if value is None:
+        return Constant(None)
+    if isinstance(value, str):
+        value = cast(value, _promoted(column.type), zone)
+    if not _comparable(column.type, value):
+        raise ValueError(f"{format_type(column.type)} cannot be compared with {show(value)}{_advice(column.type)}")
+    if op == "!=":
+        return not_(compare("=", column, value, zone))
+    if is_exact(column.type):
+        return _within(op, column, *_numbers(column.type, value))
+    if pa.types.is_date(column.type) and isinstance(value, datetime):
+        return _within(op, column, *_days(value, zone))
+    kind = pa.float64() if pa.types.is_floating(column.type) else column.type  # a FLOAT is compared as the DOUBLE it is
+    return Compare(op, column, Literal(cast(value, kind, zone)))
+
+
+def is_in(column: Column, values: Sequence[object], zone: tzinfo) -> Predicate:
+    """`column IN (values)`: Spark compares all of them in one common type. Raises ValueError."""
+    values = _unified(column.type, values, zone)
+    equal = [compare("=", column, value, zone) for value in values]
+    plain = {equality.right.value: None for equality in equal if isinstance(equality, Compare)}  # a dict keeps the order
+    others = [equality for equality in dict.fromkeys(equal) if not isinstance(equality, Compare)]
+    if len(plain) == 1:
+        return or_(Compare("=", column, Literal(*plain)), *others)
+    return or_(*([In(column, tuple(plain))] if plain else []), *others)
+
+
+def like(column: Column, pattern: str | None, escape: str) -> Predicate:
+    """`column LIKE pattern ESCAPE escape`. Raises ValueError."""
+    if not pa.types.is_string(column.type):
+        raise ValueError(f"LIKE needs a STRING column, {'.'.join(column.path)} is {format_type(column.type)}")
+    if pattern is None:
+        return Constant(None)
+    prefix, rest, position = "", "", 0
+    while position < len(pattern):
+        char = pattern[position]
+        wild = char in "%_" and char != escape
+        if char == escape:
+            position += 1
+            char = pattern[position : position + 1]
+            if not char or char not in ("%", "_", escape):
+                raise ValueError(f"in LIKE {pattern!r} the escape {escape!r} must be followed by %, _ or itself")
+        if wild:
+            rest += char
+        elif rest:
+            rest += "\\" + char if char in "%_\\" else char
+        else:
+            prefix += char
+        position += 1
+    return Like(column, prefix, rest) if rest else Compare("=", column, Literal(prefix))
+
+
+def fold(op: str, left: object, right: object) -> Predicate:
+    """A comparison of two literals. Raises ValueError if they are not of one kind."""
+    if left is None or right is None:
+        return Constant(None)
+    if _family(left) != _family(right):
+        raise ValueError(f"{show(left)} cannot be compared with {show(right)}")
+    if float in (type(left), type(right)):
+        left, right = _rank(float(left)), _rank(float(right))
+    return Constant(_OPERATORS[op](left, right))
+
+
+def _promoted(kind: pa.DataType) -> pa.DataType:
+    """What Spark casts text to, that is compared with a column of this type."""
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    return pa.float64() if pa.types.is_decimal(kind) or pa.types.is_floating(kind) else kind
+
+
+def _comparable(kind: pa.DataType, value: object) -> bool:
+    if is_exact(kind) or pa.types.is_floating(kind):
+        return type(value) in (int, float, Decimal)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return isinstance(value, date)
+    wanted = str if pa.types.is_string(kind) else bytes if pa.types.is_binary(kind) else bool
+    return type(value) is wanted
+
+
+def _family(value: object) -> object:
+    is_number = type(value) in (int, float, Decimal)
+    return "number" if is_number else (type(value), getattr(value, "tzinfo", None) is None)
+
+
+def _advice(kind: pa.DataType) -> str:
+    return ", write the value in quotes" if pa.types.is_string(kind) else ""
+
+
+def _unified(kind: pa.DataType, values: Sequence[object], zone: tzinfo) -> Sequence[object]:
+    """The literals of an IN list in the type that Spark would find for all of them, where comparing each alone would differ."""
+    types = {type(value) for value in values}
+    if is_exact(kind) and (float in types or (str in types and (Decimal in types or pa.types.is_decimal(kind)))):
+        return [cast(value, pa.float64(), zone) for value in values]
+    if pa.types.is_date(kind) and datetime in types:
+        zones = {"UTC" if value.tzinfo else None for value in values if isinstance(value, datetime)}
+        common = pa.timestamp("us", "UTC" if "UTC" in zones else None)
+        return [cast(value, common, zone) for value in values]
+    return values
+
+
+def _within(op: str, column: Column, low: int, high: int, least: int, most: int, at: Callable[[int], object] = int) -> Predicate:
+    """`column op literal`, given its `low` and `high`, where the column's u-th value is `at(u)`, least <= u <= most."""
+    if op == "=":
+        if high - low == 1 and least <= low <= most:
+            return Compare("=", column, Literal(at(low)))
+        if high <= low or low > most or high <= least:
+            return never(column)
+        return and_(_within(">=", column, low, high, least, most, at), _within("<=", column, low, high, least, most, at))
+    border = low if op in ("<", ">=") else high  # both remaining pairs part the values into u < border and u >= border
+    passes_all, passes_none = (border > most, border <= least) if op in ("<", "<=") else (border <= least, border > most)
+    if passes_all or passes_none:
+        return always(column) if passes_all else never(column)
+    return Compare(op, column, Literal(at(border if op in ("<", ">=") else border - 1)))
+
+
+def _numbers(kind: pa.DataType, value: int | float | Decimal) -> tuple[int, int, int, int, Callable[[int], object]]:
+    """Arguments of `_within` for an integer or decimal column."""
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    digits = kind.precision if pa.types.is_decimal(kind) else None
+    at = int if digits is None else lambda u: Decimal((u < 0, tuple(map(int, str(abs(u)))), -scale))
+    half = 1 << kind.bit_width - 1
+    least, most = (-half, half - 1) if digits is None else (1 - 10**digits, 10**digits - 1)
+    if isinstance(value, float):
+        rank = _rank(value)
+        low = _first(lambda u: _rank(float(at(u))) >= rank, least, most + 1)
+        high = _first(lambda u: _rank(float(at(u))) > rank, least, most + 1)
+    else:
+        exact = Fraction(value) * 10**scale
+        low, high = ceil(exact), floor(exact) + 1
+    return low, high, least, most, at
+
+
+def _days(value: datetime, zone: tzinfo) -> tuple[int, int, int, int, Callable[[int], object]]:
+    """Arguments of `_within` for a date column, whose values are midnights when compared with a timestamp."""
+    day = cast(value, pa.date32(), zone)
+    midnight = cast(day, pa.timestamp("us", "UTC" if value.tzinfo else None), zone)
+    high = day.toordinal() + 1
+    return high - 1 if midnight >= value else high, high, *_DAYS, date.fromordinal
+
+
+def _rank(value: float) -> tuple[bool, float]:
+    """Orders as Spark orders doubles: NaN equals itself and is last."""
+    return (True, 0.0) if isnan(value) else (False, value)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The first of low..high - 1 that holds (and so do all after it), else `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low

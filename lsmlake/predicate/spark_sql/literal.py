@@ -1,0 +1,216 @@
+"""Literals of SQL text as Python values, in Spark's formats (ANSI mode, its default since 4.0).
+
+`cast` is Spark's `CAST(literal AS type)`: exact, or rounded exactly as Spark rounds, or a ValueError that names the format. The
+formats are those of Spark's "Literals" and "ANSI Compliance" pages; special dates such as 'today' are not among them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.schema.type_text import format_type
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_PREFIXED = re.compile(r"(?:UTC|GMT|UT)([+-].+)")
+_SPECIAL = re.compile(r"[+-]?(inf|infinity)|nan", re.IGNORECASE)
+_DATE = "(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})(?:[ T]TAIL)?)?)?"
+_TIME = r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]*))?)?)?"
+_ZONE = r"\s*(?P<zone>Z|UTC|GMT|[+-][0-9]{1,2}(?::[0-9]{2})?|[A-Za-z_]+/[A-Za-z_/+-]+)?"
+_DATE_FORMAT = re.compile(_DATE.replace("TAIL", ".*"), re.DOTALL)  # Spark's dates may be followed by anything
+_TIMESTAMP_FORMAT = re.compile(_DATE.replace("TAIL", _TIME + _ZONE))
+_BOOLEANS = {**dict.fromkeys(("true", "t", "yes", "y", "1"), True), **dict.fromkeys(("false", "f", "no", "n", "0"), False)}
+_BLANKS = "".join(map(chr, range(33))) + "\x7f"
+_WIDE = Context(prec=100)
+_OFFSET_HOURS_MAX = 18
+
+
+def cast(value: object, kind: pa.DataType, zone: tzinfo) -> object:
+    """`value` as Spark casts it to `kind`; null stays null. `zone` is the session's. Raises ValueError."""
+    if value is None:
+        return None
+    for holds, convert in _CASTS:
+        if holds(kind):
+            trimmed = isinstance(value, str) and convert not in (_text, _bytes)
+            return convert(value.strip(_BLANKS) if trimmed else value, kind, zone)
+    raise ValueError(f"no literal is a {format_type(kind)}")
+
+
+def number(text: str) -> int | float | Decimal:
+    """An unsigned number as SQL writes it: an integer, a DECIMAL (`1.5`) or a DOUBLE (`1e3`). Raises ValueError."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text} is not a number")
+    if "e" in text.lower():
+        value = float(text)
+        if value == float("inf"):
+            raise ValueError(f"{text} is beyond DOUBLE")
+        return value
+    if sum(map(str.isdigit, text.lstrip("0"))) > 38:
+        raise ValueError(f"{text} has more than 38 digits")
+    return int(text) if text.isdecimal() else Decimal(text)
+
+
+def zone_named(name: str) -> tzinfo:
+    """The time zone of that name. Raises ValueError."""
+    if name in ("UTC", "GMT", "UT", "Z", "Etc/UTC"):
+        return timezone.utc
+    if offset := _PREFIXED.fullmatch(name):  # Java's ZoneId takes UTC+8 for +8
+        name = offset[1]
+    if name.startswith(("+", "-")):
+        hours, _, minutes = name[1:].partition(":")
+        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        if offset > timedelta(hours=_OFFSET_HOURS_MAX):
+            raise ValueError(f"{name} is beyond 18 hours")
+        return timezone(-offset if name[0] == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name} is not a time zone") from error
+
+
+def _text(value: object, kind: pa.DataType, zone: tzinfo) -> str:
+    if isinstance(value, str):
+        return value
+    if type(value) is int:
+        return str(value)
+    raise _refused(value, kind, "a string")
+
+
+def _bytes(value: object, kind: pa.DataType, zone: tzinfo) -> bytes:
+    if isinstance(value, bytes | str):
+        return value.encode() if isinstance(value, str) else value
+    raise _refused(value, kind, "X'1F'")
+
+
+def _bool(value: object, kind: pa.DataType, zone: tzinfo) -> bool:
+    if isinstance(value, str) and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
+    if isinstance(value, bool):
+        return value
+    raise _refused(value, kind, "TRUE or FALSE")
+
+
+def _int(value: object, kind: pa.DataType, zone: tzinfo) -> int:
+    if _is_text(value, _INTEGER) or (_is_number(value) and math.isfinite(value)):
+        found = int(value)  # towards zero
+        half = 1 << kind.bit_width - 1
+        if -half <= found < half:
+            return found
+    raise _refused(value, kind, f"digits, within {kind.bit_width} bits")
+
+
+def _float(value: object, kind: pa.DataType, zone: tzinfo) -> float:
+    if isinstance(value, str):
+        digits = value[:-1] if value[-1:] in "dDfF" and not _SPECIAL.fullmatch(value) else value
+        if not (_DECIMAL.fullmatch(digits) or _SPECIAL.fullmatch(value)):
+            raise _refused(value, kind, "a number such as 1.5, 1e3, NaN or Infinity")
+        value = digits
+    elif not _is_number(value):
+        raise _refused(value, kind, "a number")
+    if kind == pa.float64():
+        return float(value) + 0.0
+    if isinstance(value, float):
+        with np.errstate(over="ignore"):
+            return float(np.float32(value)) + 0.0
+    return pa.scalar(str(value)).cast(pa.float32()).as_py() + 0.0  # rounded once, not by way of a double
+
+
+def _decimal(value: object, kind: pa.DataType, zone: tzinfo) -> Decimal:
+    if type(value) in (int, Decimal) or _is_text(value, _DECIMAL):
+        try:
+            found = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _WIDE)
+        except InvalidOperation as error:
+            raise _refused(value, kind, "fewer digits") from error
+        if len(found.as_tuple().digits) <= kind.precision:
+            return found
+    raise _refused(value, kind, f"a number of at most {kind.precision} digits, {kind.scale} of them after the point")
+
+
+def _date(value: object, kind: pa.DataType, zone: tzinfo) -> date:
+    if isinstance(value, str) and (moment := _moment(value, _DATE_FORMAT)):
+        return moment[0].date()
+    if isinstance(value, datetime):
+        return (value.astimezone(zone) if value.tzinfo else value).date()
+    if isinstance(value, date):
+        return value
+    raise _refused(value, kind, "2026-01-31")
+
+
+def _timestamp(value: object, kind: pa.DataType, zone: tzinfo) -> datetime:
+    found, own_zone = value, None
+    if isinstance(value, str) and (moment := _moment(value, _TIMESTAMP_FORMAT)):
+        found, own_zone = moment
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        found = datetime.combine(value, time())
+    if not isinstance(found, datetime):
+        raise _refused(value, kind, "2026-01-31 13:45:00.123456, maybe with a zone such as Z, +01:00 or Europe/Berlin")
+    if kind.tz is None:
+        if own_zone or (found.tzinfo and zone is not timezone.utc):
+            raise _refused(value, kind, "a timestamp without zone, TIMESTAMP_NTZ '2026-01-31 13:45:00'")
+        return found.replace(tzinfo=None)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=zone_named(own_zone) if own_zone else zone)
+    return found.astimezone(timezone.utc)
+
+
+def _moment(text: str, form: re.Pattern) -> tuple[datetime, str | None] | None:
+    """The local time that `text` names in this format, and its zone; None if there is none."""
+    match = form.fullmatch(text)
+    if match is None:
+        return None
+    parts = match.groupdict()
+    day = [int(parts[name] or 1) for name in ("year", "month", "day")]
+    clock = [int(parts.get(name) or 0) for name in ("hour", "minute", "second")]
+    micros = int((parts.get("fraction") or "")[:6].ljust(6, "0"))  # more digits are cut off
+    try:
+        return datetime(*day, *clock, micros), parts.get("zone")
+    except ValueError:
+        return None
+
+
+def _is_text(value: object, form: re.Pattern) -> bool:
+    return isinstance(value, str) and form.fullmatch(value) is not None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _refused(value: object, kind: pa.DataType, form: str) -> ValueError:
+    return ValueError(f"{show(value)} is no {format_type(kind)}, which is written as {form}")
+
+
+def show(value: object) -> str:
+    """A literal as SQL writes it."""
+    match value:
+        case None | bool():
+            return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+        case str():
+            return f"'{value}'"
+        case bytes():
+            return f"X'{value.hex().upper()}'"
+        case datetime():
+            return f"TIMESTAMP '{value}'"
+        case date():
+            return f"DATE '{value}'"
+    return str(value)
+
+
+_CASTS: tuple[tuple[Callable, Callable], ...] = (
+    (pa.types.is_string, _text),
+    (pa.types.is_binary, _bytes),
+    (pa.types.is_boolean, _bool),
+    (pa.types.is_integer, _int),
+    (pa.types.is_floating, _float),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_date, _date),
+    (pa.types.is_timestamp, _timestamp),
+)

@@ -1,0 +1,284 @@
+"""SQL text -> predicate: sqlglot reads Spark's grammar, this file takes the part of it that can be evaluated and pruned here.
+
+Nothing is ignored: a node, or an argument of a node, that is not known below is refused with its position. So a newer sqlglot
+that says something in a new way cannot change a meaning silently.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from datetime import timezone, tzinfo
+from decimal import Decimal
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from lsmlake.errors import InvalidQuery, InvalidSchema
+from lsmlake.predicate.order import common_type
+from lsmlake.predicate.spark_sql.comparison import compare, fold, is_in, like
+from lsmlake.predicate.spark_sql.literal import cast, number, show, zone_named
+from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, not_, or_
+from lsmlake.schema import types
+from lsmlake.schema.ddl import requoted, type_of
+from lsmlake.schema.type_text import format_type
+
+SUPPORTED = (
+    "AND, OR, NOT, IS [NOT] NULL|TRUE|FALSE, [NOT] IN (literals), [NOT] BETWEEN, [NOT] LIKE, and = <> < <= > >= <=> between a "
+    "column and a literal or two columns"
+)
+_OPS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPERANDS = exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Neg, exp.Cast, exp.RawString, exp.HexString
+_COLUMNS_SHOWN_MAX = 20
+_TEXT_SHOWN_MAX = 200
+
+
+def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
+    """`predicate.parse`."""
+    where = _shown(text)
+    try:
+        text = requoted(text)
+        found = sqlglot.parse(text, dialect="spark")
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        where = f"line {first.get('line', 1)}, character {first.get('col', 0)} of {where}"
+        found = repr(first.get("highlight", ""))
+        raise InvalidQuery("the predicate is not SQL", where=where, expected=SUPPORTED, found=found) from error
+    except (SqlglotError, RecursionError) as error:
+        raise InvalidQuery("the predicate is not SQL", where=where, expected=SUPPORTED) from error
+    if len(found) != 1 or found[0] is None or isinstance(found[0], exp.Block):
+        raise InvalidQuery("there must be one predicate", where=where, expected=SUPPORTED)
+    return from_sqlglot(found[0], schema, text, zone=zone)
+
+
+def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC") -> Predicate:
+    """`read` for an expression that sqlglot has parsed already, as the WHERE of the (`requoted`) statement `text`."""
+    assert requoted(text) == text, "sqlglot would have read 'it''s' as its"
+    try:
+        session = zone_named(zone)
+    except ValueError as error:
+        raise Unsupported("no such time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
+    try:
+        return _Reader(schema, session, text).predicate(node)
+    except RecursionError as error:
+        raise InvalidQuery("the predicate is nested too deeply", where=_shown(text), cure="use fewer parentheses") from error
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
+
+
+class _Reader:
+    def __init__(self, schema: pa.Schema, zone: tzinfo, text: str) -> None:
+        self.schema, self.zone, self.text = schema, zone, text
+
+    def predicate(self, node: exp.Expression) -> Predicate:
+        match node:
+            case exp.Paren():
+                return self.predicate(self._one(node))
+            case exp.And() | exp.Or():
+                children = [self.predicate(child) for child in node.flatten(unnest=False)]
+                return and_(*children) if isinstance(node, exp.And) else or_(*children)
+            case exp.Not():
+                return not_(self.predicate(self._one(node)))
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                left, right = self._two(node)
+                return self._comparison(node, _OPS[type(node)], left, right)
+            case exp.NullSafeEQ():
+                return self._null_safe(node)
+            case exp.NullSafeNEQ():
+                return not_(self._null_safe(node))
+            case exp.Is():
+                return self._is(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Between():
+                return self._between(node)
+            case exp.Like() | exp.Escape():
+                return self._like(node)
+            case exp.Boolean() | exp.Null():
+                return Constant(self._literal(node))
+            case exp.Column() | exp.Dot():
+                return self._flag(node, self._column(node))
+        raise self._unsupported(node)
+
+    def _flag(self, node: exp.Expression, column: Column) -> Predicate:
+        if not pa.types.is_boolean(column.type):
+            found = f"{node.sql('spark')}, which is {format_type(column.type)}"
+            raise self._error(node, "only a BOOLEAN column is a condition by itself", expected="a comparison", found=found)
+        return Compare("=", column, Literal(True))
+
+    def _comparison(self, node: exp.Expression, op: str, left: exp.Expression, right: exp.Expression) -> Predicate:
+        a, b = self._operand(left), self._operand(right)
+        if isinstance(a, Column) and isinstance(b, Column):
+            zoned = _is_local(a.type) != _is_local(b.type)  # depends on the session's time zone
+            found = f"{format_type(a.type)} and {format_type(b.type)}"
+            if common_type(a.type, b.type) is None:
+                raise self._error(node, "columns of these types cannot be compared", found=found)
+            if zoned and self.zone is not timezone.utc:
+                what = "columns of these types are compared here in time zone UTC only"
+                raise Unsupported(what, where=self._place(node), found=f"{found} in {self.zone}")
+            return Compare(op, a, b)
+        if isinstance(a, Column):
+            return self._tried(node, lambda: compare(op, a, b, self.zone))
+        if isinstance(b, Column):
+            return self._tried(node, lambda: compare(_MIRRORED[op], b, a, self.zone))
+        return self._tried(node, lambda: fold(op, a, b))
+
+    def _null_safe(self, node: exp.Expression) -> Predicate:
+        left, right = self._two(node)
+        nulls = [self._null_test(self._operand(side)) for side in (left, right)]
+        return or_(Is(self._comparison(node, "=", left, right), True), and_(*nulls))
+
+    def _null_test(self, operand: object) -> Predicate:
+        return IsNull(operand) if isinstance(operand, Column) else Constant(operand is None)
+
+    def _is(self, node: exp.Is) -> Predicate:
+        child, wanted = self._two(node)
+        if not isinstance(wanted, exp.Null | exp.Boolean):
+            raise self._unsupported(node)
+        child, value = child.unnest(), self._literal(wanted)
+        if value is None and self._is_operand(child):
+            return self._null_test(self._operand(child))
+        return Is(self.predicate(child), value)
+
+    def _in(self, node: exp.In) -> Predicate:
+        self._check(node, "this", "expressions")
+        operand, values = self._operand(node.this), [self._value(value) for value in node.expressions]
+        if not values:
+            raise self._unsupported(node)
+        if isinstance(operand, Column):
+            return self._tried(node, lambda: is_in(operand, values, self.zone))
+        return self._tried(node, lambda: or_(*(fold("=", operand, value) for value in values)))
+
+    def _between(self, node: exp.Between) -> Predicate:
+        self._check(node, "this", "low", "high")
+        low, high = node.args["low"], node.args["high"]
+        return and_(self._comparison(node, ">=", node.this, low), self._comparison(node, "<=", node.this, high))
+
+    def _like(self, node: exp.Like | exp.Escape) -> Predicate:
+        escape = "\\"
+        if isinstance(node, exp.Escape):
+            node, character = self._two(node)
+            escape = self._value(character)
+            if not isinstance(node, exp.Like) or not isinstance(escape, str) or len(escape) != 1:
+                raise self._error(character, "ESCAPE takes one character", found=character.sql("spark"))
+        self._check(node, "this", "expression", "negate")
+        column, pattern = self._operand(node.this), self._value(node.expression)
+        if not isinstance(column, Column) or not isinstance(pattern, str | None):
+            raise self._unsupported(node)
+        found = self._tried(node, lambda: like(column, pattern, escape))
+        return not_(found) if node.args.get("negate") else found
+
+    # --- columns and literals ---
+
+    def _is_operand(self, node: exp.Expression) -> bool:
+        return isinstance(node.unnest(), _OPERANDS)
+
+    def _operand(self, node: exp.Expression) -> object:
+        """A Column or the value of a literal."""
+        node = node.unnest()
+        return self._column(node) if isinstance(node, exp.Column | exp.Dot) else self._literal(node)
+
+    def _value(self, node: exp.Expression) -> object:
+        value = self._operand(node)
+        if isinstance(value, Column):
+            raise self._error(node, "a column cannot stand here", expected="a literal", found=node.sql("spark"))
+        return value
+
+    def _literal(self, node: exp.Expression) -> object:
+        node = node.unnest()
+        match node:
+            case exp.Null():
+                return None
+            case exp.Boolean():
+                return bool(node.this)
+            case exp.Literal() | exp.RawString():
+                if isinstance(node, exp.RawString) or node.is_string:
+                    return node.this
+                return self._tried(node, lambda: number(node.this))
+            case exp.HexString():
+                return self._tried(node, lambda: bytes.fromhex("0" * (len(node.this) % 2) + node.this))
+            case exp.Concat() if all(isinstance(part, exp.Literal) and part.is_string for part in node.expressions):
+                return "".join(part.this for part in node.expressions)  # 'a' 'b' is one literal to Spark
+            case exp.Neg():
+                return self._negated(node, self._literal(self._one(node)))
+            case exp.Cast():  # also DATE '...', 1L and TryCast, which is how sqlglot reads Spark's CAST
+                self._check(node, "this", "to", "safe", "requires_string")
+                return self._cast(node, self._literal(node.this))
+        raise self._unsupported(node)
+
+    def _negated(self, node: exp.Expression, value: object) -> object:
+        if type(value) not in (int, float, Decimal):
+            raise self._error(node, "only a number has a sign", found=show(value))
+        return value.copy_negate() if isinstance(value, Decimal) else -value
+
+    def _cast(self, node: exp.Cast, value: object) -> object:
+        try:
+            kind = type_of(node.to)
+        except InvalidSchema as error:
+            raise self._error(node, "no such type", expected=error.expected, found=node.to.sql("spark")) from error
+        return self._tried(node, lambda: cast(value, kind, self.zone))
+
+    def _column(self, node: exp.Column | exp.Dot) -> Column:
+        self._check(node, "this", "table", "db", "catalog", "expression")
+        names = [part.name for part in node.parts if isinstance(part, exp.Identifier)]
+        if len(names) != len(node.parts):
+            raise self._unsupported(node)
+        path, fields, kind = [], list(self.schema), None
+        for name in names:
+            field = self._field(node, name, fields, path)
+            path, kind = [*path, field.name], types.canonical(field.type, field.name)
+            fields = list(kind) if pa.types.is_struct(kind) else []
+        return Column(tuple(path), kind)
+
+    def _field(self, node: exp.Expression, name: str, fields: list[pa.Field], path: list[str]) -> pa.Field:
+        known = {field.name.lower(): field for field in fields}
+        if name.lower() in known:
+            return known[name.lower()]
+        what = f"{'.'.join(path)} has no field {name}" if path else f"there is no column {name}"
+        if not known:
+            raise self._error(node, what, cure="only a STRUCT has fields" if path else "")
+        names = [field.name for field in fields]
+        shown = ", ".join(names[:_COLUMNS_SHOWN_MAX]) + (", ..." if len(names) > _COLUMNS_SHOWN_MAX else "")
+        nearest = difflib.get_close_matches(name.lower(), known, 1)
+        cure = f"did you mean {known[nearest[0]].name}?" if nearest else "text is written in 'quotes'"
+        raise self._error(node, what, expected=f"one of {shown}", cure=cure)
+
+    # --- what may not be ignored ---
+
+    def _check(self, node: exp.Expression, *known: str) -> None:
+        if any(value and name not in known for name, value in node.args.items()):
+            raise self._unsupported(node)
+
+    def _one(self, node: exp.Expression) -> exp.Expression:
+        self._check(node, "this")
+        return node.this
+
+    def _two(self, node: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
+        self._check(node, "this", "expression")
+        return node.this, node.expression
+
+    def _tried(self, node: exp.Expression, read: Callable[[], object]) -> object:
+        try:
+            return read()
+        except (ValueError, OverflowError) as error:
+            raise self._error(node, str(error)) from error
+
+    def _unsupported(self, node: exp.Expression) -> Unsupported:
+        what = "this is not supported in a predicate"
+        return Unsupported(what, where=self._place(node), expected=SUPPORTED, found=node.sql("spark"))
+
+    def _error(self, node: exp.Expression, what: str, **named: object) -> InvalidQuery:
+        return InvalidQuery(what, where=self._place(node), **named)
+
+    def _place(self, node: exp.Expression) -> str:
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        return f"character {min(starts) + 1} of {_shown(self.text)}" if starts else _shown(self.text)
+
+
+def _is_local(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or kind == pa.timestamp("us")

@@ -1,0 +1,1 @@
+"""Reading a snapshot: plan, splits, rows; lookup by key; time travel."""

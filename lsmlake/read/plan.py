@@ -1,0 +1,256 @@
+"""Planning a read: from a snapshot and a predicate to the files that may hold an answer. Metadata only, array operations only.
+
+Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0
+is pruned by the key alone: its rows supersede older ones whether or not they match the filter. And where the merge engine needs
+the older row, an older file that its statistics rule out is still looked into.
+
+Without deletion vectors files whose key ranges overlap are merged at read, so there statistics prune only a file that is alone in
+its section and holds no row to take back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.format import manifest
+from lsmlake.format.files import Bucket, DataFile, VectorRef
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.lsm.levels import Levels
+from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.pick.strategy import last_level_of
+from lsmlake.lsm.sections import sections
+from lsmlake.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
+from lsmlake.schema.schema import Schema
+from lsmlake.store.metadata import Metadata
+
+FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
+_BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
+
+
+@dataclass(frozen=True)
+class Split:
+    """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede
+    them. `met`: files above level 0 that hold no answer but rows that level-0 rows may be merged with.
+
+    Without deletion vectors: `files` of any level that can be read as they are, and none waits; or `merged`, a section of files
+    that have to be merged with each other.
+    """
+
+    bucket: Bucket
+    files: tuple[DataFile, ...]
+    vectors: Mapping[str, VectorRef]
+    level0: tuple[DataFile, ...]
+    met: tuple[DataFile, ...] = ()
+    merged: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`columns` in the order they come out. `pruned` tells how many files each step left: (step, files)."""
+
+    snapshot: Snapshot | None
+    schema: Schema
+    predicate: Predicate | None
+    columns: tuple[str, ...]
+    mode: str
+    splits: tuple[Split, ...]
+    pruned: tuple[tuple[str, int], ...]
+
+    @property
+    def files(self) -> int:
+        return sum(len(split.files) + len(split.level0) + len(split.merged) for split in self.splits)
+
+    @property
+    def dead_rows(self) -> int:
+        vectors = [split.vectors.get(file.name) for split in self.splits for file in split.files]
+        return sum(ref.cardinality for ref in vectors if ref)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns to read: those asked for and those the predicate looks at."""
+        wanted = {*self.columns, *(self.predicate.columns if self.predicate else ())}
+        return tuple(name for name in self.schema.columns.names if name in wanted)
+
+    @property
+    def names_keys(self) -> bool:
+        """Whether only rows of finitely many keys are asked for."""
+        return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
+
+
+def plan(
+    meta: Metadata,
+    schema: Schema,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    columns: Sequence[str] | None = None,
+    mode: str = FRESH,
+    near: pa.Table | None = None,
+) -> Plan:
+    """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery.
+
+    `mode`: FRESH, everything; COMPACTED, what stands above level 0; RAW, what of this needs no merging: without deletion vectors
+    only the last level. `near`: entries; only files that share partition values and bucket number with one of them matter.
+    """
+    names = _check_columns(columns, schema)
+    if mode not in (FRESH, RAW, COMPACTED):
+        raise InvalidQuery(
+            "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh sees every row, raw skips level 0"
+        )
+    if snapshot is None:
+        return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
+    table = meta.live(snapshot, schema)
+    steps = [("snapshot", table.num_rows)]
+    if near is not None:
+        for name in (*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket"):
+            table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))
+    vectors = schema.parsed_options.deletion_vectors
+    if mode == COMPACTED or (mode == RAW and vectors):
+        table = table.filter(pc.greater(table["level"], 0))
+        steps.append((f"{mode}: without level 0", table.num_rows))
+    answers = np.ones(table.num_rows, bool)
+    if predicate is not None and table.num_rows:
+        table, left = prune_by_key(table, schema, predicate)
+        steps += left
+        answers = _by_statistics(table, schema, predicate)
+        steps.append(("statistics", int(answers.sum())))
+        if vectors and engine_of(schema).old is Old.DIES:
+            table, answers = table.filter(pa.array(answers)), answers[answers]
+    split = _splits if vectors else partial(_merging_splits, last_level=mode == RAW)
+    splits = split(table, answers, meta.vector_refs(snapshot), schema)
+    if not vectors and table.num_rows:
+        steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
+    return Plan(snapshot, schema, predicate, names, mode, splits, tuple(steps))
+
+
+def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple[pa.Table, list[tuple[str, int]]]:
+    """The entries of files that may hold a key of the predicate, and how many each step left."""
+    steps = []
+    for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys", _by_key)):
+        table = table.filter(pa.array(prune(table, schema, predicate)))
+        steps.append((step, table.num_rows))
+    return table, steps
+
+
+def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
+    """Whether `predicate`, which looks at partition columns only, is true of a partition."""
+    values = pa.table(
+        [pa.array([value], schema.row_columns.field(n).type) for n, value in zip(schema.partition_by, partition, strict=True)],
+        names=list(schema.partition_by),
+    )
+    return bool(np.asarray(evaluate(predicate, values))[0])
+
+
+_COUNT = Wording("count() counts rows", command="name a column")
+
+
+def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(schema.columns.names)
+    if isinstance(columns, str):
+        raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
+    if not columns:
+        raise InvalidQuery(
+            "no column is asked for",
+            expected=f"some of {schema.columns.names}",
+            cure=Wording("count() counts rows", command="name a column"),
+        )
+    by_lower = {name.lower(): name for name in schema.columns.names}
+    unknown = [name for name in columns if name.lower() not in by_lower]
+    if unknown:
+        raise InvalidQuery("no such columns", expected=f"some of {schema.columns.names}", found=unknown, cure="correct the names")
+    if len({name.lower() for name in columns}) != len(columns):
+        raise InvalidQuery("a column is asked for twice", found=list(columns), cure="name it once")
+    return tuple(by_lower[name.lower()] for name in columns)
+
+
+def _by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    rows = table["rows"].to_numpy()
+    bounds = {}
+    for i, name in enumerate(schema.partition_by):
+        values = table[f"p:{i}"].combine_chunks()
+        nulls = np.where(np.asarray(values.is_null()), rows, 0)
+        bounds[name] = ColumnBounds(values, values, pa.array(nulls))
+    return may_match(predicate, bounds, rows)
+
+
+def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    """Key equality names the buckets. Every file carries the bucket count it was written with."""
+    values = key_values(predicate, schema.bucket_key)
+    if values is None or math.prod(map(len, values.values())) > _BUCKET_LISTS_MAX:
+        return np.ones(table.num_rows, bool)
+    columns = _product([pa.array(values[name], schema.row_columns.field(name).type) for name in schema.bucket_key])
+    totals, numbers = table["total_buckets"].to_numpy(), table["bucket"].to_numpy()
+    kept = np.zeros(table.num_rows, bool)
+    for total in np.unique(totals):
+        kept |= (totals == total) & np.isin(numbers, bucket_of(columns, int(total)))
+    return kept
+
+
+def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """All combinations of the columns' values."""
+    grids = np.meshgrid(*(np.arange(len(column)) for column in columns), indexing="ij")
+    return [column.take(pa.array(grid.ravel())) for column, grid in zip(columns, grids, strict=True)]
+
+
+def _by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    return may_match(predicate, _bounds(table, schema, predicate.columns & set(schema.primary_key)), table["rows"].to_numpy())
+
+
+def _by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    """All columns count, but not at level 0."""
+    bounds = _bounds(table, schema, predicate.columns & set(schema.columns.names))
+    return (table["level"].to_numpy() == 0) | may_match(predicate, bounds, table["rows"].to_numpy())
+
+
+def _bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
+    ids, there = schema.field_ids(), set(table.column_names)
+    return {
+        name: ColumnBounds(*(table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n")))
+        for name in names
+        if f"lo:{ids[name]}" in there
+    }
+
+
+def _splits(table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+    splits = []
+    read = set(table["name"].filter(pa.array(answers)).to_pylist())
+    for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
+        level0 = tuple(file for file in state.files if file.level == 0)
+        older = sorted((file for file in state.files if file.level > 0), key=lambda file: (file.level, file.min_key))
+        files = tuple(file for file in older if file.name in read)
+        met = tuple(file for file in older if file.name not in read) if level0 else ()
+        if files or level0:
+            kept = {file.name for file in (*files, *met)}
+            refs = {name: ref for name, ref in state.vectors.items() if name in kept}
+            splits.append(Split(bucket, files, refs, level0, met))
+    return tuple(splits)
+
+
+def _merging_splits(
+    table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, *, last_level: bool
+) -> tuple[Split, ...]:
+    """Of tables without vectors. `last_level`: only what a full compaction has brought to the last level, unmerged."""
+    splits = []
+    read = set(table["name"].filter(pa.array(answers)).to_pylist())
+    for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
+        files = state.files
+        if last_level:
+            oldest = last_level_of(schema.parsed_options, Levels.of(files))
+            files = tuple(file for file in files if file.level == oldest)
+        found = sections(files)
+        alone = [s.files[0] for s in found if len(s.files) == 1 and not s.files[0].delete_rows]
+        if raw := tuple(file for file in alone if file.name in read):
+            splits.append(Split(bucket, raw, {}, ()))
+        merged = (section.files for section in found if len(section.files) > 1 or section.files[0].delete_rows)
+        splits += [Split(bucket, (), {}, (), merged=section) for section in merged]
+    return tuple(splits)

@@ -1,0 +1,195 @@
+"""Reading without an engine: the rows of a plan as Arrow tables.
+
+For every split: the rows waiting at level 0 are merged, their keys looked up in the older files, and what is found counts as dead
+there; unless it just dies, it is merged with them - a compaction in memory. Then every file is read raw: row groups by
+statistics, dead rows masked by position, filter, projection. Without deletion vectors files that overlap are merged instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator
+from functools import partial
+from itertools import chain, groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.format.files import DataFile
+from lsmlake.lsm.levels import recency
+from lsmlake.lsm.merge.blame import located
+from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.runs import distinct, merge_runs
+from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.row_kinds import with_kinds, without_deletes
+from lsmlake.predicate import ColumnBounds, evaluate, may_match
+from lsmlake.read.plan import Plan, Split
+from lsmlake.schema.schema import ROW_KIND
+from lsmlake.store.data_reader import Chunk, DataReader, living
+from lsmlake.store.lookup import fetch, find
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.together import Once, ahead
+
+
+def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
+    """All rows of the plan, columns in the plan's order, types and nullability of the schema. `meta.env.workers` files are read
+    at once; memory: a few chunks of each, and the level-0 rows of as many buckets."""
+    with meta.unless_expired(plan.snapshot):
+        yield from ahead((part for split in plan.splits for part in _parts(meta, plan, split)), meta.env.workers)
+
+
+def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
+    """The rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile."""
+    with meta.unless_expired(plan.snapshot):
+        for part in _parts(meta, plan, split):
+            yield from part
+
+
+def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Table]]:
+    """What can be read side by side."""
+    if split.merged:
+        yield _merged(meta, plan, split)
+        return
+    fresh = Once(partial(freshen, meta, plan, split, plan.needed))
+    for file in split.files:
+        yield _raw(meta, plan, file, fresh)
+    if split.level0:
+        yield _made(plan, fresh)
+
+
+def _merged(meta: Metadata, plan: Plan, split: Split) -> Generator[pa.Table]:
+    for table in merge_at_read(meta, plan, split, plan.needed):
+        yield _finish(_filtered(table, plan), plan)
+
+
+def _made(plan: Plan, fresh: Once[Fresh]) -> Generator[pa.Table]:
+    yield _finish(_filtered(fresh().rows, plan), plan)
+
+
+def count(meta: Metadata, plan: Plan) -> int:
+    """The number of rows. Without a predicate from metadata and, where rows wait at level 0, the columns that decide."""
+    if plan.predicate is not None:
+        return sum(table.num_rows for table in read_plan(meta, plan))
+    total = 0
+    for split in plan.splits:
+        total += sum(file.rows for file in split.files)
+        if split.merged:
+            total += sum(table.num_rows for table in merge_at_read(meta, plan, split, plan.schema.key))
+        elif split.level0:
+            fresh = freshen(meta, plan, split, plan.schema.key)
+            total += fresh.rows.num_rows - sum(map(len, fresh.dead.values()))
+        else:
+            total -= sum(ref.cardinality for ref in split.vectors.values())
+    return total
+
+
+def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
+    """The rows that stand of a section whose files have to be merged, a window of the key space at a time."""
+    engine, key = engine_of(plan.schema, meta.paths.root), plan.schema.key
+    wanted = engine.needs({*columns, *key})
+    names = [name for name in plan.schema.columns.names if name in wanted]
+    ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
+    runs = []
+    for _, same_run in groupby(ordered, key=recency):
+        files = sorted(same_run, key=lambda file: file.min_key)
+        chunks = chain.from_iterable(_stream(meta, plan, file, names) for file in files)
+        repeats = engine.repeats_keys and any(file.delete_rows for file in files)
+        runs.append(Run(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
+    with located(meta.paths.root, split.bucket):
+        for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
+            yield without_deletes(table)
+
+
+def _stream(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
+        for chunk in reader.stream([*names, ROW_KIND] if file.delete_rows else names):
+            yield chunk.table
+
+
+class Fresh(NamedTuple):
+    """A split's level 0 made part of it. `rows`: those of all keys waiting there, merged, key columns first among others, None
+    without level 0. `dead`: for every file to be read its vector and what no longer stands."""
+
+    rows: pa.Table | None
+    dead: dict[str, DeletionVector]
+
+
+def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Fresh:
+    """Merge the level-0 rows of a split with each other and with what they meet in older files. Reads the columns that decide
+    `columns`, and the key."""
+    stored = meta.vectors(split.vectors, (*split.files, *split.met))
+    dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
+    if not split.level0:
+        return Fresh(None, dead)
+    engine = engine_of(plan.schema, meta.paths.root)
+    wanted = engine.needs({*columns, *plan.schema.key})
+    names = [name for name in plan.schema.columns.names if name in wanted]
+    runs = _level0_runs(meta, plan, split, names)
+    keys = distinct([run.select(plan.schema.key) for run in runs])
+    old: dict[int, list[pa.Table]] = {}
+    older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
+    for name, hits in find(meta, plan.schema, keys, tuple(older.values()), repeats=engine.repeats_keys).items():
+        if engine.old is not Old.DIES:
+            standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
+            found = fetch(meta, plan.schema, older[name], standing, names)
+            old.setdefault(older[name].level, []).extend(found)
+        if name in dead:
+            dead[name] = dead[name] | DeletionVector.of(hits.positions)
+    # in the order of level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
+    met = [pa.concat_tables(tables) for tables in old.values() if tables]
+    with located(meta.paths.root, split.bucket):
+        return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, engine)), dead)
+
+
+def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> list[pa.Table]:
+    """The runs waiting at level 0, oldest first."""
+    ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
+    runs = []
+    for _, same_run in groupby(ordered, key=recency):
+        parts = with_kinds([_whole(meta, plan, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
+        runs.append(pa.concat_tables(parts))
+    return runs
+
+
+def _whole(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> pa.Table:
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
+        return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
+
+
+def _raw(meta: Metadata, plan: Plan, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
+    columns = plan.needed or plan.schema.key[:1]
+    asked = plan.predicate.columns if plan.predicate else frozenset()
+    dead = fresh().dead[file.name]
+    with DataReader(meta.env, meta.paths.data(file), file, plan.schema, encoded=columns) as reader:
+        groups = _groups(reader, plan)
+        if len(columns) > len(asked) and plan.names_keys:  # a key is in many files, but alive in one at most
+            found = ((group, _living(chunk, dead, plan)) for group in groups for chunk in reader.chunks(asked, [group]))
+            groups = [group for group, rows in found if rows.num_rows]
+        for chunk in reader.chunks(columns, groups):
+            yield _finish(_living(chunk, dead, plan), plan)
+
+
+def _living(chunk: Chunk, dead: DeletionVector, plan: Plan) -> pa.Table:
+    return living(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
+
+
+def _groups(reader: DataReader, plan: Plan) -> list[int]:
+    """The row groups whose statistics allow a match; those of the file are known to."""
+    if plan.predicate is None or reader.groups == 1:
+        return list(range(reader.groups))
+    rows = reader.starts[1:] - reader.starts[:-1]
+    bounds = {name: ColumnBounds(*reader.group_bounds(name)) for name in plan.predicate.columns}
+    return may_match(plan.predicate, bounds, rows).nonzero()[0].tolist()
+
+
+def _filtered(table: pa.Table, plan: Plan) -> pa.Table:
+    return table if plan.predicate is None else table.filter(evaluate(plan.predicate, table))
+
+
+def _finish(table: pa.Table, plan: Plan) -> pa.Table:
+    return table.select(list(plan.columns)).cast(output_schema(plan))
+
+
+def output_schema(plan: Plan) -> pa.Schema:
+    return pa.schema([plan.schema.plain_columns.field(name) for name in plan.columns])

@@ -1,0 +1,265 @@
+"""Converts a batch to the columns of a table without loss, or refuses it before anything is written.
+
+Columns are matched by name and returned in the table's order. `schema.lossless` converts the values. Without `Cast` only these
+pairs of types are accepted, and only values that fit exactly: an integer to an integer, float or decimal; a float to a float; a
+decimal to a decimal; dates to dates; timestamps to timestamps, both with or both without a zone; text to text and bytes to bytes;
+all of these in large, view and dictionary layouts, and inside nested columns. Every other conversion, such as text to a number,
+needs `Cast`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidData, Wording
+from lsmlake.kernels import nested
+from lsmlake.kernels.chunks import filled
+from lsmlake.schema import lossless, types
+from lsmlake.schema.schema import Schema
+
+_CAST_CURE = Wording(
+    "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
+    command="convert the column first",
+)
+_ROUNDED_CURE = Wording(
+    "round the column, use a DOUBLE column, or pass cast=True for the FLOAT that prints the same",
+    command="round the column, or use a DOUBLE column",
+)
+_TEXT_MAX = 200  # characters of a value in an error
+_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
+_YEARS = {
+    pa.date32().id: (_FIRST_DAY, _LAST_DAY),
+    pa.timestamp("us").id: (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1),
+}
+
+
+class Cast(NamedTuple):
+    """Accepts every pair of types that `schema.lossless` can convert. `zone`: of times that name none."""
+
+    zone: str
+
+
+def conform(
+    data: pa.Table,
+    schema: Schema,
+    columns: Sequence[str] | None = None,
+    *,
+    cast: Cast | None = None,
+    optional: Collection[str] = (),
+    first_row: int | None = 0,
+) -> pa.Table:
+    """`data` with exactly `columns` (default: all of the schema) in canonical types. Raises InvalidData.
+
+    Key columns come out without nulls and NaN, and -0.0 in them becomes 0.0, which equals it. Zero-copy where types agree.
+    `optional`: columns that are null if the data lacks them. `first_row`: what the first row is called in errors; None: the rows
+    have no numbers that the user knows.
+    """
+    wanted = [schema.plain_columns.field(name) for name in (columns or schema.plain_columns.names)]
+    needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
+    check_names(data.schema.names, needed)
+    place = _Place(first_row)
+    arrays = [_convert(data[f.name], f, cast, place) if f.name in needed else _missing(f, data.num_rows) for f in wanted]
+    return _clean_keys(pa.table(arrays, schema=pa.schema(wanted)), schema)
+
+
+class _Place(NamedTuple):
+    first_row: int | None
+
+    def of(self, field: pa.Field, row: int) -> str:
+        return f"column {field.name!r}" + ("" if self.first_row is None else f", row {self.first_row + row}")
+
+
+def _missing(field: pa.Field, rows: int) -> pa.Array:
+    return nested.nulls(rows, field.type)
+
+
+def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raises InvalidData unless `found` is `wanted` in any order."""
+    if len(set(found)) != len(found):
+        twice = sorted({name for name in found if list(found).count(name) > 1})
+        raise InvalidData("the data names a column twice", found=twice, cure="rename or drop one")
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    if missing or extra:
+        what = " and ".join(filter(None, [missing and f"lacks the columns {missing}", extra and f"has extra columns {extra}"]))
+        cures = [missing and "add the missing ones (null where nothing is known)", extra and "drop the extra ones"]
+        raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=" and ".join(filter(None, cures)))
+
+
+def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:
+    """The part of `conform` that needs no rows. Raises InvalidData."""
+    check_names(found.names, columns)
+    for name in columns:
+        _check_type(found.field(name).type, schema.plain_columns.field(name), cast)
+
+
+def _check_type(found: pa.DataType, field: pa.Field, cast: Cast | None) -> None:
+    if _fits(found, field.type):
+        return
+    castable = _castable(found, field.type)
+    if castable and cast is not None:
+        return
+    raise InvalidData(
+        "type does not fit",
+        where=f"column {field.name!r}",
+        expected=types.type_name(field.type),
+        found=found,
+        cure=_CAST_CURE if castable else "convert the column before writing",
+    )
+
+
+def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    try:
+        lossless.convert(pa.array([], found), wanted, "UTC")
+        return True
+    except (lossless.Unfit, pa.ArrowNotImplementedError):
+        return False
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool:
+    t = pa.types
+    if found == wanted or t.is_null(found):
+        return True
+    if t.is_dictionary(found):
+        return _fits(found.value_type, wanted, inside)
+    if t.is_integer(wanted):
+        return t.is_integer(found)
+    if t.is_floating(wanted):
+        return t.is_integer(found) or (t.is_floating(found) and not (inside and found.bit_width > wanted.bit_width))
+    if t.is_decimal(wanted):
+        return t.is_integer(found) or t.is_decimal(found)
+    if t.is_string(wanted):
+        return types.is_text(found)
+    if t.is_binary(wanted):
+        return types.is_bytes(found)
+    if t.is_date(wanted):
+        return t.is_date(found)
+    if t.is_timestamp(wanted):
+        return t.is_timestamp(found) and bool(found.tz) == bool(wanted.tz)
+    if t.is_struct(wanted):
+        return (
+            t.is_struct(found)
+            and {f.name for f in found} == {f.name for f in wanted}
+            and found.num_fields == wanted.num_fields
+            and all(_fits(found.field(f.name).type, f.type, True) for f in wanted)
+        )
+    if t.is_map(wanted):
+        return t.is_map(found) and _fits(found.key_type, wanted.key_type, True) and _fits(found.item_type, wanted.item_type, True)
+    if t.is_list(wanted):
+        lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
+        return lists and _fits(found.value_type, wanted.value_type, True)
+    return False
+
+
+def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
+    where = f"column {field.name!r}"
+    _check_type(column.type, field, cast)
+    column = filled(column)
+    if not field.nullable and column.null_count:
+        raise InvalidData(
+            "a null in a column that cannot hold one",
+            where=place.of(field, pc.index(column.is_null(), pa.scalar(True)).as_py()),
+            found=f"{column.null_count} nulls",
+            cure="fill or drop those rows",
+        )
+    made = _all_chunks(column, field, cast, place)
+    _check_years(made, where)
+    return nested.required(made, field.type, where) if nested.has_required(field.type) else made
+
+
+def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.ChunkedArray:
+    """`column` in the type of `field`, its inner fields nullable. Raises InvalidData naming the first value that does not fit."""
+    _check_type(column.type, field, cast)
+    return _all_chunks(column, field, cast, _Place(None))
+
+
+def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
+    wanted = nested.nullable(field.type)
+    make = partial(_strict, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
+
+    def checked(chunk: pa.Array) -> pa.Array:
+        chunk.validate(full=True)
+        return make(chunk)
+
+    made, start = [], 0
+    for chunk in column.chunks:
+        try:
+            made.append(checked(chunk))
+        except pa.ArrowException as refused:
+            row = lossless.first_bad(chunk, checked)
+            raise InvalidData(
+                "a value does not fit",
+                where=place.of(field, start + row),
+                expected=types.type_name(field.type),
+                found=f"{shown(chunk, row)} ({column.type}): {refused}",
+                cure=_ROUNDED_CURE if isinstance(refused, _Rounded) else "correct the value",
+            ) from refused
+        start += len(chunk)
+    return pa.chunked_array(made, wanted)
+
+
+def shown(array: pa.Array | pa.ChunkedArray, row: int) -> str:
+    """The value of a row as errors show it: cut if it is long, and never an error of its own."""
+    try:
+        text = repr(array[row].as_py()) if not pa.types.is_timestamp(array.type) else str(array[row].cast(pa.string()))
+    except (pa.ArrowException, ValueError, OverflowError):  # such as bytes that are no text, or a date after the year 9999
+        text = "a value that Python cannot show"
+    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "..."
+
+
+class _Rounded(pa.ArrowInvalid):
+    """A DOUBLE that is not exactly a FLOAT."""
+
+
+def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """`lossless.convert`, but a DOUBLE must be exactly the FLOAT: without `Cast` it does not stand for its shortest text."""
+    if pa.types.is_dictionary(array.type):
+        array = lossless.decoded(array)
+    if pa.types.is_floating(array.type) and pa.types.is_floating(wanted) and wanted.bit_width < array.type.bit_width:
+        back = array.cast(wanted).cast(array.type)
+        if pc.all(pc.or_(pc.equal(back, array), pc.is_nan(array))).as_py() is False:
+            raise _Rounded("the value would be rounded")
+    return lossless.convert(array, wanted, "UTC")  # no pair of types that is accepted here needs a zone
+
+
+def _check_years(column: pa.ChunkedArray, where: str) -> None:
+    """Spark and Python end with the year 9999, Arrow and Parquet do not."""
+    first, last = _YEARS.get(column.type.id, (None, None))
+    if first is None or column.null_count == len(column):
+        return
+    number = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    found = pc.min_max(number)
+    if found["min"].as_py() < first or found["max"].as_py() > last:
+        unit = "days" if first == _FIRST_DAY else "microseconds"
+        raise InvalidData(
+            "a time outside of the years there are",
+            where=where,
+            expected="years 0001 to 9999",
+            found=f"{found['min']} to {found['max']} {unit} since 1970",
+            cure="replace those values",
+        )
+
+
+def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
+    for name in schema.primary_key:
+        column = table[name] if name in table.column_names else None
+        if column is None or not pa.types.is_floating(column.type):
+            continue
+        if pc.any(pc.is_nan(column)).as_py():
+            raise InvalidData(
+                "NaN in a key column",
+                where=f"column {name!r}",
+                expected="a number: NaN equals nothing, not even itself",
+                found="NaN",
+                cure="drop those rows or give them a number",
+            )
+        zero = pa.scalar(0.0, column.type)
+        table = table.set_column(
+            table.schema.get_field_index(name), table.schema.field(name), pc.if_else(pc.equal(column, zero), zero, column)
+        )
+    return table

@@ -1,0 +1,50 @@
+"""The schema of a table from the data that is to fill it: every type becomes the column type that holds all of its values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidSchema
+from lsmlake.kernels import nested
+from lsmlake.schema import types
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+}
+
+
+def schema_from(found: pa.Schema) -> pa.Schema:
+    """The columns of a table for data of schema `found`; all of them may be null until the table makes some its key.
+
+    Nanoseconds become microseconds, dictionaries their values, unsigned integers the next wider signed type. Raises
+    InvalidSchema, naming the column, for a type without a counterpart.
+    """
+    return pa.schema([pa.field(field.name, _column_type(field)) for field in found])
+
+
+def _column_type(field: pa.Field) -> pa.DataType:
+    if pa.types.is_null(field.type):
+        raise InvalidSchema(
+            "a column without any value has no type",
+            where=f"column {field.name!r}",
+            expected="at least one value that is not null in the first batch",
+            cure="leave the column out, give it a type, or create the table with a schema",
+        )
+    return nested.nullable(types.canonical(_widened(field.type), field.name))
+
+
+def _widened(type_: pa.DataType) -> pa.DataType:
+    t = pa.types
+    if t.is_dictionary(type_):
+        return _widened(type_.value_type)
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_widened(field.type)) for field in type_])
+    if t.is_map(type_):
+        return pa.map_(_widened(type_.key_type), _widened(type_.item_type))
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        return pa.list_(_widened(type_.value_type))
+    return _WIDER.get(type_, type_)

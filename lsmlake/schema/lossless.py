@@ -1,0 +1,308 @@
+"""Lossless conversion of an array to a canonical type. Vectorised, pure.
+
+`convert` raises `pa.ArrowInvalid` if a value cannot be converted, and `Unfit` if no value of the type can be. `first_bad` finds
+the first value at fault. `schema.conform` decides which pairs of types need `cast=True`. The rules where a value has no exact
+counterpart:
+
+- A float stands for its shortest decimal text. So the double 0.1 is the DECIMAL(10,2) 0.10 and the FLOAT 0.1; 0.1 + 0.2, which
+  prints as 0.30000000000000004, is no DECIMAL(10,2). In the same sense a decimal must come back from a double.
+- Text is trimmed. Numbers may have an exponent, and zeros after the point ("7.0" is an INT). Booleans are Spark's words.
+- Between floats and integers, also an integer in text ("16777217", "7.0"), the value must be exactly the same. Other text becomes
+  the nearest float, but never zero or infinity for a number that is neither.
+- A timestamp that names no zone, as text or as TIMESTAMP_NTZ, is local time in `zone`; one that names a zone is no TIMESTAMP_NTZ.
+  Dates and timestamps are each other's only at midnight.
+- Integers, booleans, decimals and dates become STRING as they print; floats and timestamps, which print in many ways, do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.kernels import decimals, nested
+from lsmlake.kernels.decimals import check
+from lsmlake.schema import types
+
+_TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+_ZONED = r"\d:\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
+_INFINITE = r"(?i)^[+-]?inf(inity)?$"
+_NTZ, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
+_INTEGER = r"^[+-]?[0-9]+(\.0*)?$"
+_ZERO = r"^[+-]?[0.]+([eE].*)?$"
+_EVERY_INTEGER_BELOW = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
+_COMES_BACK = {pa.float32(): r"^-?[0-9.]{1,6}$", pa.float64(): r"^-?[0-9.]{1,15}$"}
+"""Decimals of so few digits come back from the nearest float."""
+_ANY_INT = pa.decimal128(20, 0)
+_INTEGERS = pa.decimal256(76, 0)
+
+
+class Unfit(Exception):
+    """No value of the one type can be a value of the other."""
+
+
+def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    """`array` as canonical type `wanted`, its inner fields nullable. Raises Unfit, pa.ArrowInvalid."""
+    wanted = nested.nullable(wanted)
+    found = array.type
+    if found == wanted:
+        return array
+    if pa.types.is_null(found):
+        return pa.nulls(len(array), wanted)
+    if pa.types.is_dictionary(found):
+        return convert(decoded(array), wanted, zone)
+    if pa.types.is_nested(wanted):
+        return _nested(_without_views(array), wanted, zone)
+    return _rule(found, wanted)(array, wanted, zone)
+
+
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """The values of a dictionary array; views as plain text and bytes, for Arrow cannot take them out of a dictionary."""
+    values = array.dictionary
+    if types.is_text(values.type) or types.is_bytes(values.type):
+        values = values.cast(pa.large_string() if types.is_text(values.type) else pa.large_binary())
+    return values.take(array.indices)
+
+
+def first_bad(array: pa.Array, make: Callable[[pa.Array], object]) -> int:
+    """The number of the first row for which `make` raises; it raises for the whole array. O(rows) in all."""
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            make(array.slice(low, middle - low))
+            low = middle
+        except pa.ArrowException:
+            high = middle
+    return low
+
+
+Is = Callable[[pa.DataType], bool]
+Rule = Callable[[pa.Array, pa.DataType, str], pa.Array]
+
+
+def _rule(found: pa.DataType, wanted: pa.DataType) -> Rule:
+    for matches, by_source in _RULES:
+        if matches(wanted):
+            for source, rule in by_source:
+                if source(found):
+                    return rule
+    raise Unfit
+
+
+def _plain(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return array.cast(wanted, safe=True)
+
+
+def _trimmed(array: pa.Array) -> pa.Array:
+    return pc.utf8_trim_whitespace(array.cast(pa.string()))
+
+
+# -- numbers and booleans ---------------------------------------------------------------------------------------------------
+
+
+def _text_to_int(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return decimals.from_text(_trimmed(array), decimals.WHOLE).cast(wanted)
+
+
+def _decimal_to_int(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return decimals.from_decimal(array, decimals.WHOLE).cast(wanted)
+
+
+def _int_to_decimal(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return decimals.from_decimal(array.cast(_ANY_INT), wanted)
+
+
+def _rescaled(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return decimals.from_decimal(array, wanted)
+
+
+def _text_to_decimal(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return decimals.from_text(_trimmed(array), wanted)
+
+
+def _float_to_decimal(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    return decimals.from_text(array.cast(pa.string()), wanted)
+
+
+def _int_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    try:
+        return array.cast(wanted)  # Arrow accepts the range in which every integer is a float
+    except pa.ArrowInvalid:
+        made = array.cast(wanted, safe=False)
+        check(pc.equal(made.cast(_INTEGERS), array.cast(_INTEGERS)), "the integer would be rounded")
+        return made
+
+
+def _text_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    text = _trimmed(array)
+    made = text.cast(wanted)
+    infinite = pc.is_inf(made)
+    if pc.any(infinite).as_py():
+        check(pc.or_(pc.invert(infinite), pc.match_substring_regex(text, _INFINITE)), "the number is too large")
+    zero = pc.equal(made, 0)
+    if pc.any(zero).as_py():
+        check(pc.or_(pc.invert(zero), pc.match_substring_regex(text, _ZERO)), "the number is too small")
+    large = pc.greater_equal(pc.abs(made), pa.scalar(_EVERY_INTEGER_BELOW[wanted], wanted))
+    if pc.any(large).as_py():
+        text, floats = text.filter(large), made.filter(large)
+        integer = pc.match_substring_regex(text, _INTEGER)
+        exact = pc.equal(floats.filter(integer).cast(_INTEGERS), _integers(text.filter(integer)))
+        check(exact, "the integer would be rounded")
+    return made
+
+
+def _integers(text: pa.Array) -> pa.Array:
+    """Integers in text, with or without zeros after the point."""
+    digits = pc.replace_substring_regex(text, r"^[+]?(-?)0*([0-9]+?)(\.0*)?$", r"\1\2")
+    check(pc.less_equal(pc.utf8_length(digits), 76), "the integer has more than 75 digits")
+    return digits.cast(_INTEGERS)
+
+
+def _text_to_bool(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    word = pc.ascii_lower(_trimmed(array))
+    true, false = (pc.is_in(word, value_set=pa.array(words)) for words in (_TRUE, _FALSE))
+    check(pc.or_(pc.or_(true, false), word.is_null()), "not a boolean")
+    return pc.if_else(word.is_valid(), true, pa.scalar(None, pa.bool_()))
+
+
+def _int_to_bool(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    check(pc.and_(pc.greater_equal(array, 0), pc.less_equal(array, 1)), "only 0 and 1 are booleans")
+    return array.cast(wanted)
+
+
+def _float_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    """Narrower if it is the same number, or prints as the same number."""
+    made = array.cast(wanted)
+    if wanted.bit_width < array.type.bit_width:
+        exact = pc.equal(made.cast(array.type), array)
+        printed = pc.equal(made.cast(pa.string()).cast(array.type), array)
+        check(pc.or_(pc.or_(exact, printed), pc.is_nan(array)), "the value would be rounded")
+    return made
+
+
+def _decimal_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    """By way of text: Arrow's own cast of a decimal does not always find the nearest float."""
+    text = decimals.as_text(array)
+    made = text.cast(wanted)
+    long = pc.invert(pc.match_substring_regex(text, _COMES_BACK[wanted]))
+    if pc.any(long).as_py():
+        check(decimals.same(made.filter(long).cast(pa.string()), text.filter(long)), "the value would be rounded")
+    return made
+
+
+# -- dates and times ----------------------------------------------------------------------------------------------------------
+
+
+def _text_to_date(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    text = _trimmed(array)
+    try:
+        return text.cast(wanted)
+    except pa.ArrowInvalid:
+        return _time_to_date(text.cast(_NTZ), wanted, zone)
+
+
+def _text_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    text = pc.replace_substring_regex(_trimmed(array), r"(\.\d{6})0+", r"\1")
+    zoned = pc.match_substring_regex(text, _ZONED)
+    nothing = pa.scalar(None, pa.string())
+    if not wanted.tz:
+        check(pc.invert(zoned), "the text names a time zone, which TIMESTAMP_NTZ cannot hold")
+        return text.cast(_NTZ)
+    local = _in_zone(pc.if_else(zoned, nothing, text).cast(_NTZ), zone)
+    return pc.coalesce(pc.if_else(zoned, text, nothing).cast(_UTC), local)
+
+
+def _time_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    if bool(array.type.tz) == bool(wanted.tz):
+        return array.cast(wanted)
+    if array.type.tz:
+        raise Unfit
+    return _in_zone(array.cast(_NTZ), zone)
+
+
+def _in_zone(local: pa.Array, zone: str) -> pa.Array:
+    """Of two instants with one local time the earlier, as in Spark; raises for a local time that the zone leaves out."""
+    return pc.assume_timezone(local, zone, ambiguous="earliest").cast(_UTC)
+
+
+def _date_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    local = array.cast(_NTZ)
+    return _in_zone(local, zone) if wanted.tz else local
+
+
+def _time_to_date(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    local = pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, zone))) if array.type.tz else array
+    day = local.cast(pa.date32())
+    check(pc.equal(day.cast(local.type), local), "the time of day would be lost")
+    return day
+
+
+# -- nested ---------------------------------------------------------------------------------------------------------------------
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """The array with plain text and bytes inside: Arrow cannot filter or take rows that hold views."""
+    type_ = _type_without_views(array.type)
+    return array if type_ == array.type else array.cast(type_)
+
+
+def _type_without_views(type_: pa.DataType) -> pa.DataType:
+    t = pa.types
+    if t.is_string_view(type_) or t.is_binary_view(type_):
+        return pa.large_string() if t.is_string_view(type_) else pa.large_binary()
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_type_without_views(field.type)) for field in type_])
+    if t.is_map(type_):
+        key, item = (field.with_type(_type_without_views(field.type)) for field in (type_.key_field, type_.item_field))
+        return pa.map_(key, item, type_.keys_sorted)
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        inner = type_.value_field.with_type(_type_without_views(type_.value_type))
+        if t.is_fixed_size_list(type_):
+            return pa.list_(inner, type_.list_size)
+        return pa.list_(inner) if t.is_list(type_) else pa.large_list(inner)
+    return type_
+
+
+def _nested(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    found, t = array.type, pa.types
+    if t.is_struct(wanted) and t.is_struct(found):
+        names = [field.name for field in wanted]
+        if set(names) != {field.name for field in found} or len(names) != found.num_fields:
+            raise Unfit
+        fields = dict(zip([field.name for field in found], array.flatten(), strict=True))
+        made = [convert(fields[field.name], field.type, zone) for field in wanted]
+        return pa.StructArray.from_arrays(made, fields=list(wanted), mask=array.is_null())
+    if t.is_map(wanted) and t.is_map(found):
+        rows = array.filter(array.is_valid())
+        start, stop = (rows.offsets[0].as_py(), rows.offsets[-1].as_py()) if len(rows) else (0, 0)
+        keys = convert(rows.keys[start:stop], wanted.key_type, zone)
+        items = convert(rows.items[start:stop], wanted.item_type, zone)
+        offsets = _offsets(np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0))
+        return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=array.is_null())
+    if t.is_list(wanted) and (t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)):
+        values = convert(array.flatten(), wanted.value_type, zone)
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+        return pa.ListArray.from_arrays(_offsets(lengths), values, type=wanted, mask=array.is_null())
+    raise Unfit
+
+
+def _offsets(lengths: np.ndarray) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+_INT, _FLOAT, _DECIMAL, _BOOL = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean
+_DATE, _TIME, _TEXT, _BYTES = pa.types.is_date, pa.types.is_timestamp, types.is_text, types.is_bytes
+_RULES: tuple[tuple[Is, tuple[tuple[Is, Rule], ...]], ...] = (
+    (_INT, ((_INT, _plain), (_TEXT, _text_to_int), (_FLOAT, _plain), (_DECIMAL, _decimal_to_int), (_BOOL, _plain))),
+    (_FLOAT, ((_FLOAT, _float_to_float), (_INT, _int_to_float), (_TEXT, _text_to_float), (_DECIMAL, _decimal_to_float))),
+    (_DECIMAL, ((_DECIMAL, _rescaled), (_TEXT, _text_to_decimal), (_INT, _int_to_decimal), (_FLOAT, _float_to_decimal))),
+    (_BOOL, ((_TEXT, _text_to_bool), (_INT, _int_to_bool))),
+    (_DATE, ((_DATE, _plain), (_TEXT, _text_to_date), (_TIME, _time_to_date))),
+    (_TIME, ((_TIME, _time_to_time), (_TEXT, _text_to_time), (_DATE, _date_to_time))),
+    (pa.types.is_string, ((_TEXT, _plain), (_INT, _plain), (_BOOL, _plain), (_DECIMAL, _plain), (_DATE, _plain))),
+    (pa.types.is_binary, ((_BYTES, _plain), (_TEXT, _plain))),
+)
+"""Wanted type -> (found type, rule)."""

@@ -1,0 +1,124 @@
+"""Row kinds: what a row does to its key. As int8 in files, as text to users: 0 '+I', 1 '-U', 2 '+U', 3 '-D'.
+
+Inside, two more bits say what an erasing delete did (`lsmlake.lsm.merge.erase`): `ERASES` on a row of any kind, that all rows of
+its key that arrived before are gone whatever their sequence; `ERASE`, that nothing came after. Users see `plain` kinds only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidData, Wording
+from lsmlake.schema import lossless, types
+from lsmlake.schema.conform import shown
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
+ERASES = 4
+ERASE = 8 | ERASES | DELETE
+NAMES = ("+I", "-U", "+U", "-D")
+
+
+class Source(NamedTuple):
+    """The column that holds the row kinds of a write. `codes`: (value, kind) for each value it may have; the default is the names
+    of the kinds themselves."""
+
+    column: str
+    codes: tuple[tuple[object, str], ...] = tuple((name, name) for name in NAMES)
+
+    @staticmethod
+    def of(given: object) -> Source | None:
+        """From what a user passes: None, the name of a column, or {"column": name, "map": {value: kind}}. Raises InvalidData."""
+        if given is None or isinstance(given, str):
+            return None if given is None else Source(given)
+        if not isinstance(given, Mapping) or not given.keys() <= {"column", "map"} or not isinstance(given.get("column"), str):
+            raise InvalidData(
+                "row_kind names the column with the row kinds",
+                expected='the name of a column, or {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}',
+                found=repr(given),
+                cure="correct it",
+            )
+        if "map" not in given:
+            return Source(given["column"])
+        codes = given["map"]
+        if (
+            not isinstance(codes, Mapping)
+            or not codes
+            or not all(isinstance(kind, str) and kind in NAMES for kind in codes.values())
+        ):
+            raise InvalidData(
+                'the "map" of row_kind gives the row kind of every code',
+                expected="some of '+I', '-U', '+U', '-D' as its values",
+                found=repr(codes),
+                cure="correct it",
+            )
+        return Source(given["column"], tuple(codes.items()))
+
+
+def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.ChunkedArray:
+    """The column of `source` in `data` as int8 kinds, no nulls. Raises InvalidData naming the column and the first bad value, and
+    its row, counted from `first_row` (None: rows have no numbers that the user knows)."""
+    where = f"column {source.column!r}"
+    if data.schema.names.count(source.column) != 1:
+        raise InvalidData(
+            "the row-kind column is not in the data, or twice",
+            where=where,
+            expected="once",
+            found=data.schema.names,
+            cure="name a column of the data",
+        )
+    column = data[source.column]
+    expected = " or ".join(repr(code) for code, _ in source.codes)
+    try:
+        number = _code_numbers(column, [code for code, _ in source.codes])
+    except (pa.ArrowException, TypeError, OverflowError) as unlike:
+        raise InvalidData(
+            "the row-kind column has another type than the codes", where=where, expected=expected, found=column.type, cure=_CURE
+        ) from unlike
+    if number.null_count:
+        row = pc.index(number.is_null(), pa.scalar(True)).as_py()
+        raise InvalidData(
+            "unknown row kind",
+            where=where if first_row is None else f"{where}, row {first_row + row}",
+            expected=expected,
+            found=shown(column, row),
+            cure=_CURE,
+        )
+    kinds = pa.array([NAMES.index(kind) for _, kind in source.codes], pa.int8())
+    return pc.take(kinds, number)
+
+
+_CURE = Wording(
+    'map every code of the column: row_kind={"column": ..., "map": {code: kind}}',
+    command="write +I, -U, +U or -D into the column",
+)
+
+
+def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.ChunkedArray:
+    """The position in `codes` of every value, null for other values. Raises pa.ArrowException if the types differ."""
+    if pa.types.is_dictionary(column.type):
+        values = map(lossless.decoded, column.chunks)
+        column = pa.chunked_array([chunk.cast(_code_type(chunk.type)) for chunk in values], _code_type(column.type.value_type))
+    value_set = pa.array(codes, _code_type(column.type))
+    return pc.index_in(column.cast(value_set.type), value_set=value_set)
+
+
+def _code_type(type_: pa.DataType) -> pa.DataType:
+    """The type to compare codes in: Arrow looks up text and bytes in their plain layout only."""
+    if types.is_text(type_):
+        return pa.string()
+    return pa.binary() if types.is_bytes(type_) else type_
+
+
+def plain(kinds: np.ndarray) -> np.ndarray:
+    """The kinds without the bits of erasure: 0 to 3."""
+    return kinds & 3
+
+
+def is_retract(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """True where the kind is -U or -D, of rows that erase their key, too."""
+    return pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))

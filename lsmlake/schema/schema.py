@@ -1,0 +1,303 @@
+"""The schema of a table: columns with field ids, the key, the partitioning and the options; one immutable JSON file a version."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
+from lsmlake.options.table_options import Options
+from lsmlake.schema import envelope, types
+from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
+
+ROW_KIND = "_row_kind"
+"""System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
+RESERVED = "_lsmlake_"
+"""How the names of columns begin that reads and writes add on the way."""
+ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
+
+
+_KINDS = {
+    "id": integer(0, 1 << 31),
+    "table_uuid": NAME,
+    "fields": listing(Kind("a field", lambda value: isinstance(value, dict)), 1 << 16),
+    "highest_field_id": integer(0, types.FIELD_ID_MAX),
+    "primary_key": listing(TEXT),
+    "partition_by": listing(TEXT),
+    "options": mapping(TEXT),
+    "comment": optional(TEXT),
+    "time_ms": integer(0, 1 << 53),
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """`columns`: canonical Arrow fields carrying `PARQUET:field_id` at every level, key columns not nullable.
+
+    `table_uuid` tells the table from every other one, also from a dropped one of the same name. `primary_key` and `partition_by`
+    are column names; `options` the options as given, as text.
+    """
+
+    id: int
+    table_uuid: str
+    columns: pa.Schema
+    highest_field_id: int
+    primary_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+    time_ms: int
+
+    @staticmethod
+    def create(
+        columns: pa.Schema,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str],
+        options: Mapping[str, object],
+        comment: str | None,
+        time_ms: int,
+        table_uuid: str,
+        where: str,
+    ) -> Schema:
+        """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
+        parsed = Options.parse(options, where)
+        columns = types.canonical_schema(columns)
+        _check_names(columns, where)
+        _check_keys(columns, primary_key, partition_by, where)
+        _check_options(columns, primary_key, partition_by, parsed, where)
+        key = [name for name in primary_key if name not in partition_by]
+        columns = pa.schema([field.with_nullable(False) if field.name in key else field for field in columns])
+        ids = itertools.count(1)
+        columns = types.number_fields(columns, ids)
+        return Schema(
+            0,
+            table_uuid,
+            columns,
+            next(ids) - 1,
+            tuple(primary_key),
+            tuple(partition_by),
+            {k: _as_text(v) for k, v in options.items()},
+            comment,
+            time_ms,
+        )
+
+    def with_options(self, options: Mapping[str, object], id: int, time_ms: int, where: str) -> Schema:
+        """The next schema: the same but for its options. Raises InvalidOption; `where` names the table."""
+        parsed = Options.parse(options, where)
+        _check_options(self.columns, self.primary_key, self.partition_by, parsed, where)
+        return replace(self, id=id, options={k: _as_text(v) for k, v in options.items()}, time_ms=time_ms)
+
+    @cached_property
+    def parsed_options(self) -> Options:
+        return Options.parse(self.options)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns rows are sorted by inside a bucket: the primary key less the partition columns."""
+        return tuple(name for name in self.primary_key if name not in self.partition_by)
+
+    @property
+    def bucket_key(self) -> tuple[str, ...]:
+        return self.parsed_options.bucket_key or self.key
+
+    @cached_property
+    def plain_columns(self) -> pa.Schema:
+        """The columns without ids and comments: the schema of the data that users see."""
+        return pa.schema([pa.field(f.name, types.plain(f.type), f.nullable) for f in self.columns])
+
+    @cached_property
+    def row_columns(self) -> pa.Schema:
+        """The columns as rows travel inside: plain and nullable, since a delete may know only its key."""
+        return pa.schema([field.with_nullable(True) for field in self.plain_columns])
+
+    @cached_property
+    def key_schema(self) -> pa.Schema:
+        return pa.schema([self.row_columns.field(name) for name in self.key])
+
+    def field_ids(self) -> dict[str, int]:
+        return {field.name: types.field_id(field) for field in self.columns}
+
+    def encode(self) -> bytes:
+        return envelope.wrap_json(
+            "schema",
+            {
+                "id": self.id,
+                "table_uuid": self.table_uuid,
+                "fields": [types.to_json(field) for field in self.columns],
+                "highest_field_id": self.highest_field_id,
+                "primary_key": self.primary_key,
+                "partition_by": self.partition_by,
+                "options": dict(self.options),
+                "comment": self.comment,
+                "time_ms": self.time_ms,
+            },
+        )
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Schema:
+        """Raises Corrupt or UnsupportedFormat naming `where`."""
+        content = envelope.unwrap_json("schema", data, where)
+        check("schema", content, _KINDS, where)
+        columns = pa.schema([types.from_json(field, where) for field in content["fields"]])
+        lists = {name: tuple(content[name]) for name in ("primary_key", "partition_by")}
+        schema = Schema(**{name: content[name] for name in _KINDS if name != "fields"} | lists, columns=columns)
+        try:
+            _check_sound(schema, where)
+        except (InvalidSchema, InvalidOption) as broken:
+            raise Corrupt(
+                "schema is none that a table can have", where=where, expected=broken.expected, found=broken.what, cure=RESTORE
+            ) from broken
+        return schema
+
+
+def _check_sound(schema: Schema, where: str) -> None:
+    """What `Schema.create` promises. Raises InvalidSchema, InvalidOption."""
+    if types.canonical_schema(schema.columns).types != [types.plain(field.type) for field in schema.columns]:
+        raise InvalidSchema("a column has a type in another form than it must", where=where)
+    ids = types.field_ids(schema.columns)
+    if len(set(ids)) < len(ids) or max(ids, default=0) > schema.highest_field_id:
+        raise InvalidSchema("two fields have one id, or an id is above the highest", where=where)
+    _check_names(schema.columns, where)
+    _check_keys(schema.columns, schema.primary_key, schema.partition_by, where)
+    _check_options(schema.columns, schema.primary_key, schema.partition_by, schema.parsed_options, where)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _check_names(columns: pa.Schema, where: str) -> None:
+    if not len(columns):
+        raise InvalidSchema("a table needs at least one column", where=where, cure="add columns")
+    seen: dict[str, str] = {}
+    for name in columns.names:
+        if not name.strip():
+            raise InvalidSchema("a column name is blank", where=where, found=repr(name), cure="name the column")
+        if name.lower() in seen:
+            raise InvalidSchema(
+                "two columns have the same name (case does not tell them apart in Spark)",
+                where=where,
+                found=f"{seen[name.lower()]!r} and {name!r}",
+                cure="rename one",
+            )
+        if name.lower() == ROW_KIND or name.lower().startswith(RESERVED):
+            raise InvalidSchema(
+                f"the column name {name!r} is reserved",
+                where=where,
+                expected=f"no {ROW_KIND!r} and nothing that begins with {RESERVED!r}",
+                cure="rename the column",
+            )
+        seen[name.lower()] = name
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    by_lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]!r}?" if near else "correct the name"
+
+
+def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
+    if isinstance(primary_key, str) or isinstance(partition_by, str):
+        raise InvalidSchema(
+            "primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']"
+        )
+    if not primary_key:
+        raise InvalidSchema(
+            "a table needs a primary key",
+            where=where,
+            expected="primary_key=[...]",
+            found="none",
+            cure="name the columns that identify a row; append-only tables are not supported by this release",
+        )
+    for role, names in (("primary key", primary_key), ("partition", partition_by)):
+        if len(set(names)) != len(names):
+            raise InvalidSchema(f"a {role} column is named twice", where=where, found=list(names), cure="name it once")
+        for name in names:
+            if name not in columns.names:
+                raise InvalidSchema(
+                    f"{role} column {name!r} is not in the schema",
+                    where=where,
+                    expected=f"one of {columns.names}",
+                    cure=_near(name, columns.names),
+                )
+            types.check_orderable(columns.field(name).type, name)
+    outside = [name for name in partition_by if name not in primary_key]
+    if outside:
+        raise InvalidSchema(
+            "the primary key must contain the partition columns",
+            where=where,
+            found=f"{outside} outside of it",
+            cure="add them to the primary key, or partition by columns of the key",
+        )
+    if set(primary_key) == set(partition_by):
+        raise InvalidSchema(
+            "the primary key is nothing but partition columns",
+            where=where,
+            found=list(primary_key),
+            cure="a partition would hold one row: partition by fewer columns",
+        )
+
+
+def _check_options(
+    columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str
+) -> None:
+    key = [name for name in primary_key if name not in partition_by]
+    for name in options.bucket_key:
+        if name not in key:
+            raise InvalidOption(
+                f"bucket-key column {name!r} is not in the primary key less the partition columns",
+                where=where,
+                expected=f"some of {key}",
+                cure="a key must always fall into one bucket: choose columns of the key",
+            )
+    if len(set(options.bucket_key)) != len(options.bucket_key):
+        raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
+    _check_time_field(columns, options, where)
+    for name in options.changelog_ignored:
+        _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
+    if options.rowkind_field is not None:
+        _check_is_column("rowkind.field", options.rowkind_field, columns, where)
+        if not pa.types.is_string(columns.field(options.rowkind_field).type):
+            raise InvalidOption(
+                f"rowkind.field {options.rowkind_field!r} must be a string column",
+                where=where,
+                found=columns.field(options.rowkind_field).type,
+                cure="store '+I', '-U', '+U' or '-D' as text",
+            )
+        if options.rowkind_field in primary_key:
+            raise InvalidOption(
+                f"rowkind.field {options.rowkind_field!r} is a key column", where=where, cure="use a column outside the key"
+            )
+
+
+def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> None:
+    if name not in columns.names:
+        raise InvalidOption(
+            f"{option} {name!r} is not a column",
+            where=where,
+            expected=f"one of {columns.names}",
+            cure=_near(name, columns.names),
+        )
+
+
+def _check_time_field(columns: pa.Schema, options: Options, where: str) -> None:
+    name = options.record_time_field
+    if name is None:
+        return
+    _check_is_column("record-level.time-field", name, columns, where)
+    type_ = columns.field(name).type
+    if not (pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_)):
+        raise InvalidOption(
+            f"record-level.time-field {name!r} does not tell a time",
+            where=where,
+            expected="INT (seconds), BIGINT (seconds or milliseconds) or a timestamp",
+            found=type_,
+            cure="use another column",
+        )

@@ -1,0 +1,45 @@
+"""Arrow types and schemas as text in Spark's DDL words, which `format/ddl.py` reads back."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from lsmlake.schema import types
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def format_type(kind: pa.DataType) -> str:
+    """The Spark name of an Arrow type, such as `MAP<STRING, DECIMAL(10,2)>`; a type that is not canonical keeps Arrow's name."""
+    if pa.types.is_list(kind):
+        return f"ARRAY<{format_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{format_type(kind.key_type)}, {format_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(_format_field(field, ': ') for field in kind)}>"
+    return types.type_name(kind)
+
+
+def format_columns(schema: pa.Schema) -> str:
+    """The column list that `parse_columns` reads back as `schema`."""
+    return ", ".join(_format_field(field, " ") for field in schema)
+
+
+def _format_field(field: pa.Field, colon: str) -> str:
+    plain = _PLAIN_NAME.fullmatch(field.name) and not _is_keyword(field.name)
+    name = field.name if plain else "`" + field.name.replace("`", "``") + "`"
+    comment = (field.metadata or {}).get(types.COMMENT)
+    words = [f"{name}{colon}{format_type(field.type)}"]
+    if not field.nullable:
+        words.append("NOT NULL")
+    if comment is not None:
+        words.append("COMMENT '" + comment.decode().replace("\\", "\\\\").replace("'", "\\'") + "'")
+    return " ".join(words)
+
+
+def _is_keyword(name: str) -> bool:
+    from lsmlake.schema.ddl import KEYWORDS  # loads sqlglot
+
+    return name.upper() in KEYWORDS

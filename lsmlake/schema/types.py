@@ -1,0 +1,280 @@
+"""The types a column may have: Spark's types that Parquet holds, as Arrow types in one canonical form, with field ids.
+
+Canonical: string, binary, list, map, struct, decimal128, date32, timestamp[us] without zone or in UTC. `canonical` maps what
+users bring (large or view types, dictionaries, other units) onto it; `with_ids` numbers every field at every level;
+`to_json`/`from_json` are what a schema file holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from lsmlake.errors import Corrupt, InvalidSchema
+from lsmlake.schema.shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
+
+FIELD_ID = b"PARQUET:field_id"
+COMMENT = b"comment"
+_NAMES = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+}
+_BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
+_DECIMAL = re.compile(r"DECIMAL\(([0-9]{1,2}),([0-9]{1,2})\)")
+
+FIELD_ID_MAX = 2147483000
+"""Ids above it are those of system columns."""
+NESTING_MAX = 30
+"""Levels of ARRAY, MAP (counts twice) and STRUCT inside one column: Parquet C++ writes no file for types much deeper."""
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Strings of every Arrow layout but dictionaries."""
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Byte strings of every Arrow layout but dictionaries."""
+    t = pa.types
+    return t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_)
+
+
+def has_map(type_: pa.DataType) -> bool:
+    """Whether the type is a map or has one inside."""
+    return _any_inside(type_, pa.types.is_map)
+
+
+def has_struct(type_: pa.DataType) -> bool:
+    """Whether the type is a struct or has one inside."""
+    return _any_inside(type_, pa.types.is_struct)
+
+
+def _any_inside(type_: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
+    return matches(type_) or any(_any_inside(type_.field(i).type, matches) for i in range(type_.num_fields))
+
+
+def canonical(type_: pa.DataType, column: str) -> pa.DataType:
+    """The column type that holds every value of `type_`. Raises InvalidSchema, naming `column`, if there is none."""
+    t = pa.types
+    if t.is_dictionary(type_):
+        return canonical(type_.value_type, column)
+    if t.is_large_string(type_) or t.is_string_view(type_):
+        return pa.string()
+    if t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
+        return pa.binary()
+    if t.is_date64(type_):
+        return pa.date32()
+    if t.is_timestamp(type_):
+        return pa.timestamp("us", "UTC" if type_.tz else None)
+    if t.is_decimal(type_) and type_.precision <= 38 and 0 <= type_.scale <= type_.precision:
+        return pa.decimal128(type_.precision, type_.scale)
+    if t.is_struct(type_):
+        if not type_.num_fields:
+            raise InvalidSchema("a struct needs at least one field", where=f"column {column!r}", cure="leave the column out")
+        names = [field.name.lower() for field in type_]
+        if len(set(names)) != len(names):
+            raise InvalidSchema(
+                "two fields have the same name (case does not tell them apart in Spark)",
+                where=f"column {column!r}",
+                found=[field.name for field in type_],
+                cure="rename one",
+            )
+        return pa.struct([_canonical_field(field, f"{column}.{field.name}") for field in type_])
+    if t.is_map(type_):
+        key = _canonical_field(type_.key_field, f"{column}.key").with_name("key").with_nullable(False)
+        return pa.map_(key, _canonical_field(type_.item_field, f"{column}.value").with_name("value"))
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        return pa.list_(_canonical_field(type_.value_field, f"{column}.element").with_name("element"))
+    if type_ in _BY_TYPE:
+        return type_
+    raise InvalidSchema(
+        "no column can have this type",
+        where=f"column {column!r}",
+        expected=f"{', '.join(_NAMES)}, DECIMAL(p,s), STRUCT, ARRAY or MAP",
+        found=type_,
+        cure=_CURES.get(str(type_), "convert the column first"),
+    )
+
+
+_CURES = {
+    "uint8": "use int16: Spark has no unsigned integers",
+    "uint16": "use int32: Spark has no unsigned integers",
+    "uint32": "use int64: Spark has no unsigned integers",
+    "uint64": "use decimal(20, 0): Spark has no unsigned integers",
+    "halffloat": "use float",
+    "null": "give the column a type",
+}
+
+
+def _canonical_field(field: pa.Field, column: str) -> pa.Field:
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k == COMMENT}
+    return pa.field(field.name, canonical(field.type, column), field.nullable, metadata or None)
+
+
+def canonical_schema(schema: pa.Schema) -> pa.Schema:
+    """All columns in canonical types, comments kept, other metadata dropped. Raises InvalidSchema."""
+    for field in schema:
+        _check_depth(field)
+    return pa.schema([_canonical_field(field, field.name) for field in schema])
+
+
+def _check_depth(field: pa.Field) -> None:
+    """Raises InvalidSchema for types nested deeper than Parquet stores. Goes level by level, so no depth is too much for it."""
+    level = [field.type]
+    for _ in range(NESTING_MAX + 1):
+        level = [inner.field(i).type for inner in level if pa.types.is_nested(inner) for i in range(inner.num_fields)]
+    if level:
+        raise InvalidSchema(
+            "the type is nested too deeply",
+            where=f"column {field.name!r}",
+            expected=f"at most {NESTING_MAX} levels of ARRAY, MAP (counts twice) and STRUCT",
+            cure="store the value as JSON in a STRING, or flatten it",
+        )
+
+
+def plain(type_: pa.DataType) -> pa.DataType:
+    """`type_` without the field ids and comments of nested fields: the form to compare and to cast data to."""
+    t = pa.types
+    if t.is_struct(type_):
+        return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in type_])
+    if t.is_map(type_):
+        return pa.map_(
+            pa.field("key", plain(type_.key_type), False), pa.field("value", plain(type_.item_type), type_.item_field.nullable)
+        )
+    if t.is_list(type_):
+        return pa.list_(pa.field("element", plain(type_.value_type), type_.value_field.nullable))
+    return type_
+
+
+def has_field_id(field: pa.Field) -> bool:
+    return FIELD_ID in (field.metadata or {})
+
+
+def field_id(field: pa.Field) -> int:
+    return int(field.metadata[FIELD_ID])
+
+
+def field_ids(fields: Iterable[pa.Field]) -> list[int]:
+    """The ids of fields and of all fields inside them."""
+    level, found = list(fields), []
+    while level:
+        found += map(field_id, level)
+        level = [inner for field in level for inner in _inside(field.type)]
+    return found
+
+
+def _inside(type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(type_):
+        return [type_.key_field, type_.item_field]
+    return [type_.field(i) for i in range(type_.num_fields)] if pa.types.is_nested(type_) else []
+
+
+def _numbered(field: pa.Field, ids: Iterator[int]) -> pa.Field:
+    metadata = {**(field.metadata or {}), FIELD_ID: str(next(ids)).encode()}
+    return pa.field(field.name, with_ids(field.type, ids), field.nullable, metadata)
+
+
+def with_ids(type_: pa.DataType, ids: Iterator[int]) -> pa.DataType:
+    """`type_` (canonical) with a fresh id on every nested field."""
+    t = pa.types
+    if t.is_struct(type_):
+        return pa.struct([_numbered(f, ids) for f in type_])
+    if t.is_map(type_):
+        return pa.map_(_numbered(type_.key_field, ids), _numbered(type_.item_field, ids))
+    if t.is_list(type_):
+        return pa.list_(_numbered(type_.value_field, ids))
+    return type_
+
+
+def number_fields(schema: pa.Schema, ids: Iterator[int]) -> pa.Schema:
+    """`schema` with a fresh id on every field of every level (Parquet field ids are all or nothing)."""
+    return pa.schema([_numbered(field, ids) for field in schema])
+
+
+def type_name(type_: pa.DataType) -> str:
+    """The Spark SQL name of a canonical primitive type: what schema files, manifests and messages say."""
+    if pa.types.is_decimal(type_):
+        return f"DECIMAL({type_.precision},{type_.scale})"
+    return _BY_TYPE.get(type_, str(type_))
+
+
+def is_name_of_type(name: object) -> bool:
+    match = _DECIMAL.fullmatch(name) if isinstance(name, str) else None
+    return 0 <= int(match[2]) <= int(match[1]) <= 38 and int(match[1]) > 0 if match else isinstance(name, str) and name in _NAMES
+
+
+def type_of(name: str) -> pa.DataType:
+    """The inverse of `type_name`. Raises KeyError."""
+    match = _DECIMAL.fullmatch(name)
+    return pa.decimal128(int(match[1]), int(match[2])) if match else _NAMES[name]
+
+
+def to_json(field: pa.Field) -> dict:
+    type_, t = field.type, pa.types
+    if t.is_struct(type_):
+        described: object = {"type": "struct", "fields": [to_json(f) for f in type_]}
+    elif t.is_map(type_):
+        described = {"type": "map", "key": to_json(type_.key_field), "value": to_json(type_.item_field)}
+    elif t.is_list(type_):
+        described = {"type": "list", "element": to_json(type_.value_field)}
+    else:
+        described = type_name(type_)
+    out = {"id": field_id(field), "name": field.name, "type": described, "nullable": field.nullable}
+    comment = field.metadata.get(COMMENT)
+    return {**out, "comment": comment.decode()} if comment else out
+
+
+_TYPE = Kind("the name of a type, or an object", lambda value: is_name_of_type(value) or isinstance(value, dict))
+_FIELD = {"id": integer(1, FIELD_ID_MAX), "name": TEXT, "type": _TYPE, "nullable": FLAG, "comment": TEXT}
+_INNER = Kind("a field", lambda value: isinstance(value, dict))
+_NESTED = {
+    "struct": {"fields": listing(_INNER)},
+    "map": {"key": _INNER, "value": _INNER},
+    "list": {"element": _INNER},
+}
+
+
+def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
+    """The field that `to_json` has described. Raises Corrupt naming `where`."""
+    check("field", content, _FIELD, where, may_lack=["comment"])
+    described = content["type"]
+    if isinstance(described, str):
+        type_ = type_of(described)
+    else:
+        name = described.get("type")
+        inner = _NESTED.get(name) if isinstance(name, str) and depth <= NESTING_MAX else None
+        if inner is None:
+            expected = f"{', '.join(_NESTED)} in at most {NESTING_MAX} levels"
+            raise Corrupt("field has an unknown type", where=where, expected=expected, found=shown(described), cure=RESTORE)
+        check(name, described, {"type": TEXT, **inner}, where)
+        parts = described["fields"] if name == "struct" else [described[part] for part in inner]
+        fields = [from_json(part, where, depth + 1) for part in parts]
+        type_ = {"struct": pa.struct, "map": lambda both: pa.map_(*both), "list": lambda one: pa.list_(one[0])}[name](fields)
+    metadata = {FIELD_ID: str(content["id"]).encode()}
+    if "comment" in content:
+        metadata[COMMENT] = content["comment"].encode()
+    return pa.field(content["name"], type_, content["nullable"], metadata)
+
+
+def check_orderable(type_: pa.DataType, column: str) -> None:
+    """Keys and partitions need an order. Raises InvalidSchema, naming `column`, for a nested type."""
+    if pa.types.is_nested(type_):
+        raise InvalidSchema(
+            "a key or partition column needs a type with an order",
+            where=f"column {column!r}",
+            expected=f"{', '.join(_NAMES)} or DECIMAL(p,s)",
+            found=type_,
+            cure="use a field of it as a column of its own",
+        )
