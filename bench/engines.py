@@ -18,7 +18,7 @@ import pyarrow as pa
 from bench.checksum import of_table, same
 from bench.result import Report
 from bench.timing import compared, take_turns
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.schema.schema import Schema
 
@@ -55,7 +55,7 @@ def run(folder: Path, rows: int = 5_000_000, rounds: int = 4) -> Report:
     answers: dict[str, pa.Table] = {}
 
     def side(name: str, pool: ThreadPoolExecutor, _: int) -> Callable[[], object]:
-        engine = engine_of(schemas[name])
+        engine = rule_of(schemas[name])
         return lambda: answers.__setitem__(name, merge_runs(runs, ["k"], engine, pool))
 
     with ThreadPoolExecutor(2) as pool:

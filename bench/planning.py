@@ -17,7 +17,7 @@ from bench.result import Measure, Report
 from bench.timing import clock
 from lsmlake.api.table import Table
 from lsmlake.commit.publish import Identity, commit
-from lsmlake.format.files import COMPACT, Bucket, Change, ColumnStats, CommitMessage, DataFile
+from lsmlake.format.files import COMPACT, Bucket, BucketEdit, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.read.plan import Plan
 
@@ -70,7 +70,7 @@ def _build(folder: Path, each: int) -> Table:
     table = lake.create_table(_NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": BUCKETS})
     for number in range(PARTITIONS):
         day = _DAY + datetime.timedelta(days=number)
-        messages = [CommitMessage(bucket, Change(bucket, BUCKETS, _files(table, bucket, each))) for bucket in _buckets(day)]
+        messages = [CommitMessage(bucket, BucketEdit(bucket, BUCKETS, _files(table, bucket, each))) for bucket in _buckets(day)]
         commit(table.meta, table.current, messages, Identity(f"day-{number}"))
     return table
 

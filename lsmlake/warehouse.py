@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
@@ -33,7 +33,7 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
             cure="mount the store, or use a local directory",
         )
     storage = LocalStorage(directory_at(text))
-    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _engine(spark))
+    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(spark))
 
 
 @public
@@ -67,10 +67,10 @@ def _check_session(spark: object, where: str) -> None:
         raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
 
 
-def _engine(spark: object | None) -> Engine:
+def _runtime(spark: object | None) -> Runtime:
     if spark is None:
-        return Engine()
+        return Runtime()
     need_spark("connect(..., spark=...)")
-    from lsmlake.spark.engine import SparkEngine
+    from lsmlake.spark.runtime import SparkRuntime
 
-    return SparkEngine(spark)
+    return SparkRuntime(spark)

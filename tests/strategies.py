@@ -23,7 +23,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.compact import bucket, supersede
 from lsmlake.format import manifest
@@ -65,7 +65,7 @@ def fake_env(storage: Storage, prefix: str = "", seed: int = 0) -> Env:
 
 
 def lake_on(storage: Storage, prefix: str = "", seed: int = 0) -> Lake:
-    return Lake(fake_env(storage, prefix, seed), Engine())
+    return Lake(fake_env(storage, prefix, seed), Runtime())
 
 
 def new_lake(storage: Storage | None = None) -> Lake:

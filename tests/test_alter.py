@@ -246,9 +246,9 @@ def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
     meta, schema = late.meta, late.current
     from lsmlake.commit.publish import Identity
     from lsmlake.write.prepare import prepare
-    from lsmlake.write.upsert import inline_choice, upsert_rows
+    from lsmlake.write.upsert import inline_picker, upsert_rows
 
-    rows, choose = prepare(at_rows(table), schema)[0], inline_choice(meta, schema, None)
+    rows, choose = prepare(at_rows(table), schema)[0], inline_picker(meta, schema, None)
     table.alter(set_option("deletion-vectors.enabled", False))
     with pytest.raises(CommitConflict, match=r"altered meanwhile.*schema 0.*schema 1.*run it again"):
         upsert_rows(meta, schema, rows, Identity("late"), choose)
@@ -268,9 +268,9 @@ def test_who_alters_first_wins_and_both_take_effect():
     table = made(storage=storage)
     write(table, [1, 2], 1)
     other = lake_on(storage, "other-").table("d.t")
-    compactions = table.engine.compactions
+    compactions = table.runtime.compactions
 
-    class Slow(type(table.engine)):
+    class Slow(type(table.runtime)):
         met = 0
 
         def compactions(self, meta, schema):

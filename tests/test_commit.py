@@ -10,13 +10,13 @@ import pytest
 from faults import FaultStorage
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, unreferenced
 
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.invariants import apply, violations
 from lsmlake.commit.publish import Identity, commit
 from lsmlake.commit.rebase import rebase, stands
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
-from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile, VectorRef
+from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
@@ -37,7 +37,7 @@ def created(storage: Storage | None = None, **options: object) -> Table:
 
 def on(storage: Storage, table: Table, **env: object) -> Table:
     """The same table, its calls made on another storage."""
-    return Table("d.t", Metadata(replace(fake_env(storage, "on-"), **env), table.meta.paths), Engine())
+    return Table("d.t", Metadata(replace(fake_env(storage, "on-"), **env), table.meta.paths), Runtime())
 
 
 def state(storage: Storage) -> list[tuple]:
@@ -369,7 +369,7 @@ def test_a_change_that_would_break_the_table_is_not_made():
     (base,) = table.states().values()
     before = contents(table.meta.env.storage)
     overlapping = replace(base.files[0], name="data-x.parquet")
-    message = CommitMessage(base.bucket, compact=Change(base.bucket, 1, added=(overlapping,), base=base))
+    message = CommitMessage(base.bucket, compact=BucketEdit(base.bucket, 1, added=(overlapping,), base=base))
     with pytest.raises(Corrupt, match=r"d\.db/t: a commit would break the table.*I1: .*overlap"):
         commit(table.meta, table.current, [message], Identity("w"))
     assert contents(table.meta.env.storage) == before
@@ -395,9 +395,9 @@ def test_a_change_replaces_files_and_vectors():
     a, b, c = file("a", 0, 4), file("b", 5, 9), file("c", 0, 4)
     one, two = VectorRef("dv-1", 4, 9, 1), VectorRef("dv-2", 4, 9, 2)
     state = BucketState(HERE, 1, (a, b), {"a": one, "b": one})
-    after = apply(state, Change(HERE, 1, added=(c,), removed=(a,), vectors={"b": two}))
+    after = apply(state, BucketEdit(HERE, 1, added=(c,), removed=(a,), vectors={"b": two}))
     assert after == BucketState(HERE, 1, (b, c), {"b": two})
-    upgraded = apply(state, Change(HERE, 1, added=(a.at_level(3),), removed=(a,)))
+    upgraded = apply(state, BucketEdit(HERE, 1, added=(a.at_level(3),), removed=(a,)))
     assert upgraded.vectors == state.vectors
 
 
@@ -425,15 +425,15 @@ BASE = BucketState(HERE, 1, (A, B), {"a": VectorRef("dv-1", 4, 9, 1)})
 def test_what_was_computed_stands_while_nobody_else_compacted(now, alone, with_own_rows):
     assert stands(BASE, now, own_rows_moved=False) == alone
     assert stands(BASE, now, own_rows_moved=True) == with_own_rows
-    append, moved = Change(HERE, 1, added=(NEW,)), Change(HERE, 1, added=(NEW.at_level(1),), base=BASE)
+    append, moved = BucketEdit(HERE, 1, added=(NEW,)), BucketEdit(HERE, 1, added=(NEW.at_level(1),), base=BASE)
     written = rebase([CommitMessage(HERE, append=append, compact=moved, rows=3)], {HERE: now})
-    assert written.changes == ((moved,) if with_own_rows else (append,))
+    assert written.edits == ((moved,) if with_own_rows else (append,))
     assert written.overtaken == ()
     compacted = rebase([CommitMessage(HERE, compact=moved)], {HERE: now})
-    assert (compacted.changes, compacted.overtaken) == (((moved,), ()) if alone else ((), (HERE,)))
+    assert (compacted.edits, compacted.overtaken) == (((moved,), ()) if alone else ((), (HERE,)))
 
 
 def test_an_append_never_conflicts_and_an_empty_change_is_none():
-    append = Change(HERE, 1, added=(NEW,))
-    assert rebase([CommitMessage(HERE, append=append)], {}).changes == (append,)
-    assert rebase([CommitMessage(HERE, append=Change(HERE, 1))], {}) == rebase([], {})
+    append = BucketEdit(HERE, 1, added=(NEW,))
+    assert rebase([CommitMessage(HERE, append=append)], {}).edits == (append,)
+    assert rebase([CommitMessage(HERE, append=BucketEdit(HERE, 1))], {}) == rebase([], {})

@@ -19,7 +19,7 @@ from lsmlake.commit.publish import Identity, commit
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import prepare
-from lsmlake.write.upsert import inline_choice
+from lsmlake.write.upsert import inline_picker
 
 PARTIAL, AGGREGATION, FIRST_ROW, DEDUPLICATE = "partial-update", "aggregation", "first-row", "deduplicate"
 NULL = None
@@ -717,7 +717,7 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         rows = prepare(batch(table, [(1, 5, late)]).drop_columns(["op"]), table.current)[0]
         ((bucket, part),) = split(rows, table.current, 1)
         state = table.states()[bucket]
-        choose = inline_choice(table.meta, table.current, None)
+        choose = inline_picker(table.meta, table.current, None)
         message = write_bucket(table.meta, table.current, bucket, [part], state, choose)  # has looked up and merged
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")

@@ -17,7 +17,7 @@ from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, mul
 
 from lsmlake import set_option, unset_option
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit import snapshot_expiry
 from lsmlake.commit.retention import Retention, first_kept
@@ -388,12 +388,12 @@ def test_a_commit_that_slept_and_then_died_is_no_snapshot():
 def test_one_commit_dated_in_the_future_does_not_keep_all_that_follow():
     clock = Ticks()
     storage = MemoryStorage(clock)
-    lake = Lake(replace(fake_env(storage), clock=clock), Engine())
+    lake = Lake(replace(fake_env(storage), clock=clock), Runtime())
     lake.create_database("d")
     options = {"bucket": "1", "snapshot.num-retained.min": "1", "snapshot.expire.on-commit": "false"}
     table = lake.create_table("d.t", "k INT NOT NULL, v STRING", primary_key=["k"], options=options)
-    ahead = Lake(replace(fake_env(storage, "ahead-"), clock=lambda: clock() + 63_072_000_000), Engine()).table("d.t")
-    behind = Lake(replace(fake_env(storage, "behind-"), clock=lambda: clock() - 63_072_000_000), Engine()).table("d.t")
+    ahead = Lake(replace(fake_env(storage, "ahead-"), clock=lambda: clock() + 63_072_000_000), Runtime()).table("d.t")
+    behind = Lake(replace(fake_env(storage, "behind-"), clock=lambda: clock() - 63_072_000_000), Runtime()).table("d.t")
     for number, writer in enumerate([table, ahead, table, table, behind, table]):
         clock.now_ms = START_MS + number * 3_600_000
         write(writer, range(number + 1), number)
@@ -535,7 +535,7 @@ def test_a_writer_whose_base_expires_under_it_does_not_fail(part):
         other.expire_snapshots(retain_max=1)
 
     storage.then = others
-    write(Table("d.t", type(table.meta)(table.meta.env, table.meta.paths), table.engine), range(2, 5), "mine")
+    write(Table("d.t", type(table.meta)(table.meta.env, table.meta.paths), table.runtime), range(2, 5), "mine")
     assert storage.then is None
     expected = {k: "other" if k < 2 else "mine" if k < 5 else "1" if k < 12 else "0" for k in range(20)}
     assert {row["k"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == expected

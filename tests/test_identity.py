@@ -10,7 +10,7 @@ from strategies import contents, copied, fake_env, lake_on, new_lake, tiny_units
 
 import lsmlake
 from lsmlake import set_option
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitUnknown, InvalidQuery, SnapshotNotFound, StorageFailed, TableExists, TableNotFound
 from lsmlake.store.memory import MemoryStorage
@@ -128,7 +128,7 @@ def test_a_handle_that_outlives_its_table_says_so_in_every_verb(fate, commits):
     before = contents(table.meta.env.storage)
     reason = "another one was created under its name" if "replaced" in fate.__name__ else "dropped or renamed"
     for name, verb in VERBS.items():
-        for handle in (table, Table("d.t", Metadata(table.meta.env, table.meta.paths), Engine())):
+        for handle in (table, Table("d.t", Metadata(table.meta.env, table.meta.paths), Runtime())):
             with pytest.raises(TableNotFound, match=reason):
                 print(name, verb(handle))
     assert contents(table.meta.env.storage) == before
@@ -297,7 +297,7 @@ def test_a_linked_folder_is_no_table_and_is_never_touched(tmp_path):
 
 def opened(storage: Storage, like: Table, prefix: str) -> Table:
     """A handle from before the race: no call of the storage."""
-    return Table("d.t", Metadata(fake_env(storage, prefix), like.meta.paths), Engine())
+    return Table("d.t", Metadata(fake_env(storage, prefix), like.meta.paths), Runtime())
 
 
 def races(world: MemoryStorage, like: Table, program: Callable[[Table], object], other: Callable) -> Iterator[Interleaving]:

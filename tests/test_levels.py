@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.format.files import APPEND, DataFile
-from lsmlake.lsm.levels import Levels, Run, disjoint, overlaps, recency
+from lsmlake.lsm.levels import Levels, SortedRun, disjoint, overlaps, recency
 
 
 def file(name, level=0, keys=(0, 9), sequence=1, min_sequence=1, rows=10, created_ms=0):
@@ -62,7 +62,7 @@ def test_runs_go_from_level_0_to_the_oldest_level_without_the_empty_ones():
 
 def test_a_run_weighs_its_live_rows():
     levels = Levels.of([file("a", 3, (0, 4), rows=30), file("b", 3, (5, 9), rows=10)], {"a": 20, "gone": 7, "b": 0})
-    assert levels.runs == (Run(3, levels.runs[0].files, bytes=400, rows=40, live_rows=20),)
+    assert levels.runs == (SortedRun(3, levels.runs[0].files, bytes=400, rows=40, live_rows=20),)
     assert (levels.rows, levels.live_rows, levels.dead_rows, levels.runs[0].live_bytes) == (40, 20, 20, 200)
     assert levels.dead == {"a": 20}, "only files of the bucket that have dead rows"
 

@@ -18,13 +18,13 @@ from lsmlake.kernels.groups import group
 from lsmlake.lsm.merge import runs as merging
 from lsmlake.lsm.merge.deduplicate import Deduplicate
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.schema.rowkind import DELETE, INSERT
 from lsmlake.schema.schema import ROW_KIND
 
 QUICK = examples(60)
-merge_runs = partial(merging.merge_runs, engine=Deduplicate(SequenceFields()))
+merge_runs = partial(merging.merge_runs, rule=Deduplicate(SequenceFields()))
 SCHEMAS = {
     name: pa.schema([*((f"k{i}", kind) for i, kind in enumerate(kinds)), ("stamp", pa.int64()), ("text", pa.string())])
     for name, kinds in {
@@ -90,7 +90,7 @@ def test_merged_runs_hold_the_newest_row_of_every_key_in_key_order(case):
 def test_merging_by_windows_is_merging_at_once(case, window_bytes, data):
     name, tables = case
     sizes = st.lists(st.integers(1, 6), min_size=1, max_size=8)
-    parts = [Run(iter(in_chunks(table, data.draw(sizes))), table.num_rows) for table in tables]
+    parts = [RunReader(iter(in_chunks(table, data.draw(sizes))), table.num_rows) for table in tables]
     merged = list(merge_windows(parts, key_names(name), partial(merge_runs, key=key_names(name)), window_bytes))
     assert [row for table in with_kinds(merged) for row in rows_of(table)] == naively(
         with_kinds(tables) if any(ROW_KIND in table.column_names for table in merged) else tables, name
@@ -101,7 +101,7 @@ def test_merging_by_windows_is_merging_at_once(case, window_bytes, data):
 @given(runs(), st.integers(0, 3))
 def test_windows_do_not_trust_the_number_of_rows_announced(case, announced):
     name, tables = case
-    parts = [Run(iter(in_chunks(table, [3])), announced) for table in tables]
+    parts = [RunReader(iter(in_chunks(table, [3])), announced) for table in tables]
     merged = list(merge_windows(parts, key_names(name), partial(merge_runs, key=key_names(name)), 100))
     assert [row for table in merged for row in rows_of(table)] == naively(tables, name)
 
@@ -129,7 +129,7 @@ def test_windows_hold_little_of_long_runs():
         return merge_runs(pieces, ["k0"])
 
     tables = [table(0, 7), table(50_000, 1), table(3, 2)]
-    parts = [Run(iter(in_chunks(t, [100])), rows) for t in tables]
+    parts = [RunReader(iter(in_chunks(t, [100])), rows) for t in tables]
     merged = pa.concat_tables(merge_windows(parts, ["k0"], merge, window_bytes=8_000))
     assert merged["k0"].to_pylist() == sorted({k for t in tables for k in t["k0"].to_pylist()})
     assert max(seen) < 4_000

@@ -1,6 +1,6 @@
 """Merging rows in any batches and at any points gives what applying them one at a time gives (`engine_model`).
 
-This is the promise of all merge engines, tried here on the engines alone, without a table, because that is fast: every engine,
+This is the promise of all merge engines, tried here on the engines alone, without a table, because that is fast: every rule,
 every aggregate function, every order of sequence values. `LSMLAKE_EXAMPLES=100 pytest tests/test_one_at_a_time.py` tries harder.
 """
 
@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.engine import Engine
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped, merge_runs
 from lsmlake.lsm.row_kinds import kinds_of, with_kind, without_deletes
 from lsmlake.schema.rowkind import NAMES
@@ -41,31 +41,31 @@ class Setup:
     model: Model
     kinds: tuple[str, ...] = ADDS
 
-    def engine(self) -> Engine:
+    def rule(self) -> MergeRule:
         fields = [pa.field("k", pa.int64(), nullable=False), *((name, type_) for name, (type_, _) in self.columns.items())]
-        return engine_of(Schema.create(pa.schema(fields), ["k"], [], self.options, None, 0, "uuid", "t"))
+        return rule_of(Schema.create(pa.schema(fields), ["k"], [], self.options, None, 0, "uuid", "t"))
 
 
 Arrival = tuple[Row, str]
 
 
-def batch(setup: Setup, engine: Engine, arrivals: list[Arrival]) -> pa.Table:
+def batch(setup: Setup, rule: MergeRule, arrivals: list[Arrival]) -> pa.Table:
     """Rows as they are stored before anything is combined."""
     types = {"k": pa.int64(), **{name: type_ for name, (type_, _) in setup.columns.items()}}
     rows = pa.table({name: pa.array([row[name] for row, _ in arrivals], type_) for name, type_ in types.items()})
     given = np.array([NAMES.index(kind) for _, kind in arrivals], np.int8)
-    engine.validate(rows, given)
-    kinds = engine.stored(given)
+    rule.validate(rows, given)
+    kinds = rule.stored(given)
     return with_kind(rows, kinds) if kinds.any() else rows
 
 
-def written(setup: Setup, engine: Engine, arrivals: list[Arrival]) -> pa.Table:
-    rows = batch(setup, engine, arrivals)
-    return fold(rows, grouped(comparable([rows.select(["k"])])[0]), engine, ["k"], None)
+def written(setup: Setup, rule: MergeRule, arrivals: list[Arrival]) -> pa.Table:
+    rows = batch(setup, rule, arrivals)
+    return fold(rows, grouped(comparable([rows.select(["k"])])[0]), rule, ["k"], None)
 
 
-def merged(runs: list[pa.Table], engine: Engine, *, complete: bool) -> pa.Table:
-    made = merge_runs(runs, ["k"], engine, complete=complete)
+def merged(runs: list[pa.Table], rule: MergeRule, *, complete: bool) -> pa.Table:
+    made = merge_runs(runs, ["k"], rule, complete=complete)
     return without_deletes(made) if complete else made
 
 
@@ -92,19 +92,19 @@ def histories(draw, setup: Setup) -> list[Arrival]:
 
 def check(setup: Setup, data: st.DataObject) -> None:
     """Batches become runs; runs are merged, some of them complete, as compactions and reads do; then all are."""
-    engine, arrivals = setup.engine(), data.draw(histories(setup))
+    rule, arrivals = setup.rule(), data.draw(histories(setup))
     expected = one_at_a_time(setup.model, arrivals)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(arrivals)), max_size=5)) | {len(arrivals)})
-    runs = [written(setup, engine, arrivals[a:b]) for a, b in zip([0, *cuts], cuts, strict=False)]
-    assert same_rows(rows_of(merged(runs, engine, complete=True)), expected)
+    runs = [written(setup, rule, arrivals[a:b]) for a, b in zip([0, *cuts], cuts, strict=False)]
+    assert same_rows(rows_of(merged(runs, rule, complete=True)), expected)
     while len(runs) > 1:
         start = data.draw(st.integers(0, len(runs) - 2))
         stop = data.draw(st.integers(start + 1, len(runs)))
         complete = start == 0 and data.draw(st.booleans())
         if stop - start == 1 and not complete:
             stop += 1
-        runs[start:stop] = [merged(runs[start:stop], engine, complete=complete)]
-    assert same_rows(rows_of(merged(runs, engine, complete=True)), expected)
+        runs[start:stop] = [merged(runs[start:stop], rule, complete=complete)]
+    assert same_rows(rows_of(merged(runs, rule, complete=True)), expected)
 
 
 def same_rows(found: dict[int, Row], expected: dict[int, Row]) -> bool:
@@ -114,13 +114,13 @@ def same_rows(found: dict[int, Row], expected: dict[int, Row]) -> bool:
 
 BY = {"sequence.field": "s"}
 INTS = {name: (pa.int64(), NUMBER) for name in "stuv"}
-PARTIAL, AGGREGATION = {"merge-engine": "partial-update"}, {"merge-engine": "aggregation"}
+PARTIAL, AGGREGATION = {"merge-rule": "partial-update"}, {"merge-rule": "aggregation"}
 DESCENDING = {"sequence.field.sort-order": "descending"}
 REMOVE_GROUP = "partial-update.remove-record-on-sequence-group"
 
 SETUPS = {
     "deduplicate": Setup({}, INTS, Newest(), ALL),
-    "first-row": Setup({"merge-engine": "first-row"}, INTS, first),
+    "first-row": Setup({"merge-rule": "first-row"}, INTS, first),
     "deduplicate by s": Setup(BY, INTS, Newest(("s",)), ALL),
     "deduplicate by s, falling": Setup(BY | DESCENDING, INTS, Newest(("s",), descending=True), ALL),
     "deduplicate by s and t": Setup({"sequence.field": "s,t"}, INTS, Newest(("s", "t")), ALL),
@@ -248,9 +248,9 @@ REPLAYED = {
 def test_the_rows_of_a_batch_in_replay_order_need_no_sequence(name, data):
     """The changelog of producer input: whoever applies it row by row, knowing no sequence, has what the table has."""
     setup = SETUPS[name]
-    engine, arrivals = setup.engine(), data.draw(histories(setup))
-    rows = batch(setup, engine, arrivals)
-    told = in_replay_order(rows, grouped(comparable([rows.select(["k"])])[0]), engine, None)
+    rule, arrivals = setup.rule(), data.draw(histories(setup))
+    rows = batch(setup, rule, arrivals)
+    told = in_replay_order(rows, grouped(comparable([rows.select(["k"])])[0]), rule, None)
     kinds = kinds_of(told)
     plain = told.select(["k", *setup.columns]).to_pylist()
     assert sorted(map(values_of, plain)) == sorted(values_of(row) for row, _ in arrivals)

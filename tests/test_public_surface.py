@@ -23,7 +23,7 @@ from strategies import copied, new_lake
 
 import lsmlake
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InternalError, LakeError
 from lsmlake.store.memory import MemoryStorage
 
@@ -40,7 +40,7 @@ def polled(seconds: float) -> None:
 
 def lake_of(storage: MemoryStorage) -> Lake:
     lake = new_lake(storage)
-    return Lake(replace(lake.env, sleep=polled), Engine())
+    return Lake(replace(lake.env, sleep=polled), Runtime())
 
 
 def start() -> MemoryStorage:

@@ -16,7 +16,7 @@ import pytest
 from faults import Interleaving, interleavings
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
 
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.publish import Identity, commit
 from lsmlake.compact.bucket import compact_bucket
@@ -65,7 +65,7 @@ def history(commits: int, waiting: int) -> MemoryStorage:
 def opened(storage: Storage, prefix: str) -> Table:
     """The table as somebody sees it who has opened it before the race began: no call of the storage."""
     table = lake_on(history(0, 0)).table("d.t")
-    return Table("d.t", Metadata(fake_env(storage, prefix), table.meta.paths), Engine())
+    return Table("d.t", Metadata(fake_env(storage, prefix), table.meta.paths), Runtime())
 
 
 def state(storage: Storage, **how: object) -> list[tuple]:

@@ -1,4 +1,4 @@
-"""What a scan without an engine reads, and that text comes out as it went in however Parquet holds it."""
+"""What a scan without a runtime reads, and that text comes out as it went in however Parquet holds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from strategies import fake_env
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.memory import MemoryStorage
@@ -48,7 +48,7 @@ def rows(keys: np.ndarray, version: int) -> pa.Table:
 
 
 def filled(storage, workers: int):
-    lake = Lake(replace(fake_env(storage), workers=workers), Engine())
+    lake = Lake(replace(fake_env(storage), workers=workers), Runtime())
     lake.create_database("d", if_not_exists=True)
     options = {"bucket": 2, "file.block-size": "64 kb"}  # so that a file has several row groups, each with its own dictionary
     table = lake.create_table("d.t", SCHEMA, primary_key=["k"], options=options)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import START_MS, UTC, Ticks, contents, lake_on, new_lake
 
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.schema import envelope
@@ -205,7 +205,7 @@ def test_every_snapshot_is_found_by_its_number_and_its_millisecond():
         assert table.scan(snapshot=number).count() == number
 
 
-class OnBerlinTime(Engine):
+class OnBerlinTime(Runtime):
     zone = "Europe/Berlin"
 
 
@@ -219,10 +219,10 @@ def tokyo(monkeypatch: pytest.MonkeyPatch):
     time.tzset()
 
 
-@pytest.mark.parametrize(("engine", "ahead"), [(Engine(), 0), (OnBerlinTime(), 1)])
-def test_a_time_that_names_no_zone_is_in_the_zone_of_the_engine_whatever_the_clock_of_the_machine_shows(tokyo, engine, ahead):
+@pytest.mark.parametrize(("engine", "ahead"), [(Runtime(), 0), (OnBerlinTime(), 1)])
+def test_a_time_that_names_no_zone_is_in_the_zone_of_the_engine_whatever_the_clock_of_the_machine_shows(tokyo, runtime, ahead):
     _, table = table_with_history()
-    table = replace(table, engine=engine)
+    table = replace(table, runtime=runtime)
     made = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(2).time_ms)
     local = (made + dt.timedelta(hours=ahead)).replace(tzinfo=None)
     for timestamp in (local, local.isoformat(sep=" ", timespec="milliseconds")):
@@ -245,18 +245,18 @@ def test_the_partitions_of_a_compaction_are_chosen_in_the_zone_of_the_engine():
     midnight = dt.datetime(2026, 1, 1, tzinfo=UTC)
     for _ in range(2):
         table.upsert({"k": [1], "at": pa.array([midnight], pa.timestamp("us", "UTC"))}, compact=False)
-    in_berlin = replace(table, engine=OnBerlinTime())
+    in_berlin = replace(table, runtime=OnBerlinTime())
     assert in_berlin.compact(full=True, where="at = '2026-01-01 00:00:00'").buckets == 0
     assert in_berlin.compact(full=True, where="at = '2026-01-01 01:00:00'").buckets == 1
 
 
 def test_a_zone_that_does_not_exist_is_refused():
-    class OnMarsTime(Engine):
+    class OnMarsTime(Runtime):
         zone = "Mars/Base"
 
     _, table = table_with_history(1)
     with pytest.raises(InvalidQuery, match="no such time zone"):
-        replace(table, engine=OnMarsTime()).scan(timestamp="2026-01-01").count()
+        replace(table, runtime=OnMarsTime()).scan(timestamp="2026-01-01").count()
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -30,7 +30,7 @@ def made(lake, name: str = "d.t", schema: str = SCHEMA, rows: int = 10, **option
     table = lake.create_table(name, schema, primary_key=["id"], options=options)
     if rows:
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in table.df().schema[1:]]
-        table.upsert(lake.engine.spark.range(rows).select("id", *nulls))
+        table.upsert(lake.runtime.spark.range(rows).select("id", *nulls))
     return table
 
 

@@ -20,7 +20,7 @@ from strategies import unreferenced
 
 import lsmlake
 from lsmlake.api.lake import Lake
-from lsmlake.spark.engine import SparkEngine
+from lsmlake.spark.runtime import SparkRuntime
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 
@@ -117,7 +117,7 @@ def failing_lake(spark, lake, tmp_path: Path):
     """`lake`, its tasks failing at first."""
     here = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(here)  # workers cannot import the tests
-    yield Lake(Env(FailingOnce(tmp_path / "warehouse")), SparkEngine(spark))
+    yield Lake(Env(FailingOnce(tmp_path / "warehouse")), SparkRuntime(spark))
     cloudpickle.unregister_pickle_by_value(here)
 
 

@@ -129,7 +129,7 @@ def test_a_column_with_a_dot_and_the_field_of_a_struct_are_told_apart(lake, spar
         return [{"a": inner[k], "a.b": k, "x`y": f"x{stamp}", ".z w": f"z{k}", "a.c.d": f"o{k}"} for k in keys]
 
     table.upsert(rows(range(3000), 1))
-    spark_lake.table("d.t").upsert(spark_lake.engine.spark.createDataFrame(pa.Table.from_pylist(rows(range(0, 3000, 9), 2))))
+    spark_lake.table("d.t").upsert(spark_lake.runtime.spark.createDataFrame(pa.Table.from_pylist(rows(range(0, 3000, 9), 2))))
     table.upsert(rows(range(5), 3), compact=False)
     for where in (None, "`a.b` = 18", "a.b >= 0", "a.`c.d` = 'i27' OR `a.c.d` = 'o9'", "`x``y` <> 'x1' AND `.z w` > 'z5'"):
         expected = table.scan(where=where).to_arrow()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import contents, fake_env
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.errors import StorageFailed
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.together import Once, ahead, together
@@ -155,7 +155,7 @@ def test_a_value_is_made_once_by_whoever_asks_first():
 
 
 def _table(storage: MemoryStorage, workers: int):
-    lake = Lake(replace(fake_env(storage), workers=workers), Engine())
+    lake = Lake(replace(fake_env(storage), workers=workers), Runtime())
     lake.create_database("d", if_not_exists=True)
     schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.int64())])
     return lake.create_table("d.t", schema, primary_key=["k"], options={"bucket": BUCKETS}, if_not_exists=True)

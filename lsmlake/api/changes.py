@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.api.readable import Readable
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.border import public, through
 from lsmlake.cdc.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
 from lsmlake.errors import InvalidQuery
@@ -29,7 +29,7 @@ class Changes(Readable):
     """
 
     meta: Metadata
-    engine: Engine
+    runtime: Runtime
     start: int
     end: int | None
     where: str | None
@@ -52,14 +52,14 @@ class Changes(Readable):
         schema = self.meta.latest_schema()
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
-        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.engine.zone)
+        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.runtime.zone)
         like = frame(self.meta, schema, predicate, self.columns)
-        last = resolve(self.meta, Moment(self.end), self.engine.zone)
+        last = resolve(self.meta, Moment(self.end), self.runtime.zone)
         self._check_start(last)
         if last is None:
             return like, []
         if self.mode == DIFF:
-            first = resolve(self.meta, Moment(self.start), self.engine.zone) if self.start else None
+            first = resolve(self.meta, Moment(self.start), self.runtime.zone) if self.start else None
             with self.meta.unless_expired(first, last):
                 return like, net(self.meta, like, first, last)
         with self.meta.unless_expired(*range(max(1, self.start), last.id + 1)):
@@ -88,7 +88,7 @@ class Changes(Readable):
 
     def to_spark(self):
         """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised but inside its partitions."""
-        return self.engine.changes_frame(self.meta, *self._planned())
+        return self.runtime.changes_frame(self.meta, *self._planned())
 
     def count(self) -> int:
         """The number of changes; an update counts twice."""

@@ -10,13 +10,13 @@ from itertools import chain
 import pyarrow as pa
 
 from lsmlake.api.inputs import as_input
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.notebook import html_rows
 from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
@@ -40,7 +40,7 @@ def _no_database(name: str) -> Wording:
 
 
 def table_at(path: str) -> Table:
-    """The table in folder `<warehouse>/<database>.db/<table>` of a file system, without an engine. Raises TableNotFound,
+    """The table in folder `<warehouse>/<database>.db/<table>` of a file system, without a runtime. Raises TableNotFound,
     InvalidQuery."""
     folder = directory_at("/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path)
     database, dot, suffix = folder.parent.name.rpartition(".")
@@ -48,7 +48,7 @@ def table_at(path: str) -> Table:
         raise InvalidQuery(
             "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="name it by its path"
         )
-    return Lake(Env(LocalStorage(folder.parent.parent)), Engine()).table(f"{database}.{folder.name}")
+    return Lake(Env(LocalStorage(folder.parent.parent)), Runtime()).table(f"{database}.{folder.name}")
 
 
 @public
@@ -57,7 +57,7 @@ class Lake:
     """All databases below one root. Made by `lsmlake.connect`."""
 
     env: Env
-    engine: Engine
+    runtime: Runtime
 
     def __repr__(self) -> str:
         return f"<lsmlake lake in {self.env.storage}>"
@@ -141,7 +141,7 @@ class Lake:
         root = f"{database_dir(database)}/{table}"
         columns, clock, table_uuid = self._columns(schema), self.env.clock(), self.env.ids()
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
-        engine_of(created, name)  # refuses columns and functions that do not go together
+        rule_of(created, name)  # refuses columns and functions that do not go together
         self._clear(root)
         if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)
@@ -186,7 +186,7 @@ class Lake:
             from lsmlake.schema import ddl  # loads sqlglot
 
             return ddl.parse_columns(schema)
-        columns = schema if isinstance(schema, pa.Schema) else self.engine.columns_of(schema)
+        columns = schema if isinstance(schema, pa.Schema) else self.runtime.columns_of(schema)
         if columns is None:
             raise InvalidSchema(
                 "not a schema",
@@ -206,7 +206,7 @@ class Lake:
             near = get_close_matches(table, self.tables(database), n=1)
             cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
-        return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.engine)
+        return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.runtime)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files; symbolic links in its folder are removed, what they point to is not touched.
@@ -286,8 +286,8 @@ def _with_schema(
     lake: Lake, data: object, primary_key: Sequence[str], kinds: rowkind.Source | None
 ) -> tuple[pa.Schema, object, bool]:
     """The columns of a table for `data`, the data to load, and whether it is text, whose values must be converted."""
-    if lake.engine.owns(data):
-        return schema_from(_without(lake.engine.columns_of(data.schema), kinds)), data, False
+    if lake.runtime.owns(data):
+        return schema_from(_without(lake.runtime.columns_of(data.schema), kinds)), data, False
     given = as_input(data, inferred=True)
     first = next(given.tables, None)
     if first is None or not first.num_columns:

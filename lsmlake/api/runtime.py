@@ -1,6 +1,6 @@
-"""Where the verbs run: in this process, unless an engine such as Spark is attached.
+"""Where the verbs run: in this process, unless a runtime such as Spark is attached.
 
-`Engine` is what a table asks of an engine, and the answer of a process that has none.
+`Runtime` is what a table asks of a runtime, and the answer of a process that has none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 from lsmlake.api.following import Following
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.publish import Identity
-from lsmlake.compact.job import Run, run_here
+from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
@@ -23,12 +23,12 @@ from lsmlake.store.metadata import Metadata
 from lsmlake.write.prepare import Request
 
 
-class Engine:
-    """The embedded engine: Arrow in, Arrow out, no Spark."""
+class Runtime:
+    """The embedded runtime: Arrow in, Arrow out, no Spark."""
 
     name = "embedded"
     filters = False
-    """Whether the engine itself applies `where`, in all of its SQL."""
+    """Whether the runtime itself applies `where`, in all of its SQL."""
 
     @property
     def zone(self) -> str:
@@ -36,15 +36,15 @@ class Engine:
         return "UTC"
 
     def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:
-        """Why the engine may give `where` another meaning than `parse` does, or `None`. `types`: those of its columns."""
+        """Why the runtime may give `where` another meaning than `parse` does, or `None`. `types`: those of its columns."""
         return None
 
     def owns(self, data: object) -> bool:
-        """Whether `data` is a distributed data set of this engine."""
+        """Whether `data` is a distributed data set of this runtime."""
         return False
 
     def columns_of(self, schema: object) -> object | None:
-        """A schema of the engine's own kind as a pyarrow.Schema; `None` if it is not one."""
+        """A schema of the runtime's own kind as a pyarrow.Schema; `None` if it is not one."""
         return None
 
     def upsert(
@@ -57,19 +57,19 @@ class Engine:
         request: Request,
         compact: bool | None,
     ) -> Snapshot | None:
-        """Write a data set that this engine `owns`, as `request` says."""
+        """Write a data set that this runtime `owns`, as `request` says."""
         _needs_spark("upsert of a distributed data set")
 
-    def compactions(self, meta: Metadata, schema: Schema) -> Run:
+    def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         """How buckets are compacted."""
-        return run_here(meta, schema)
+        return compact_here(meta, schema)
 
     def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str) -> object:
-        """The plan as a DataFrame of the engine."""
+        """The plan as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
     def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]) -> object:
-        """The changes of `pieces` as a DataFrame of the engine."""
+        """The changes of `pieces` as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
     def read_stream(self, meta: Metadata, following: Following) -> object:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.api.readable import Readable
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.border import public, through
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
@@ -34,7 +34,7 @@ class Scan(Readable):
     """Rows of a table at a moment. Each `to_...` reads the table as it is when called, unless a snapshot was named."""
 
     meta: Metadata
-    engine: Engine
+    runtime: Runtime
     where: str | pc.Expression | None
     columns: tuple[str, ...] | None
     mode: str
@@ -64,17 +64,17 @@ class Scan(Readable):
 
     def plan(self) -> Plan:
         """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
-        return self._plan(engine_filters=False)[0]
+        return self._plan(runtime_filters=False)[0]
 
-    def _plan(self, *, engine_filters: bool) -> tuple[Plan, str | None]:
-        """The plan, and why `where` prunes no file, if it does not. With `engine_filters` the engine applies `where` itself, so a
-        predicate that lsmlake cannot read only costs pruning."""
-        snapshot = resolve(self.meta, self.moment, self.engine.zone)
+    def _plan(self, *, runtime_filters: bool) -> tuple[Plan, str | None]:
+        """The plan, and why `where` prunes no file, if it does not. With `runtime_filters` the runtime applies `where` itself, so
+        a predicate that lsmlake cannot read only costs pruning."""
+        snapshot = resolve(self.meta, self.moment, self.runtime.zone)
         schema = self.meta.schema_of(snapshot)
         columns = self.columns
         if self._by_arrow:
             columns = needed_columns(self.where, schema.plain_columns, columns)
-        predicate, reason = self._predicate(schema, engine_filters)
+        predicate, reason = self._predicate(schema, runtime_filters)
         with self.meta.unless_expired(snapshot):
             plan = planning.plan(self.meta, schema, snapshot, predicate, columns, self.mode)
         return plan if self.limit is None or self._by_arrow else limited(plan, self.limit), reason
@@ -84,23 +84,23 @@ class Scan(Readable):
         """Whether Arrow evaluates `where` after the read."""
         return isinstance(self.where, pc.Expression)
 
-    def _predicate(self, schema: Schema, engine_filters: bool) -> tuple[Predicate | None, str | None]:
+    def _predicate(self, schema: Schema, runtime_filters: bool) -> tuple[Predicate | None, str | None]:
         """The predicate that prunes files, and why there is none although Spark filters by `where`."""
         if self.where is None or self._by_arrow:
             return None, None
         try:
-            predicate = parse(self.where, schema.plain_columns, zone=self.engine.zone)
+            predicate = parse(self.where, schema.plain_columns, zone=self.runtime.zone)
         except InvalidQuery as error:
-            if not engine_filters:
+            if not runtime_filters:
                 raise
             types = tuple(schema.plain_columns.types)
-            reason = str(error) if isinstance(error, Unsupported) else self.engine.reads_otherwise(self.where, types)
+            reason = str(error) if isinstance(error, Unsupported) else self.runtime.reads_otherwise(self.where, types)
             if reason is None:
                 raise
             return None, reason
-        if engine_filters:
+        if runtime_filters:
             types = tuple(schema.plain_columns.field(name).type for name in predicate.columns)
-            if reason := self.engine.reads_otherwise(self.where, types):
+            if reason := self.runtime.reads_otherwise(self.where, types):
                 return None, reason
         return predicate, None
 
@@ -138,13 +138,13 @@ class Scan(Readable):
         if self.limit is not None and self.limit > _SPARK_LIMIT_MAX:
             expected = f"at most {_SPARK_LIMIT_MAX:,}"
             raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="leave it out")
-        frame = self.engine.frame(self.meta, self._plan(engine_filters=True)[0], self.where, strategy)
+        frame = self.runtime.frame(self.meta, self._plan(runtime_filters=True)[0], self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
         """What a read would do: the files that each step of pruning leaves, or why `where` prunes none; the dead rows it masks;
         the rows waiting at level 0; the strategy."""
-        plan, reason = self._plan(engine_filters=self.engine.filters)
+        plan, reason = self._plan(runtime_filters=self.runtime.filters)
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
         masked = sum(len(split.vectors) for split in plan.splits)
@@ -159,6 +159,6 @@ class Scan(Readable):
                 *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
                 f"masked    {plan.dead_rows:,} dead rows in {masked} files",
                 f"level 0   {waiting:,} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
-                *(f"strategy  {line}" for line in self.engine.strategy(self.meta, plan)),
+                *(f"strategy  {line}" for line in self.runtime.strategy(self.meta, plan)),
             ]
         )

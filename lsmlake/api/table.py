@@ -17,7 +17,7 @@ from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
 from lsmlake.api.inputs import as_input
 from lsmlake.api.key_input import as_keys
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.border import public
 from lsmlake.cdc.follow import Limit
@@ -44,7 +44,7 @@ from lsmlake.schema.type_text import format_type
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 from lsmlake.write.prepare import Request
-from lsmlake.write.upsert import inline_choice
+from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
 
@@ -55,7 +55,7 @@ class Table:
 
     name: str
     meta: Metadata
-    engine: Engine
+    runtime: Runtime
 
     def __repr__(self) -> str:
         return f"<lsmlake table {self.name} in {self.path}>"
@@ -167,16 +167,16 @@ class Table:
         return self._write(data, request, self._identity(writer_id, commit_id), compact)
 
     def _cast(self, cast: bool) -> Cast | None:
-        return Cast(self.engine.zone) if cast else None
+        return Cast(self.runtime.zone) if cast else None
 
     def _write(self, data: object, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
         schema = self.current
-        if self.engine.owns(data):
-            return self.engine.upsert(self.meta, schema, data, identity, request=request, compact=compact)
+        if self.runtime.owns(data):
+            return self.runtime.upsert(self.meta, schema, data, identity, request=request, compact=compact)
         given = as_input(data, schema.plain_columns)
         if given.text:
             request = replace(request, cast=self._cast(True))
-        return upsert_tables(self.meta, schema, given.tables, request, identity, inline_choice(self.meta, schema, compact))
+        return upsert_tables(self.meta, schema, given.tables, request, identity, inline_picker(self.meta, schema, compact))
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:
@@ -217,7 +217,7 @@ class Table:
         Example:
             >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
         """
-        return self.engine.sink(self, writer_id, row_kind, checkpoint, replaces)
+        return self.runtime.sink(self, writer_id, row_kind, checkpoint, replaces)
 
     def write_stream(
         self,
@@ -229,7 +229,7 @@ class Table:
     ):
         """Spark: upsert a streaming DataFrame, exactly once. `trigger`: arguments of `DataStreamWriter.trigger`, such as
         {"availableNow": True} or {"processingTime": "10 seconds"}. `row_kind`: as in `upsert`. Returns the StreamingQuery."""
-        return self.engine.write_stream(self, df, checkpoint, trigger or {}, row_kind)
+        return self.runtime.write_stream(self, df, checkpoint, trigger or {}, row_kind)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Table:
         if limit is not None and limit < 0:
             raise InvalidQuery("limit is a number of rows", expected="0 or more", found=limit, cure="correct it")
         names = None if columns is None else tuple(columns)
-        return Scan(self.meta, self.engine, where, names, mode, Moment(snapshot, timestamp), limit)
+        return Scan(self.meta, self.runtime, where, names, mode, Moment(snapshot, timestamp), limit)
 
     def get(self, key: object) -> dict[str, object] | pa.Table | None:
         """Look rows up by primary key; only the files and row groups that can hold them are read.
@@ -318,7 +318,7 @@ class Table:
         which only the key is certain. `where`: only changes of the rows it is true of; by comparing, a row that leaves them
         counts as deleted, in files of an update that leaves only the -U is told.
         """
-        return Changes(self.meta, self.engine, start, end, where, None if columns is None else tuple(columns), mode)
+        return Changes(self.meta, self.runtime, start, end, where, None if columns is None else tuple(columns), mode)
 
     def read_stream(
         self,
@@ -346,7 +346,7 @@ class Table:
         than the changes of one commit in one bucket (not on Spark 4.1). Raises InvalidQuery.
         """
         limit = Limit(max_rows, max_bytes, max_files)
-        return self.engine.read_stream(self.meta, Following(start, snapshot, timestamp, mode, where, columns, consumer, limit))
+        return self.runtime.read_stream(self.meta, Following(start, snapshot, timestamp, mode, where, columns, consumer, limit))
 
     def follow(
         self,
@@ -369,7 +369,7 @@ class Table:
                 "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
             )
         following = Following(start, snapshot, timestamp, mode, where, columns, consumer)
-        return follow(following.follower(self.meta, self.engine.zone), wait)
+        return follow(following.follower(self.meta, self.runtime.zone), wait)
 
     # -- looking after it ---------------------------------------------------------------------------------------------
 
@@ -378,8 +378,8 @@ class Table:
         does it in
         parallel. `where` chooses partitions (partition columns only), `buckets` bucket numbers. Raises CommitConflict."""
         schema = self.current
-        wanted = _wanted(schema, where, buckets, self.engine.zone)
-        return compact_table(self.meta, schema, self.engine.compactions(self.meta, schema), wanted, full=full)
+        wanted = _wanted(schema, where, buckets, self.runtime.zone)
+        return compact_table(self.meta, schema, self.runtime.compactions(self.meta, schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Apply `set_option` and `unset_option`, all or none, as one commit; None if nothing changes.
@@ -390,7 +390,7 @@ class Table:
         once there is data), InvalidData if the new options do not accept a stored row, CommitConflict if other commits kept
         coming in between.
         """
-        return alter(self.meta, self.name, alterations, partial(self.engine.compactions, self.meta))
+        return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
 
     def expire_snapshots(
         self,
@@ -411,7 +411,7 @@ class Table:
         `changelog.*` say. The report names the reasons for which snapshots stay that are due. Readers of a snapshot that goes
         fail. Raises InvalidQuery.
         """
-        time_ms = None if older_than is None else milliseconds(older_than, self.engine.zone)
+        time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
         options = self.current.parsed_options
         return expire(self.meta, snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit))
 
@@ -458,7 +458,7 @@ class Table:
 
     def files(self, snapshot: int | None = None) -> pa.Table:
         """A row a live data file of the latest or given snapshot."""
-        return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot), self.engine.zone))
+        return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot), self.runtime.zone))
 
     def buckets(self) -> pa.Table:
         """A row a bucket: live and dead rows, bytes, files."""

@@ -25,8 +25,8 @@ from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.lsm.difference import KIND_FIELD, told
-from lsmlake.lsm.merge.engine import Old
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import kinds_of, with_kind
 from lsmlake.options.table_options import FULL_COMPACTION, INPUT, LOOKUP, NONE
 from lsmlake.predicate import evaluate
@@ -205,7 +205,7 @@ def _asks_keys(like: Plan) -> bool:
 
 def _written(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Table | None:
     """The files of the rows the commit brought, if it has them all as they were written and nothing but arrival decides."""
-    if engine_of(schema).old is not Old.DIES:
+    if rule_of(schema).old is not Old.DIES:
         return None
     entries = meta.delta(snapshot, schema)
     added = pc.and_(pc.equal(entries["kind"], ADD), pc.equal(entries["sequence"], snapshot.id))

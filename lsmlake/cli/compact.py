@@ -13,7 +13,7 @@ from lsmlake.cli.arguments import Buckets, Debug, Json, TableName, Warehouse
 from lsmlake.cli.java import require_java
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
-from lsmlake.cli.progress import WatchedEngine, progress_bar, spinner
+from lsmlake.cli.progress import WatchedRuntime, progress_bar, spinner
 from lsmlake.compact.job import CompactionReport
 from lsmlake.extras import need_spark
 from lsmlake.report.text import counted
@@ -52,7 +52,7 @@ def compact(
 
 def _here(table: Table, full: bool, where: str | None, buckets: Sequence[int] | None) -> CompactionReport:
     with progress_bar() as progress:
-        return replace(table, engine=WatchedEngine(progress)).compact(full=full, where=where, buckets=buckets)
+        return replace(table, runtime=WatchedRuntime(progress)).compact(full=full, where=where, buckets=buckets)
 
 
 def _on_spark(table: Table, full: bool, where: str | None, buckets: Sequence[int] | None) -> CompactionReport:

@@ -8,8 +8,8 @@ from functools import partial
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lsmlake.api.runtime import Engine
-from lsmlake.compact.job import Run, run_here
+from lsmlake.api.runtime import Runtime
+from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
@@ -30,11 +30,11 @@ def _progress(*columns: ProgressColumn) -> Progress:
     return Progress(*shown, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
-class WatchedEngine(Engine):
-    """The embedded engine, telling of every bucket it has compacted."""
+class WatchedRuntime(Runtime):
+    """The embedded runtime, telling of every bucket it has compacted."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def compactions(self, meta: Metadata, schema: Schema) -> Run:
-        return run_here(meta, schema, partial(self.progress.track, description="compacting buckets"))
+    def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
+        return compact_here(meta, schema, partial(self.progress.track, description="compacting buckets"))

@@ -7,17 +7,17 @@ I5 a commit adds at most one run to level 0 of a bucket (checked where commits a
 
 from __future__ import annotations
 
-from lsmlake.format.files import BucketState, Change
+from lsmlake.format.files import BucketEdit, BucketState
 from lsmlake.lsm.levels import Levels
 
 
-def apply(state: BucketState, change: Change) -> BucketState:
-    """The bucket after `change`."""
-    gone = {file.name for file in change.removed}
-    files = tuple(file for file in state.files if file.name not in gone) + change.added
+def apply(state: BucketState, edit: BucketEdit) -> BucketState:
+    """The bucket after `edit`."""
+    gone = {file.name for file in edit.removed}
+    files = tuple(file for file in state.files if file.name not in gone) + edit.added
     names = {file.name for file in files}
-    vectors = {name: ref for name, ref in {**state.vectors, **change.vectors}.items() if name in names}
-    return BucketState(state.bucket, change.total_buckets, files, vectors)
+    vectors = {name: ref for name, ref in {**state.vectors, **edit.vectors}.items() if name in names}
+    return BucketState(state.bucket, edit.total_buckets, files, vectors)
 
 
 def violations(state: BucketState) -> list[str]:

@@ -1,8 +1,8 @@
-"""The commit: one conditional create of `snapshot-<n+1>`. Optimistic; knows snapshots and changes, nothing of rows.
+"""The commit: one conditional create of `snapshot-<n+1>`. Optimistic; knows snapshots and edits, nothing of rows.
 
 1. Read the latest snapshot. Is our own commit there already? Then it is done.
 2. `rebase` the messages onto it: what was overtaken falls back to a plain append, or is dropped.
-3. Write the manifest of the changes (once for each outcome of 2), its lists and, if vectors changed, the index manifest.
+3. Write the manifest of the edits (once for each outcome of 2), its lists and, if vectors changed, the index manifest.
 4. Check the invariants of the touched buckets.
 5. Create the snapshot if absent. Taken: remove what this attempt wrote, wait a little, start again.
 6. Look whether the snapshot before it, or its mark, is still there, and schema 0. A writer that was asleep for long may have
@@ -32,7 +32,7 @@ from lsmlake.errors import (
     Wording,
 )
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
 from lsmlake.format.snapshot import APPEND, COMPACT, OVERWRITE, Named, Snapshot
 from lsmlake.schema.schema import Schema
@@ -46,10 +46,10 @@ _Written = TypeVar("_Written", Named, ManifestMeta)
 
 @dataclass(frozen=True)
 class Committed:
-    """Published. `changes`: what of the messages went in; `overtaken`: buckets whose compaction did not."""
+    """Published. `edits`: what of the messages went in; `overtaken`: buckets whose compaction did not."""
 
     snapshot: Snapshot | None
-    changes: tuple[Change, ...] = ()
+    edits: tuple[BucketEdit, ...] = ()
     overtaken: tuple[Bucket, ...] = ()
 
 
@@ -128,7 +128,7 @@ def commit(
             if isinstance(outcome, Unknown):
                 outcome = attempt.settle(outcome)
             if isinstance(outcome, Committed):
-                attempt.clean(outcome.changes)
+                attempt.clean(outcome.edits)
                 break
             attempt.withdraw()
             if retries_left:
@@ -228,7 +228,7 @@ class _Attempt:
     ) -> None:
         self.meta, self.schema, self.messages, self.identity, self.properties = meta, schema, messages, identity, properties
         self.succession = succession
-        self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the changes in it, and what it tells of them
+        self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the edits in it, and what it tells of them
         self.base: Snapshot | None = None  # the snapshot that `tried` follows
         self.tried: tuple[Snapshot, Rebased] | None = None
         self.written: list[str] = []  # metadata of the attempt under way
@@ -249,10 +249,10 @@ class _Attempt:
         meta, schema_id = self.meta, self._schema_id(latest)
         states = self._states(latest)
         rebased = rebase(self.messages, states)
-        if not rebased.changes and self.succession is None:
+        if not rebased.edits and self.succession is None:
             return Committed(None, (), rebased.overtaken)
         number = latest.id + 1 if latest else 1
-        _check(rebased.changes, states, meta.paths.root)
+        _check(rebased.edits, states, meta.paths.root)
         snapshot = self._snapshot(number, schema_id, latest, rebased, states)
         self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
         try:
@@ -280,7 +280,7 @@ class _Attempt:
             self.publishing = False
             meta.delete_quietly([meta.paths.snapshot(snapshot.id)])
             return Conflict()
-        return Committed(snapshot, rebased.changes, rebased.overtaken)
+        return Committed(snapshot, rebased.edits, rebased.overtaken)
 
     def _take_back(self, gone: TableNotFound) -> None:
         """Remove the snapshot, the table being gone. Raises CommitUnknown if the snapshot is gone, too: it may have been
@@ -358,11 +358,11 @@ class _Attempt:
             except LakeError:
                 return
             if isinstance(outcome, Committed):
-                self.clean(outcome.changes)
+                self.clean(outcome.edits)
                 return
         self.meta.delete_quietly([*self.written, *self._unused(())])
 
-    def clean(self, used: Sequence[Change]) -> None:
+    def clean(self, used: Sequence[BucketEdit]) -> None:
         """Remove what no snapshot can name: files of the messages beyond `used`, manifests beyond the one published."""
         self.meta.delete_quietly(self._unused(used))
 
@@ -371,10 +371,10 @@ class _Attempt:
         self.meta.delete_quietly(self.written)
         self.written = []
 
-    def _unused(self, used: Sequence[Change]) -> list[str]:
+    def _unused(self, used: Sequence[BucketEdit]) -> list[str]:
         paths = self.meta.paths
-        kept = {paths.data(file) for change in used for file in (*change.added, *change.changelog)}
-        kept |= {paths.puffin(ref.puffin) for change in used for ref in change.vectors.values()}
+        kept = {paths.data(file) for edit in used for file in (*edit.added, *edit.changelog)}
+        kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
         unused = [path for message in self.messages for path in message.written if path not in kept]
         manifests = [paths.manifest(m.name) for which, m in self.manifests.items() if which[:-1] != _identities(used)]
         return [*unused, *manifests]
@@ -396,16 +396,16 @@ class _Attempt:
         self, number: int, schema_id: int, latest: Snapshot | None, rebased: Rebased, states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
         """Write everything the new snapshot names, and describe it."""
-        meta, changes = self.meta, rebased.changes
-        delta = [self._manifest(changes)._replace(sequence=number)] if any(c.added or c.removed for c in changes) else []
+        meta, edits = self.meta, rebased.edits
+        delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
         base = meta.manifest_metas(latest) if latest else ()
         base = self._fewer(base, number)
         base_list = self._noted(meta.put_manifest_list(base))
         delta_list = self._noted(meta.put_manifest_list(delta))
-        told = [self._changelog(changes)._replace(sequence=number)] if any(c.changelog for c in changes) else []
+        told = [self._changelog(edits)._replace(sequence=number)] if any(c.changelog for c in edits) else []
         index = latest.index_manifest if latest else None
-        if any(change.vectors or change.removed for change in changes):
-            vectors = _index(meta.vector_refs(latest) if latest else {}, changes)
+        if any(edit.vectors or edit.removed for edit in edits):
+            vectors = _index(meta.vector_refs(latest) if latest else {}, edits)
             if vectors or index:
                 index = self._noted(meta.put_index(vectors))
         rows = sum(message.rows for message in self.messages)
@@ -425,10 +425,10 @@ class _Attempt:
             commit_id=self.identity.commit_id,
             kind=APPEND if rows else OVERWRITE if self.succession and self.succession.remade else COMPACT,
             time_ms=self._time_ms(latest),
-            total_rows=(latest.total_rows if latest else 0) + sum(_growth(change, states) for change in changes),
+            total_rows=(latest.total_rows if latest else 0) + sum(_growth(edit, states) for edit in edits),
             delta_rows=rows,
             changelog_manifest_list=self._noted(meta.put_manifest_list(told)) if told else None,
-            changelog_rows=sum(file.rows for change in changes for file in change.changelog),
+            changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
             writers=writers,
             queries=queries,
             properties=dict(self.properties),
@@ -444,12 +444,12 @@ class _Attempt:
         latest_is_wrong = stored_ms is not None and abs(stored_ms - now_ms) < abs(stored_ms - latest.time_ms)
         return now_ms if latest_is_wrong else latest.time_ms
 
-    def _manifest(self, changes: tuple[Change, ...]) -> ManifestMeta:
-        return self._once((*_identities(changes), "data"), _entries(changes))
+    def _manifest(self, edits: tuple[BucketEdit, ...]) -> ManifestMeta:
+        return self._once((*_identities(edits), "data"), _entries(edits))
 
-    def _changelog(self, changes: tuple[Change, ...]) -> ManifestMeta:
-        told = [ManifestEntry(ADD, c.bucket, c.total_buckets, file) for c in changes for file in c.changelog]
-        return self._once((*_identities(changes), "changelog"), told)
+    def _changelog(self, edits: tuple[BucketEdit, ...]) -> ManifestMeta:
+        told = [ManifestEntry(ADD, c.bucket, c.total_buckets, file) for c in edits for file in c.changelog]
+        return self._once((*_identities(edits), "changelog"), told)
 
     def _once(self, which: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
         if which not in self.manifests:
@@ -477,49 +477,47 @@ def _contract(schema: Schema) -> tuple:
     return schema.parsed_options.meaning, schema.parsed_options.changelog_producer
 
 
-def _identities(changes: Sequence[Change]) -> tuple[int, ...]:
-    return tuple(map(id, changes))
+def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:
+    return tuple(map(id, edits))
 
 
-def _entries(changes: Sequence[Change]) -> list[ManifestEntry]:
+def _entries(edits: Sequence[BucketEdit]) -> list[ManifestEntry]:
     """Removals first: an upgrade removes and adds the same file."""
     return [
-        ManifestEntry(kind, change.bucket, change.total_buckets, file)
-        for change in changes
-        for kind, files in ((DELETE, change.removed), (ADD, change.added))
+        ManifestEntry(kind, edit.bucket, edit.total_buckets, file)
+        for edit in edits
+        for kind, files in ((DELETE, edit.removed), (ADD, edit.added))
         for file in files
     ]
 
 
-def _index(before: Mapping[str, object], changes: Sequence[Change]) -> dict:
-    gone = {file.name for change in changes for file in change.removed} - {
-        file.name for change in changes for file in change.added
-    }
+def _index(before: Mapping[str, object], edits: Sequence[BucketEdit]) -> dict:
+    gone = {file.name for edit in edits for file in edit.removed} - {file.name for edit in edits for file in edit.added}
     after = {name: ref for name, ref in before.items() if name not in gone}
-    for change in changes:
-        after.update(change.vectors)
+    for edit in edits:
+        after.update(edit.vectors)
     return after
 
 
-def _growth(change: Change, states: Mapping[Bucket, BucketState]) -> int:
+def _growth(edit: BucketEdit, states: Mapping[Bucket, BucketState]) -> int:
     """By how much the live rows grow."""
-    before = states.get(change.bucket) or BucketState(change.bucket, change.total_buckets)
-    if change.base is None:
-        return sum(file.rows for file in change.added)
-    return _live(apply(before, change)) - _live(before)
+    before = states.get(edit.bucket) or BucketState(edit.bucket, edit.total_buckets)
+    if edit.base is None:
+        return sum(file.rows for file in edit.added)
+    return _live(apply(before, edit)) - _live(before)
 
 
 def _live(state: BucketState) -> int:
     return sum(file.rows for file in state.files) - sum(ref.cardinality for ref in state.vectors.values())
 
 
-def _check(changes: Sequence[Change], states: Mapping[Bucket, BucketState], where: str) -> None:
+def _check(edits: Sequence[BucketEdit], states: Mapping[Bucket, BucketState], where: str) -> None:
     """The invariants of every bucket that a compaction touches, as it will be."""
-    for change in changes:
-        if change.base is None:
+    for edit in edits:
+        if edit.base is None:
             continue
-        before = states.get(change.bucket) or BucketState(change.bucket, change.total_buckets)
-        if found := violations(apply(before, change)):
+        before = states.get(edit.bucket) or BucketState(edit.bucket, edit.total_buckets)
+        if found := violations(apply(before, edit)):
             raise Corrupt(
                 "a commit would break the table and was not made",
                 where=where,

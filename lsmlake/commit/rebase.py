@@ -10,30 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 
 
 @dataclass(frozen=True)
 class Rebased:
-    """The changes that may be published, and the buckets whose compaction was overtaken and has no append to fall back on."""
+    """The edits that may be published, and the buckets whose compaction was overtaken and has no append to fall back on."""
 
-    changes: tuple[Change, ...]
+    edits: tuple[BucketEdit, ...]
     overtaken: tuple[Bucket, ...]
 
 
 def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> Rebased:
     """`latest`: the state of every bucket in which a message has a compaction, as of the snapshot to build on; absent = empty."""
-    changes, overtaken = [], []
+    edits, overtaken = [], []
     for message in messages:
-        change = _valid(message, latest)
-        if change is None:
+        edit = _valid(message, latest)
+        if edit is None:
             overtaken.append(message.bucket)
-        elif not change.empty:
-            changes.append(change)
-    return Rebased(tuple(changes), tuple(overtaken))
+        elif not edit.empty:
+            edits.append(edit)
+    return Rebased(tuple(edits), tuple(overtaken))
 
 
-def _valid(message: CommitMessage, latest: Mapping[Bucket, BucketState]) -> Change | None:
+def _valid(message: CommitMessage, latest: Mapping[Bucket, BucketState]) -> BucketEdit | None:
     if message.compact is None:
         return message.append
     base = message.compact.base

@@ -1,6 +1,6 @@
-"""Compaction of one bucket: carry out what `lsm.pick` chose and describe the outcome as a `Change`. Nothing is published here.
+"""Compaction of one bucket: carry out what `lsm.pick` picked and return the outcome as a `BucketEdit`. Publishes nothing.
 
-For every chosen compaction, until none is chosen:
+For every picked compaction, until none is picked:
 
 1. look the keys of the level-0 inputs up in the live files at level >= 1 that are no inputs (`compact.supersede`);
 2. upgrade files that need no merge: their level changes, their own delete rows are marked;
@@ -23,16 +23,16 @@ from lsmlake.compact.changelog import write_changelog
 from lsmlake.compact.supersede import Joining, supersede
 from lsmlake.compact.work import Work, kinds
 from lsmlake.errors import InvalidData
-from lsmlake.format.files import COMPACT, BucketState, Change, CommitMessage, DataFile
+from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.merge.blame import Unmergeable, bucket_text, located, table_text
-from lsmlake.lsm.merge.engine import Engine, Old
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import MergeRule, Old
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import check_each, merge_runs
-from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.lsm.pick.strategy import last_level_of
-from lsmlake.lsm.row_expiry import Expiry
+from lsmlake.lsm.row_expiry import RowExpiry
 from lsmlake.lsm.row_kinds import with_kind, with_kinds, without_deletes
 from lsmlake.lsm.sections import Section
 from lsmlake.schema.rowkind import DELETE, INSERT, plain
@@ -44,34 +44,34 @@ from lsmlake.store.metadata import Metadata
 _PICKS_MAX = 64  # compactions of one bucket in one commit; each makes the tree smaller, so this is never reached
 _THREADS = 2
 
-Choose = Callable[[Levels], "Compaction | None"]
+Picker = Callable[[Levels], "Compaction | None"]
 
 
 def compact_bucket(
     meta: Metadata,
     schema: Schema,
     state: BucketState,
-    choose: Choose,
+    pick: Picker,
     own: Mapping[str, pa.Table] = {},
     own_files: Iterable[DataFile] = (),
     becoming: Schema | None = None,
 ) -> CommitMessage | None:
-    """Compact until `choose` is content. `own_files`: level-0 files written but not yet committed; of their rows `own` has by
-    name what `compact.work` asks for, so they need not be read again. `becoming`: see `compact.job.Goal`; `choose` must lead to
+    """Compact until `pick` is content. `own_files`: level-0 files written but not yet committed; of their rows `own` has by
+    name what `compact.work` asks for, so they need not be read again. `becoming`: see `compact.job.Goal`; `pick` must lead to
     one run. Returns `None` if there was nothing to do. Raises Unmergeable, and InvalidData for a row that `becoming` refuses."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting = tuple(own_files)
         files = {f.name: f for f in (*state.files, *waiting)}
-        work = Work(meta, schema, engine_of(schema, meta.paths.root), state, waiting, own, pool, files)
+        work = Work(meta, schema, rule_of(schema, meta.paths.root), state, waiting, own, pool, files)
         try:
             with located(meta.paths.root, state.bucket):
                 for _ in range(_PICKS_MAX):
-                    chosen = choose(work.levels())
-                    if chosen is None:
+                    picked = pick(work.levels())
+                    if picked is None:
                         break
-                    _carry_out(work, chosen)
-            if becoming is not None and makes_others(schema, becoming):
-                _remake(work, engine_of(becoming, meta.paths.root))
+                    _carry_out(work, picked)
+            if becoming is not None and remakes_rows(schema, becoming):
+                _remake(work, rule_of(becoming, meta.paths.root))
             with located(meta.paths.root, state.bucket):
                 changelog = write_changelog(work)  # by the levels of `schema`
             work.written.extend(changelog)
@@ -84,43 +84,43 @@ def compact_bucket(
             raise
 
 
-def _carry_out(work: Work, chosen: Compaction) -> None:
+def _carry_out(work: Work, picked: Compaction) -> None:
     options = work.schema.parsed_options
-    joining = supersede(work, chosen) if options.deletion_vectors else Joining()
-    expiry = Expiry.of(work.schema, work.meta.env.clock())
+    joining = supersede(work, picked) if options.deletion_vectors else Joining()
+    expiry = RowExpiry.of(work.schema, work.meta.env.clock())
     steps = plan_task(
-        chosen,
+        picked,
         work.levels(),
         target_file_bytes=options.target_file_bytes,
         vectors=options.deletion_vectors,
-        rewrite_level0=options.deletion_vectors and (bool(joining) or _rows_wait(work, chosen)),
-        forced={file.name for file in chosen.inputs if expiry and expiry.concerns(file)},
+        rewrite_level0=options.deletion_vectors and (bool(joining) or _rows_wait(work, picked)),
+        forced={file.name for file in picked.inputs if expiry and expiry.concerns(file)},
     )
     for file in steps.dropped:
         work.remove(file.name)
     for upgrade in steps.upgrades:
         _upgrade(work, upgrade.file, upgrade.level)
     for rewrite in steps.rewrites:
-        outputs = _rewrite(work, rewrite, chosen.output_level, joining, expiry, complete=steps.drop_deletes)
+        outputs = _rewrite(work, rewrite, picked.output_level, joining, expiry, complete=steps.drop_deletes)
         for file in rewrite.files:
             work.remove(file.name)
         work.files.update({file.name: file for file in outputs})
         work.written.extend(outputs)
 
 
-def makes_others(schema: Schema, becoming: Schema) -> bool:
-    """Whether the merge engine of `becoming` may make other rows of those it finds."""
-    engine = engine_of(becoming)
-    return engine != engine_of(schema) and engine.old is Old.JOINS
+def remakes_rows(schema: Schema, becoming: Schema) -> bool:
+    """Whether the merge rule of `becoming` may make other rows of those it finds."""
+    rule = rule_of(becoming)
+    return rule != rule_of(schema) and rule.old is Old.JOINS
 
 
-def _remake(work: Work, engine: Engine) -> None:
-    """Make every row what another engine makes of it alone. Raises InvalidData for rows that this engine could never merge."""
+def _remake(work: Work, rule: MergeRule) -> None:
+    """Make every row what another rule makes of it alone. Raises InvalidData for rows that this rule could never merge."""
     files = sorted(work.files.values(), key=lambda file: file.min_key)
     if not files:
         return
     chunks = (living(chunk, work.vector(file.name)) for file in files for chunk in _stream(work, file, work.schema.columns.names))
-    made = (_made_alone(work, rows, engine) for rows in chunks if rows.num_rows)
+    made = (_made_alone(work, rows, rule) for rows in chunks if rows.num_rows)
     tables = map(without_deletes, made)
     origin = _origin(files, files[0].level)
     written = write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, origin, float_columns(work.schema))
@@ -131,11 +131,11 @@ def _remake(work: Work, engine: Engine) -> None:
     work.remade = True
 
 
-def _made_alone(work: Work, rows: pa.Table, engine: Engine) -> pa.Table:
+def _made_alone(work: Work, rows: pa.Table, rule: MergeRule) -> pa.Table:
     key = work.schema.key
     try:
-        check_each(engine, rows, key)
-        return merge_runs([with_kind(rows, INSERT)], key, engine)
+        check_each(rule, rows, key)
+        return merge_runs([with_kind(rows, INSERT)], key, rule)
     except Unmergeable as error:
         table = table_text(work.meta.paths.root)
         raise InvalidData(
@@ -153,9 +153,9 @@ def _stream(work: Work, file: DataFile, columns: Sequence[str]) -> Iterator[Chun
         yield from reader.stream(columns)
 
 
-def _rows_wait(work: Work, chosen: Compaction) -> bool:
+def _rows_wait(work: Work, picked: Compaction) -> bool:
     """Whether the inputs hold rows that wait uncombined, so that they must be merged even if no older row is found."""
-    return work.engine.old is Old.JOINS and any(file.delete_rows for file in chosen.inputs)
+    return work.rule.old is Old.JOINS and any(file.delete_rows for file in picked.inputs)
 
 
 def _upgrade(work: Work, file: DataFile, level: int) -> None:
@@ -170,7 +170,7 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
 
 
 def _rewrite(
-    work: Work, rewrite: Rewrite, level: int, joining: Joining, expiry: Expiry | None, *, complete: bool
+    work: Work, rewrite: Rewrite, level: int, joining: Joining, expiry: RowExpiry | None, *, complete: bool
 ) -> tuple[DataFile, ...]:
     """Step 3. Unless the rows are `complete`, that is, no older file holds their keys, the output keeps -U, -D and expired rows:
     they hide older rows."""
@@ -182,7 +182,7 @@ def _rewrite(
     elif any(file.delete_rows for file in files):
         merged = (table for part in merged for table in with_kinds([part], always=True))
     tables = _ahead(merged, work.pool)
-    made = work.engine.old is Old.JOINS  # values that were in no file
+    made = work.rule.old is Old.JOINS  # values that were in no file
     nan_columns = float_columns(work.schema) if made else nan_columns_of(files, work.schema)
     return write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, _origin(files, level), nan_columns)
 
@@ -209,9 +209,9 @@ def _merged(work: Work, section: Section, joining: Joining, complete: bool) -> I
     for _, group in groupby(ordered, key=recency):
         run = sorted(group, key=lambda file: file.min_key)
         chunks = chain.from_iterable(_live_chunks(work, file) for file in run)
-        repeats = work.engine.repeats_keys and any(file.delete_rows for file in run)
-        runs.append(Run(whole_keys(chunks, work.schema.key) if repeats else chunks, sum(file.rows for file in run)))
-    merge = partial(merge_runs, key=work.schema.key, engine=work.engine, pool=work.pool, complete=complete)
+        repeats = work.rule.repeats_keys and any(file.delete_rows for file in run)
+        runs.append(RunReader(whole_keys(chunks, work.schema.key) if repeats else chunks, sum(file.rows for file in run)))
+    merge = partial(merge_runs, key=work.schema.key, rule=work.rule, pool=work.pool, complete=complete)
     yield from merge_windows(runs, work.schema.key, merge)
 
 
@@ -231,5 +231,5 @@ def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | Non
     refs = work.meta.put_vectors({name: work.vectors[name] for name in sorted(work.changed)})
     puffins = {paths.puffin(ref.puffin) for ref in refs.values()}
     written = (*(paths.data(file) for file in work.written), *puffins)
-    change = Change(work.bucket, work.base.total_buckets, added, removed, refs, work.base, changelog)
+    change = BucketEdit(work.bucket, work.base.total_buckets, added, removed, refs, work.base, changelog)
     return CommitMessage(work.bucket, compact=change, written=written)

@@ -7,7 +7,7 @@ A changelog tells how a view of the table changes. Under `changelog-producer = l
 2. the rows that stood at these keys in the view before, and those that stand there now - found by lookup, dead rows left out;
 3. their difference (`lsm.difference`), written as a file of its own.
 
-So it does not matter how a compaction came to its result, nor in how many steps, nor what the merge engine is.
+So it does not matter how a compaction came to its result, nor in how many steps, nor what the merge rule is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, DataFile
 from lsmlake.lsm.difference import difference
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.merge.engine import Old
+from lsmlake.lsm.merge.rule import Old
 from lsmlake.lsm.merge.runs import distinct, merge_runs
-from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick.strategy import last_level_of
 from lsmlake.lsm.row_kinds import without_deletes
 from lsmlake.options.table_options import FULL_COMPACTION, INPUT, NONE
@@ -69,7 +69,7 @@ Side = tuple[Collection[DataFile], Callable[[str], DeletionVector]]
 
 
 def _changes(work: Work, came: Iterable[DataFile], before: Side, after: Side) -> Iterator[pa.Table]:
-    compared = work.schema.columns.names if work.remade else compared_columns(work.schema, work.engine.old)
+    compared = work.schema.columns.names if work.remade else compared_columns(work.schema, work.rule.old)
     for keys in _keys(work, came):
         old, new = (_standing(work, keys, *side) for side in (before, after))
         yield difference(old, new, work.schema.key, compared)
@@ -88,7 +88,7 @@ def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
     """The keys of the files in ascending windows, each key once."""
     key = work.schema.key
     runs = [
-        Run(whole_keys(chain.from_iterable(_key_chunks(work, file) for file in run.files), key), run.rows)
+        RunReader(whole_keys(chain.from_iterable(_key_chunks(work, file) for file in run.files), key), run.rows)
         for run in Levels.of(files).runs
     ]
     yield from merge_windows(runs, key, distinct, _WINDOW_BYTES)
@@ -122,5 +122,5 @@ def _standing(work: Work, keys: pa.Table, files: Collection[DataFile], vector: C
         if found:
             runs.append(pa.concat_tables(found, promote_options="default"))
     if merging:
-        return without_deletes(merge_runs(runs, work.schema.key, work.engine))
+        return without_deletes(merge_runs(runs, work.schema.key, work.rule))
     return pa.concat_tables(runs)

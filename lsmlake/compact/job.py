@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lsmlake.commit.publish import Committed, Identity, commit
-from lsmlake.compact.bucket import Choose, compact_bucket
+from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.lsm.pick.strategy import as_needed, in_full
@@ -38,36 +38,38 @@ class CompactionReport(Shown):
 @dataclass(frozen=True)
 class Goal:
     """What a compaction is for: what the strategy asks for, or one run a bucket (`full`); with `becoming`, the next schema of the
-    table, files are then as that schema wants them: at its last level, every row what its merge engine makes of it."""
+    table, files are then as that schema wants them: at its last level, every row what its merge rule makes of it."""
 
     full: bool = False
     becoming: Schema | None = None
 
 
-Run = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
+CompactBuckets = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
 
 
-def run_here(meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter) -> Run:
+def compact_here(
+    meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter
+) -> CompactBuckets:
     """Compact buckets in this process. `watch` passes the buckets on and may tell somebody how far it is."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
-        choose = choice(meta, schema, goal.full)
+        pick = picker_of(meta, schema, goal.full)
 
         def compacted(state: BucketState) -> CommitMessage | None:
-            return compact_bucket(meta, schema, state, choose, becoming=goal.becoming)
+            return compact_bucket(meta, schema, state, pick, becoming=goal.becoming)
 
         return together(compacted, watch(states), meta.env.workers, meta.discard)
 
     return run
 
 
-def choice(meta: Metadata, schema: Schema, full: bool) -> Choose:
+def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
     now_ms = meta.env.clock()
     return in_full(schema, now_ms) if full else as_needed(schema.parsed_options, now_ms)
 
 
 def compact_table(
-    meta: Metadata, schema: Schema, run: Run, wanted: Callable[[Bucket], bool], *, full: bool = False
+    meta: Metadata, schema: Schema, run: CompactBuckets, wanted: Callable[[Bucket], bool], *, full: bool = False
 ) -> CompactionReport:
     """Compact the buckets for which `wanted` holds, the heaviest first. Raises CommitConflict if others kept overtaking some."""
     report, left = CompactionReport(), None
@@ -76,8 +78,8 @@ def compact_table(
         try:
             with meta.unless_expired(latest):
                 states = meta.states(latest, schema, left) if latest else {}
-                chosen = [state for bucket, state in states.items() if wanted(bucket)]
-                messages = run(sorted(chosen, key=_bytes, reverse=True), Goal(full))
+                picked = [state for bucket, state in states.items() if wanted(bucket)]
+                messages = run(sorted(picked, key=_bytes, reverse=True), Goal(full))
         except SnapshotNotFound:  # others have compacted it, and let it go
             continue
         if not messages:
@@ -100,18 +102,18 @@ def _bytes(state: BucketState) -> int:
 
 
 def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
-    gone = {file.name for change in committed.changes for file in change.removed}
-    made = {file.name for change in committed.changes for file in change.added}
-    new = [file for change in committed.changes for file in change.added if file.name not in gone]
+    gone = {file.name for edit in committed.edits for file in edit.removed}
+    made = {file.name for edit in committed.edits for file in edit.added}
+    new = [file for edit in committed.edits for file in edit.added if file.name not in gone]
     return CompactionReport(
         committed.snapshot.id if committed.snapshot else report.snapshot_id,
-        report.buckets + len(committed.changes),
+        report.buckets + len(committed.edits),
         report.files_in + len(gone),
         report.files_out + len(made),
         report.upgraded + len(gone & made),
         report.rows + sum(f.rows for f in new),
         report.bytes + sum(f.bytes for f in new),
-        report.marked + sum(_marked(change.base, change.vectors) for change in committed.changes),
+        report.marked + sum(_marked(edit.base, edit.vectors) for edit in committed.edits),
     )
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.merge.engine import Engine
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.metadata import Metadata
@@ -26,7 +26,7 @@ class Work:
 
     meta: Metadata
     schema: Schema
-    engine: Engine
+    rule: MergeRule
     base: BucketState
     waiting: tuple[DataFile, ...]
     own: Mapping[str, pa.Table]
@@ -81,7 +81,7 @@ class Work:
 
 def own_columns(schema: Schema) -> tuple[str, ...]:
     """What a compaction asks of level-0 rows before it merges any: the key and the sequence."""
-    wanted = {*schema.key, *engine_of(schema).sequence.columns}
+    wanted = {*schema.key, *rule_of(schema).sequence.columns}
     return tuple(name for name in schema.columns.names if name in wanted)
 
 

@@ -1,6 +1,6 @@
 """The values a table is made of: data files, where they stand, and what a commit does to them.
 
-All are frozen; a change of the table is a value (`Change`) that somebody else publishes. Keys and statistics hold plain
+All are frozen; a change of the table is a value (`BucketEdit`) that somebody else publishes. Keys and statistics hold plain
 Python values of the column's type (int, str, Decimal, date, ...), partitions likewise, `None` for a null partition.
 """
 
@@ -92,7 +92,7 @@ class BucketState:
 
 
 @dataclass(frozen=True)
-class Change:
+class BucketEdit:
     """What happens to one bucket: files removed, files added, vectors that replace the ones standing.
 
     A file in both `removed` and `added` (same name) is an upgrade: only its level changes. `vectors` names files that are live
@@ -124,7 +124,7 @@ class CommitMessage:
     """
 
     bucket: Bucket
-    append: Change | None = None
-    compact: Change | None = None
+    append: BucketEdit | None = None
+    compact: BucketEdit | None = None
     rows: int = 0
     written: tuple[str, ...] = ()

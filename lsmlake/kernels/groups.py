@@ -1,4 +1,4 @@
-"""The rows of every key side by side, oldest first: what all merge engines begin with.
+"""The rows of every key side by side, oldest first: what all merge rules begin with.
 
 One sort by key does it. Rows stand in order of arrival before it - runs oldest first, a batch as given - and equal keys keep
 that. A sequence is looked at only among rows of one key.

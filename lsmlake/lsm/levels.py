@@ -43,7 +43,7 @@ def disjoint(files: Sequence[DataFile]) -> bool:
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedRun:
     """A sorted run: files of one level ordered by `min_key`. `live_rows` are the rows no deletion vector marks."""
 
     level: int
@@ -53,7 +53,7 @@ class Run:
     live_rows: int
 
     @classmethod
-    def of(cls, files: Iterable[DataFile], dead: Mapping[str, int]) -> Run:
+    def of(cls, files: Iterable[DataFile], dead: Mapping[str, int]) -> SortedRun:
         ordered = tuple(sorted(files, key=attrgetter("min_key", "max_key", "name")))
         rows = sum(file.rows for file in ordered)
         live = rows - sum(dead.get(file.name, 0) for file in ordered)
@@ -76,7 +76,7 @@ class Levels:
     `dead` counts the rows each file's deletion vector marks; files without a vector are absent.
     """
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[SortedRun, ...] = ()
     dead: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -84,7 +84,7 @@ class Levels:
         """Build from the live files of a bucket in any order and the cardinalities of its vectors. O(files log files)."""
         ordered = sorted(files, key=recency)
         marked = {file.name: dead[file.name] for file in ordered if dead and dead.get(file.name)}
-        return cls(tuple(Run.of(group, marked) for _, group in groupby(ordered, key=recency)), marked)
+        return cls(tuple(SortedRun.of(group, marked) for _, group in groupby(ordered, key=recency)), marked)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -98,11 +98,11 @@ class Levels:
         return tuple(sorted(waiting, key=lambda file: (recency(file), file.created_ms, file.name)))
 
     @property
-    def level0_runs(self) -> tuple[Run, ...]:
+    def level0_runs(self) -> tuple[SortedRun, ...]:
         return tuple(run for run in self.runs if run.level == 0)
 
     @property
-    def older_runs(self) -> tuple[Run, ...]:
+    def older_runs(self) -> tuple[SortedRun, ...]:
         """The runs of levels 1, 2, ..., newest first."""
         return tuple(run for run in self.runs if run.level > 0)
 

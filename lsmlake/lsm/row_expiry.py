@@ -20,7 +20,7 @@ _MILLIS_FROM = 10**12
 
 
 @dataclass(frozen=True)
-class Expiry:
+class RowExpiry:
     """`column` with field id `field_id` holds the time; rows from before `limit_s` (seconds since 1970) have expired."""
 
     column: str
@@ -28,13 +28,13 @@ class Expiry:
     limit_s: int
 
     @staticmethod
-    def of(schema: Schema, now_ms: int) -> Expiry | None:
+    def of(schema: Schema, now_ms: int) -> RowExpiry | None:
         """What the options say, as of now; `None` if rows are kept for good."""
         options = schema.parsed_options
         if options.record_expire_ms is None:
             return None
         column = options.record_time_field
-        return Expiry(column, schema.field_ids()[column], now_ms // 1000 - options.record_expire_ms // 1000)
+        return RowExpiry(column, schema.field_ids()[column], now_ms // 1000 - options.record_expire_ms // 1000)
 
     def kept(self, rows: pa.Table) -> pa.Table:
         """The rows that have not expired."""

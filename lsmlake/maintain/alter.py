@@ -4,7 +4,7 @@
 2. If rows written so far mean something else under it, every bucket is compacted in full by the schema as it is: one run of
    settled rows, no vectors, nothing waiting. That any schema can read. A merge engine that makes something else of a row alone -
    a column of a sequence group without a sequence is null - does so at once: rows there are rows that came first. A row that the
-   new engine could never merge, such as bytes that are no bitmap under rbm32, is refused, and the table stays as it is.
+   new rule could never merge, such as bytes that are no bitmap under rbm32, is refused, and the table stays as it is.
 3. The schema is stored, and a snapshot that names it is published right after the one all this was computed from. Before, the
    stored schema is in effect for nobody; if others commit first, all of it starts anew.
 """
@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from lsmlake.border import public
 from lsmlake.commit.publish import Identity, Succession, commit
-from lsmlake.compact.bucket import makes_others
-from lsmlake.compact.job import Goal, Run
+from lsmlake.compact.bucket import remakes_rows
+from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError, SnapshotNotFound
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.options.table_options import INPUT, NONE, Options, check_name
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
@@ -48,7 +48,9 @@ def unset_option(name: str) -> Alteration:
     return Alteration(name, None)
 
 
-def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compactions: Callable[[Schema], Run]) -> Snapshot | None:
+def alter(
+    meta: Metadata, name: str, alterations: Sequence[Alteration], compactions: Callable[[Schema], CompactBuckets]
+) -> Snapshot | None:
     """See `Table.alter`. `compactions` gives the way to compact buckets by a schema."""
     for _ in range(_ROUNDS):
         latest = meta.latest()
@@ -57,10 +59,10 @@ def alter(meta: Metadata, name: str, alterations: Sequence[Alteration], compacti
         new = old.with_options(options, meta.schema_ids()[-1] + 1, meta.env.clock(), name)
         if new.options == old.options:
             return None
-        engine_of(new, name)
+        rule_of(new, name)
         _check_placing(meta, name, latest, old, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
-        remade = settling and (makes_others(old, new) or old.parsed_options.record_expire_ms is not None)
+        remade = settling and (remakes_rows(old, new) or old.parsed_options.record_expire_ms is not None)
         try:
             with meta.unless_expired(latest):
                 messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []

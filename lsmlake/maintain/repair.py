@@ -3,7 +3,7 @@
 1. Merge the live rows of every bucket as a full compaction does, one window of the key space at a time. Every row carries its
    place: the file and the position in it.
 2. A merge that fails names its keys (`lsm.merge.blame`). For such a key, add its rows one at a time, oldest first. A row that its
-   merge engine would refuse at a write, or that cannot be added to the rows before it, is at fault. What follows is merged with
+   merge rule would refuse at a write, or that cannot be added to the rows before it, is at fault. What follows is merged with
    what the repair makes of that row: without it ('drop'), or with null in its columns at fault ('null').
 3. Write the files that hold rows at fault anew, without these rows or with null in these columns. A new file takes the level and
    the sequence of the old one. Repair merges nothing here, so rows of other keys stay as they are.
@@ -24,15 +24,15 @@ import pyarrow.compute as pc
 from lsmlake.commit.publish import Identity, commit
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, BucketState, Change, CommitMessage, DataFile
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.blame import Unmergeable
-from lsmlake.lsm.merge.engine import Engine, Old
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import MergeRule, Old
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
-from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import kinds_of, with_kinds
 from lsmlake.lsm.sections import sections
 from lsmlake.schema.row_text import row_text
@@ -102,11 +102,11 @@ def bad_rows(meta: Metadata, schema: Schema, state: BucketState, action: str) ->
     Raises InvalidData if the rows of a key can be merged one by one but not together, and InvalidQuery if `action` is 'null' and
     a row is refused even with null in every column.
     """
-    engine = engine_of(schema, meta.paths.root)
-    if engine.old is not Old.JOINS:
+    rule = rule_of(schema, meta.paths.root)
+    if rule.old is not Old.JOINS:
         return []
     found: list[BadRow] = []
-    bucket = _Bucket(schema, engine, state, action, meta.vectors(state.vectors, state.files))
+    bucket = _Bucket(schema, rule, state, action, meta.vectors(state.vectors, state.files))
     for section in sections(state.files):
         for _ in merge_windows(_runs(meta, bucket, section.files), schema.key, partial(_inspect, bucket, found)):
             pass
@@ -117,7 +117,7 @@ class _Bucket(NamedTuple):
     """The bucket that is examined, and what the repair does to a row at fault."""
 
     schema: Schema
-    engine: Engine
+    rule: MergeRule
     state: BucketState
     action: str
     vectors: Mapping[str, DeletionVector]
@@ -125,7 +125,7 @@ class _Bucket(NamedTuple):
     def refusal(self, runs: Sequence[pa.Table]) -> Unmergeable | None:
         """Why these runs, oldest first, cannot be merged; None if they can."""
         try:
-            merge_runs(list(runs), self.schema.key, self.engine)
+            merge_runs(list(runs), self.schema.key, self.rule)
         except Unmergeable as error:
             return error
         return None
@@ -133,7 +133,7 @@ class _Bucket(NamedTuple):
     def refused(self, older: Sequence[pa.Table], row: pa.Table) -> InvalidData | None:
         """Why `row` cannot be added to the `older` rows of its key, or not be stored at all; None if it can."""
         try:
-            self.engine.validate(row.drop_columns([ROW_KIND]), kinds_of(row))
+            self.rule.validate(row.drop_columns([ROW_KIND]), kinds_of(row))
         except InvalidData as error:
             return error
         return self.refusal([*older, row])
@@ -141,12 +141,12 @@ class _Bucket(NamedTuple):
     @property
     def combined(self) -> list[str]:
         """The columns that hold values to be combined: neither key nor sequence."""
-        fixed = {*self.schema.primary_key, *self.engine.sequence.columns}
-        fixed.update(name for group in getattr(self.engine, "groups", ()) for name in group.sequence.columns)
+        fixed = {*self.schema.primary_key, *self.rule.sequence.columns}
+        fixed.update(name for group in getattr(self.rule, "groups", ()) for name in group.sequence.columns)
         return [name for name in self.schema.columns.names if name not in fixed]
 
 
-def _runs(meta: Metadata, bucket: _Bucket, files: Sequence[DataFile]) -> list[Run]:
+def _runs(meta: Metadata, bucket: _Bucket, files: Sequence[DataFile]) -> list[RunReader]:
     """The live rows of the files as sorted runs, oldest first, each row with its place."""
     numbers = {file.name: number for number, file in enumerate(bucket.state.files)}
     ordered = sorted(files, key=lambda file: (recency(file), file.min_key), reverse=True)
@@ -155,7 +155,7 @@ def _runs(meta: Metadata, bucket: _Bucket, files: Sequence[DataFile]) -> list[Ru
         run = sorted(group, key=lambda file: file.min_key)
         chunks = chain.from_iterable(_placed(meta, bucket.schema, file, numbers[file.name], bucket.vectors) for file in run)
         with_kind = chain.from_iterable(with_kinds([chunk], always=True) for chunk in chunks)
-        runs.append(Run(whole_keys(with_kind, bucket.schema.key), sum(file.rows for file in run)))
+        runs.append(RunReader(whole_keys(with_kind, bucket.schema.key), sum(file.rows for file in run)))
     return runs
 
 
@@ -274,7 +274,7 @@ def _without(meta: Metadata, schema: Schema, state: BucketState, rows: Sequence[
     except BaseException:
         meta.delete_quietly(meta.paths.data(file) for file in added)
         raise
-    change = Change(state.bucket, state.total_buckets, tuple(added), removed, {}, state)
+    change = BucketEdit(state.bucket, state.total_buckets, tuple(added), removed, {}, state)
     return CommitMessage(state.bucket, compact=change, written=tuple(meta.paths.data(file) for file in added))
 
 

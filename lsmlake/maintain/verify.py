@@ -23,7 +23,7 @@ from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import Schema
 from lsmlake.store.checksum import checksum_of
 from lsmlake.store.data_reader import Chunk, DataReader, living, reading
@@ -123,7 +123,7 @@ class _Checker:
         for text in violations(state):
             yield Finding(where, text)
         for file in state.files:
-            repeats = file.delete_rows > 0 and engine_of(schema).repeats_keys
+            repeats = file.delete_rows > 0 and rule_of(schema).repeats_keys
             check = partial(self._file, schema, state, file, repeats=repeats)
             yield from self._once(file.name, check)
         for name, ref in state.vectors.items():

@@ -1,7 +1,7 @@
 """Planning a read: from a snapshot and a predicate to the files that may hold an answer. Metadata only, array operations only.
 
 Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0
-is pruned by the key alone: its rows supersede older ones whether or not they match the filter. And where the merge engine needs
+is pruned by the key alone: its rows supersede older ones whether or not they match the filter. And where the merge rule needs
 the older row, an older file that its statistics rule out is still looked into.
 
 Without deletion vectors files whose key ranges overlap are merged at read, so there statistics prune only a file that is alone in
@@ -25,8 +25,8 @@ from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.merge.engine import Old
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.strategy import last_level_of
 from lsmlake.lsm.sections import sections
 from lsmlake.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
@@ -123,7 +123,7 @@ def plan(
         steps += left
         answers = _by_statistics(table, schema, predicate)
         steps.append(("statistics", int(answers.sum())))
-        if vectors and engine_of(schema).old is Old.DIES:
+        if vectors and rule_of(schema).old is Old.DIES:
             table, answers = table.filter(pa.array(answers)), answers[answers]
     split = _splits if vectors else partial(_merging_splits, last_level=mode == RAW)
     splits = split(table, answers, meta.vector_refs(snapshot), schema)

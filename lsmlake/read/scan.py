@@ -1,4 +1,4 @@
-"""Reading without an engine: the rows of a plan as Arrow tables.
+"""Reading without an rule: the rows of a plan as Arrow tables.
 
 For every split: the rows waiting at level 0 are merged, their keys looked up in the older files, and what is found counts as dead
 there; unless it just dies, it is merged with them - a compaction in memory. Then every file is read raw: row groups by
@@ -18,10 +18,10 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.blame import located
-from lsmlake.lsm.merge.engine import Old
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import distinct, merge_runs
-from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.read.plan import Plan, Split
@@ -86,18 +86,18 @@ def count(meta: Metadata, plan: Plan) -> int:
 
 def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
     """The rows that stand of a section whose files have to be merged, a window of the key space at a time."""
-    engine, key = engine_of(plan.schema, meta.paths.root), plan.schema.key
-    wanted = engine.needs({*columns, *key})
+    rule, key = rule_of(plan.schema, meta.paths.root), plan.schema.key
+    wanted = rule.needs({*columns, *key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
     for _, same_run in groupby(ordered, key=recency):
         files = sorted(same_run, key=lambda file: file.min_key)
         chunks = chain.from_iterable(_stream(meta, plan, file, names) for file in files)
-        repeats = engine.repeats_keys and any(file.delete_rows for file in files)
-        runs.append(Run(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
+        repeats = rule.repeats_keys and any(file.delete_rows for file in files)
+        runs.append(RunReader(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
     with located(meta.paths.root, split.bucket):
-        for table in merge_windows(runs, key, partial(merge_runs, key=key, engine=engine)):
+        for table in merge_windows(runs, key, partial(merge_runs, key=key, rule=rule)):
             yield without_deletes(table)
 
 
@@ -122,15 +122,15 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
         return Fresh(None, dead)
-    engine = engine_of(plan.schema, meta.paths.root)
-    wanted = engine.needs({*columns, *plan.schema.key})
+    rule = rule_of(plan.schema, meta.paths.root)
+    wanted = rule.needs({*columns, *plan.schema.key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     runs = _level0_runs(meta, plan, split, names)
     keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
     older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
-    for name, hits in find(meta, plan.schema, keys, tuple(older.values()), repeats=engine.repeats_keys).items():
-        if engine.old is not Old.DIES:
+    for name, hits in find(meta, plan.schema, keys, tuple(older.values()), repeats=rule.repeats_keys).items():
+        if rule.old is not Old.DIES:
             standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
             found = fetch(meta, plan.schema, older[name], standing, names)
             old.setdefault(older[name].level, []).extend(found)
@@ -139,7 +139,7 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     # in the order of level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
     met = [pa.concat_tables(tables) for tables in old.values() if tables]
     with located(meta.paths.root, split.bucket):
-        return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, engine)), dead)
+        return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, rule)), dead)
 
 
 def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> list[pa.Table]:

@@ -1,6 +1,6 @@
 """Time travel: a moment as users name it -> the snapshot that was the latest then.
 
-A time that names no zone is in the time zone of the engine (`Engine.zone`), as in the text of a predicate.
+A time that names no zone is in the time zone of the runtime (`Runtime.zone`), as in the text of a predicate.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.compact.bucket import Choose
+from lsmlake.compact.bucket import Picker
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.files import BucketState
 from lsmlake.format.snapshot import Snapshot
@@ -38,7 +38,7 @@ _ORDER = "row_order"
 _PARTITION_BITS = 33  # of monotonically_increasing_id, below them the row in its partition
 
 
-def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, choose: Choose | None) -> int:
+def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, pick: Picker | None) -> int:
     """How many rows the driver may fetch and write; 0: let the tasks do it."""
     limit = schema.parsed_options.collect_rows
     if latest is None or not limit or not 0 < _last_rows(meta, latest) <= limit:
@@ -49,9 +49,9 @@ def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, choose: C
     except SnapshotNotFound:
         return 0
     files = [file for state in states for file in state.files]
-    if choose and (latest.total_rows > _LOOKUP_ROWS or len(files) > _LOOKUP_FILES):
+    if pick and (latest.total_rows > _LOOKUP_ROWS or len(files) > _LOOKUP_FILES):
         return 0
-    if choose and sum(_merge_bytes(state, choose) for state in states) > _MERGE_BYTES:
+    if pick and sum(_merge_bytes(state, pick) for state in states) > _MERGE_BYTES:
         return 0
     row_bytes = _EXPANSION * sum(file.bytes for file in files) // max(1, sum(file.rows for file in files))
     return min(limit, _BATCH_BYTES // max(1, row_bytes))
@@ -70,7 +70,7 @@ def _last_rows(meta: Metadata, latest: Snapshot) -> int:
     return snapshot.delta_rows
 
 
-def _merge_bytes(state: BucketState, choose: Choose) -> int:
+def _merge_bytes(state: BucketState, pick: Picker) -> int:
     """What a bucket is about to merge, if the next batch is like the newest file."""
     dead = {name: ref.cardinality for name, ref in state.vectors.items()}
     levels = Levels.of(state.files, dead)
@@ -78,24 +78,24 @@ def _merge_bytes(state: BucketState, choose: Choose) -> int:
         return 0
     coming = replace(levels.runs[0].files[0], name="", level=0, sequence=None, min_sequence=None)
     then = Levels.of((*state.files, coming), dead)
-    return max(_bytes(choose(levels)), _bytes(choose(then)))
+    return max(_bytes(pick(levels)), _bytes(pick(then)))
 
 
-def _bytes(chosen: Compaction | None) -> int:
-    return sum(file.bytes for file in chosen.inputs if file.name) if chosen else 0
+def _bytes(picked: Compaction | None) -> int:
+    return sum(file.bytes for file in picked.inputs if file.name) if picked else 0
 
 
-def modest(choose: Choose | None) -> Choose | None:
-    """`choose` without large rewrites for dead rows, which are left to a batch that is written by tasks. (The first compaction
+def modest(pick: Picker | None) -> Picker | None:
+    """`pick` without large rewrites for dead rows, which are left to a batch that is written by tasks. (The first compaction
     must run, or the batch would lie at level 0.)"""
-    if choose is None:
+    if pick is None:
         return None
 
-    def chosen(levels: Levels) -> Compaction | None:
-        found = choose(levels)
+    def picked(levels: Levels) -> Compaction | None:
+        found = pick(levels)
         return found if levels.level0 or _bytes(found) <= _MERGE_BYTES else None
 
-    return chosen
+    return picked
 
 
 def rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lsmlake.compact.bucket import compact_bucket
-from lsmlake.compact.job import Goal, Run, choice
+from lsmlake.compact.job import CompactBuckets, Goal, picker_of
 from lsmlake.format.files import BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.schema.schema import Schema
@@ -23,16 +23,16 @@ class _Compaction:
     goal: Goal
 
     def __call__(self, state: BucketState) -> CommitMessage | None:
-        choose = choice(self.meta, self.schema, self.goal.full)
-        return compact_bucket(self.meta, self.schema, state, choose, becoming=self.goal.becoming)
+        pick = picker_of(self.meta, self.schema, self.goal.full)
+        return compact_bucket(self.meta, self.schema, state, pick, becoming=self.goal.becoming)
 
 
-def run_on(spark, meta: Metadata, schema: Schema) -> Run:
+def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:
     """A way to compact buckets that starts a task for each with something to do."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
-        choose = choice(meta, schema, goal.full)
-        busy = [state for state in states if goal.becoming or choose(_levels(state))]
+        pick = picker_of(meta, schema, goal.full)
+        busy = [state for state in states if goal.becoming or pick(_levels(state))]
         results, errors = tasks.spread(spark, _Compaction(meta, schema, goal), busy)
         messages = [message for message in results if message]
         if errors:

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.merge.engine import Old
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import arrow, mask, settings
 from lsmlake.spark.scans import Scans
@@ -199,7 +199,7 @@ class _Reading:
     def _newest(self, splits: Sequence[Split]) -> list:
         """The row of every waiting key. One run without deletes, that meets nothing, is that already; otherwise tasks merge a
         bucket each."""
-        dies = engine_of(self.plan.schema).old is Old.DIES
+        dies = rule_of(self.plan.schema).old is Old.DIES
         single = [split for split in splits if dies and _is_newest(split.level0)]
         rest = [split for split in splits if split not in single]
         places = [(split.bucket, file) for split in single for file in split.level0]

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
 from lsmlake.api.lake import table_at
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.cdc.changes import Piece, by_bucket, frame, read_piece
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
@@ -74,8 +74,8 @@ _OPTIONS = "lsmlake.options.table_options"
 _STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
 
 
-class _InZone(Engine):
-    """The engine of this process, in the time zone that a read names: Spark does not tell a data source that of the session."""
+class _InZone(Runtime):
+    """The runtime of this process, in the time zone that a read names: Spark does not tell a data source that of the session."""
 
     def __init__(self, zone: str) -> None:
         self._zone = zone
@@ -154,7 +154,7 @@ class LakeSource(DataSource):
             raise InvalidOption(
                 f"option {streaming[0]!r} means nothing for a batch", where='format("lsmlake")', cure="leave it out"
             )
-        table = replace(self._table(), engine=_InZone(self.zone))
+        table = replace(self._table(), runtime=_InZone(self.zone))
         moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
         return _Reader(self.package, table.meta, scan.plan(), to_arrow(schema))

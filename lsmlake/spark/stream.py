@@ -53,12 +53,12 @@ class Sink:
         identity = Identity(self.writer_id or calling.query, batch_id, query, self.replaces)
         table = self.table
         with _WRITTEN.once(table.meta.env.storage.place(table.path), identity.writer_id, calling.run, batch_id):
-            engine, schema = table.engine, table.current
-            engine.upsert(table.meta, schema, df, identity, request=self.request, compact=None)
+            runtime, schema = table.runtime, table.current
+            runtime.upsert(table.meta, schema, df, identity, request=self.request, compact=None)
 
     def __reduce__(self):
         values = [getattr(self, field.name) for field in fields(self) if field.name != "arrival"]
-        return carried(self.table.engine.package, _arrived, *values)
+        return carried(self.table.runtime.package, _arrived, *values)
 
 
 def _arrived(*values: object) -> Sink:

@@ -32,7 +32,7 @@ from lsmlake.store.metadata import Metadata
 from lsmlake.write.bucket import base_states, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
-from lsmlake.write.upsert import inline_choice, upsert_rows
+from lsmlake.write.upsert import inline_picker, upsert_rows
 
 _BUCKET, _ORDER = "bucket_number", "row_order"
 
@@ -68,14 +68,14 @@ def upsert(
     latest = meta.latest()
     if done := replayed(meta, identity, latest):
         return done
-    choose, root = inline_choice(meta, schema, compact), meta.paths.root
+    pick, root = inline_picker(meta, schema, compact), meta.paths.root
     context = None if is_connect(df) else df.sparkSession.sparkContext
-    limit = collected.row_limit(meta, schema, latest, choose) if context and root not in uneven else 0
+    limit = collected.row_limit(meta, schema, latest, pick) if context and root not in uneven else 0
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
         rows = rows.rename_columns(columns)
-        return upsert_rows(meta, schema, prepare(rows, schema, request, None)[0], identity, collected.modest(choose))
-    write = _Write(meta, schema, columns, latest, request, choose is not None)
+        return upsert_rows(meta, schema, prepare(rows, schema, request, None)[0], identity, collected.modest(pick))
+    write = _Write(meta, schema, columns, latest, request, pick is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.bucket)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(root)
@@ -173,7 +173,7 @@ def write_here(
     meta: Metadata, schema: Schema, columns: Sequence[str], placed: Iterator[Placed], identity: Identity
 ) -> Snapshot | None:
     """Write rows in this process, without a session, and commit once."""
-    write = _Write(meta, schema, columns, meta.latest(), Request(), inline_choice(meta, schema, None) is not None)
+    write = _Write(meta, schema, columns, meta.latest(), Request(), inline_picker(meta, schema, None) is not None)
     messages: list[CommitMessage] = []
     try:
         messages.extend(_messages(write, placed))
@@ -185,11 +185,11 @@ def write_here(
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
     meta, schema = write.meta, write.schema
-    choose = as_needed(schema.parsed_options, meta.env.clock()) if write.compact else None
+    pick = as_needed(schema.parsed_options, meta.env.clock()) if write.compact else None
     with Intake(schema, write.request) as intake:
         for rows, numbers, order in placed:
             intake.add(rows, numbers, order)
         for bucket, rows, given in intake.sorted():
-            state = base_states(meta, schema, write.base, [bucket]).get(bucket) if choose else None
-            if message := write_onto(meta, schema, bucket, rows, write.base, state, choose, given):
+            state = base_states(meta, schema, write.base, [bucket]).get(bucket) if pick else None
+            if message := write_onto(meta, schema, bucket, rows, write.base, state, pick, given):
                 yield message

@@ -1,11 +1,11 @@
 """Writing: prepared rows (`write.prepare`) in, one sorted level-0 run per bucket out, maybe compacted at once.
 
-1. `split`: sort by bucket and key, fold repeats of a key as the merge engine does, cut at buckets.
+1. `split`: sort by bucket and key, fold repeats of a key as the merge rule does, cut at buckets.
 2. `write_bucket`: one run, then, if asked, compaction of the bucket with the new run in it.
 
 With `changelog-producer = input` the rows are written once more, as they were given: every row of a key, in its kind.
 
-A writer does not know its sequence, and of older rows it reads only their keys unless the engine merges with them.
+A writer does not know its sequence, and of older rows it reads only their keys unless the rule merges with them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.compact.bucket import Choose, compact_bucket
+from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.compact.work import own_columns
 from lsmlake.errors import SnapshotNotFound
-from lsmlake.format.files import APPEND, Bucket, BucketState, Change, CommitMessage, DataFile
+from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.chunks import joined
@@ -30,9 +30,9 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.blame import Unmergeable, merged
-from lsmlake.lsm.merge.engine import Engine
-from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.erase import merge
+from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns, write_run
@@ -46,7 +46,7 @@ _THREADS = 2
 def split(
     rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
-    """Prepared rows by bucket, each ascending by key and folded as the engine does it before older rows are at hand; rows of one
+    """Prepared rows by bucket, each ascending by key and folded as the rule does it before older rows are at hand; rows of one
     key arrived in the order that `order` says (default: as given). `numbers`: bucket numbers if already known. O(rows log
     rows); no copy but the one into the result."""
     yield from _split(without_given(rows), schema, buckets, numbers, order, fold)
@@ -57,7 +57,7 @@ def split_unfolded(
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """`split` with all rows of a key in the order they arrived, and all columns of the prepared rows."""
     yield from _split(
-        rows, schema, buckets, numbers, order, lambda rows, groups, engine, key, pool: gather(rows, groups.rows, pool)
+        rows, schema, buckets, numbers, order, lambda rows, groups, rule, key, pool: gather(rows, groups.rows, pool)
     )
 
 
@@ -66,23 +66,23 @@ def split_given(
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """`split_unfolded` as a changelog tells it: see `in_replay_order`."""
     yield from _split(
-        rows, schema, buckets, numbers, order, lambda rows, groups, engine, key, pool: in_replay_order(rows, groups, engine, pool)
+        rows, schema, buckets, numbers, order, lambda rows, groups, rule, key, pool: in_replay_order(rows, groups, rule, pool)
     )
 
 
-def in_replay_order(rows: pa.Table, groups: Groups, engine: Engine, pool: Executor | None) -> pa.Table:
+def in_replay_order(rows: pa.Table, groups: Groups, rule: MergeRule, pool: Executor | None) -> pa.Table:
     """All rows, those of a key so that applying them one after the other gives what the table holds, whatever the sequence."""
-    return gather(rows, engine.replay_order(rows, groups), pool)
+    return gather(rows, rule.replay_order(rows, groups), pool)
 
 
-Fold = Callable[[pa.Table, Groups, Engine, Sequence[str], Executor], pa.Table]
+Fold = Callable[[pa.Table, Groups, MergeRule, Sequence[str], Executor], pa.Table]
 
 
-def fold(rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None) -> pa.Table:
-    """The rows of every key, combined as far as the engine can before the older row of the key is known."""
-    if groups.unique and not engine.repeats_keys:
+def fold(rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], pool: Executor | None) -> pa.Table:
+    """The rows of every key, combined as far as the rule can before the older row of the key is known."""
+    if groups.unique and not rule.repeats_keys:
         return gather(rows, groups.rows, pool)
-    return merged(lambda some: merge(rows, some, engine, key, pool, complete=False), rows, groups, key)
+    return merged(lambda some: merge(rows, some, rule, key, pool, complete=False), rows, groups, key)
 
 
 def _split(
@@ -94,7 +94,7 @@ def _split(
         numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
     codes, partitions = _group_codes(rows, schema, numbers)
     keys = comparable([rows.select(schema.key)])[0]
-    engine = engine_of(schema)
+    rule = rule_of(schema)
     groups = grouped(keys, order, codes)
     of_group = codes[groups.first]
     edges = [0, *(np.flatnonzero(np.diff(of_group)) + 1).tolist(), len(of_group)]
@@ -102,7 +102,7 @@ def _split(
         for first, last in pairwise(edges):
             code = int(of_group[first])
             bucket = Bucket(partitions[code // buckets], code % buckets)
-            yield bucket, fold(rows, groups.part(first, last), engine, schema.key, pool)
+            yield bucket, fold(rows, groups.part(first, last), rule, schema.key, pool)
 
 
 def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
@@ -126,10 +126,10 @@ def write_bucket(
     bucket: Bucket,
     tables: Iterable[pa.Table],
     base: BucketState | None,
-    choose: Choose | None,
+    pick: Picker | None,
     given: Iterable[pa.Table] = (),
 ) -> CommitMessage | None:
-    """Write sorted, folded rows (a list if they are in memory) as the level-0 run of one commit and, with `choose`, compact the
+    """Write sorted, folded rows (a list if they are in memory) as the level-0 run of one commit and, with `pick`, compact the
     bucket at once.
 
     `base`: the bucket as of the snapshot the compaction starts from (`None` = no such bucket yet). `given`: the rows `as_given`,
@@ -138,7 +138,7 @@ def write_bucket(
     total = schema.parsed_options.bucket
     kept: list[pa.Table] = []
     columns = own_columns(schema)
-    remembered = (_remember(table, columns, kept) for table in tables) if choose else tables
+    remembered = (_remember(table, columns, kept) for table in tables) if pick else tables
     files = write_run(meta.env, meta.paths, schema, bucket, remembered, Origin(0, APPEND), _nan_columns(tables, schema))
     if not files:
         return None
@@ -147,14 +147,14 @@ def write_bucket(
         origin = Origin(0, APPEND)
         changelog = write_run(meta.env, meta.paths, schema, bucket, given, origin, float_columns(schema), CHANGELOG)
         written += (meta.paths.data(file) for file in changelog)
-        append = Change(bucket, total, added=files, changelog=changelog)
+        append = BucketEdit(bucket, total, added=files, changelog=changelog)
         message = CommitMessage(bucket, append, rows=sum(f.rows for f in files), written=tuple(written))
-        if choose is None:
+        if pick is None:
             return message
         own = _by_file(files, kept)
         if len(files) == 1:  # a slice would keep all others in memory
             remember(meta, schema, files[0], own[files[0].name].select(schema.key))
-        return _compacted(meta, schema, message, base or BucketState(bucket, total), choose, own)
+        return _compacted(meta, schema, message, base or BucketState(bucket, total), pick, own)
     except BaseException:
         meta.delete_quietly(written)
         raise
@@ -177,14 +177,14 @@ def write_onto(
     tables: Iterable[pa.Table],
     base: Snapshot | None,
     state: BucketState | None,
-    choose: Choose | None,
+    pick: Picker | None,
     given: Iterable[pa.Table],
 ) -> CommitMessage | None:
     """`write_bucket` onto the `state` of a bucket at snapshot `base`: as plain level 0 if that has expired meanwhile. Raises
     SnapshotNotFound if it has, and the rows cannot be had twice."""
     try:
         with meta.unless_expired(base):
-            return write_bucket(meta, schema, bucket, tables, state, choose, given)
+            return write_bucket(meta, schema, bucket, tables, state, pick, given)
     except SnapshotNotFound:
         if not isinstance(tables, list):
             raise
@@ -219,10 +219,10 @@ def _among(keys: pa.Table, tables: Iterable[pa.Table]) -> bool:
 
 
 def _compacted(
-    meta: Metadata, schema: Schema, message: CommitMessage, base: BucketState, choose: Choose, own: dict[str, pa.Table]
+    meta: Metadata, schema: Schema, message: CommitMessage, base: BucketState, pick: Picker, own: dict[str, pa.Table]
 ) -> CommitMessage:
     try:
-        compacted = compact_bucket(meta, schema, base, choose, own, message.append.added)
+        compacted = compact_bucket(meta, schema, base, pick, own, message.append.added)
     except Unmergeable as error:
         if _among(error.keys, own.values()):
             raise Unmergeable(

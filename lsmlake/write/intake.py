@@ -1,7 +1,7 @@
 """Taking in the rows of a write: in memory as long as they fit `write-buffer-size`, in sorted spills beyond.
 
 Rows carry their place in the input (`order`), which tells the age of rows of one key wherever the shuffle put them. A spill keeps
-all rows of a key if the engine cannot combine any two of them, because rows that arrived between them may lie in another spill,
+all rows of a key if the rule cannot combine any two of them, because rows that arrived between them may lie in another spill,
 and if they are the changelog, too.
 """
 
@@ -17,10 +17,10 @@ import pyarrow as pa
 from lsmlake.format.files import Bucket
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.engine import Engine
-from lsmlake.lsm.merge.engines import engine_of
+from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
-from lsmlake.lsm.merge.windows import Run, merge_windows, whole_keys
+from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import with_kind, with_kinds
 from lsmlake.options.table_options import INPUT
 from lsmlake.schema.rowkind import INSERT
@@ -109,22 +109,22 @@ class Intake:
         rows, numbers, order = self._prepared()
         self.kinds |= ROW_KIND in rows.column_names
         rows = _uniform(rows).append_column(_ORDER, pa.array(order))
-        parts = split_unfolded if self.tells or engine_of(self.schema).repeats_keys else split
+        parts = split_unfolded if self.tells or rule_of(self.schema).repeats_keys else split
         yield from parts(rows, self.schema, self.schema.parsed_options.bucket, numbers, order)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key
-        engine = engine_of(self.schema)
-        kinds = self.kinds or engine.repeats_keys
-        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, engine=engine)):
+        rule = rule_of(self.schema)
+        kinds = self.kinds or rule.repeats_keys
+        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, rule=rule)):
             yield _uniform(table) if kinds else table.select(self.schema.columns.names)
 
     def _given(self, bucket: Bucket) -> Iterator[pa.Table]:
-        merge = partial(_ordered, key=self.schema.key, engine=engine_of(self.schema))
+        merge = partial(_ordered, key=self.schema.key, rule=rule_of(self.schema))
         yield from map(as_given, merge_windows(self._runs(bucket), self.schema.key, merge))
 
-    def _runs(self, bucket: Bucket) -> list[Run]:
-        return [Run(whole_keys(tables, self.schema.key), rows) for tables, rows in self.spill.runs(bucket)]
+    def _runs(self, bucket: Bucket) -> list[RunReader]:
+        return [RunReader(whole_keys(tables, self.schema.key), rows) for tables, rows in self.spill.runs(bucket)]
 
 
 def _uniform(rows: pa.Table) -> pa.Table:
@@ -132,14 +132,14 @@ def _uniform(rows: pa.Table) -> pa.Table:
     return rows if ROW_KIND in rows.column_names else with_kind(rows, INSERT)
 
 
-def _folded(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
+def _folded(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> pa.Table:
     joined, groups = _grouped(pieces, key)
-    return fold(without_given(joined), groups, engine, key, None)
+    return fold(without_given(joined), groups, rule, key, None)
 
 
-def _ordered(pieces: list[pa.Table], key: tuple[str, ...], engine: Engine) -> pa.Table:
+def _ordered(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> pa.Table:
     joined, groups = _grouped(pieces, key)
-    return in_replay_order(joined, groups, engine, None)
+    return in_replay_order(joined, groups, rule, None)
 
 
 def _grouped(pieces: list[pa.Table], key: tuple[str, ...]) -> tuple[pa.Table, Groups]:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
-from lsmlake.lsm.merge.engines import engine_of
 from lsmlake.lsm.merge.field_settings import sequence_groups
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import with_kind
 from lsmlake.options.table_options import AGGREGATION, INPUT, PARTIAL_UPDATE
 from lsmlake.schema import rowkind
@@ -23,7 +23,7 @@ from lsmlake.schema.conform import Cast, check_names, conform
 from lsmlake.schema.schema import RESERVED, Schema
 
 GIVEN = f"{RESERVED}given"
-"""A column of prepared rows where the table's changelog is its input: their kinds before the engine changed them."""
+"""A column of prepared rows where the table's changelog is its input: their kinds before the rule changed them."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def prepare(
     optional = optional_columns(data.column_names, schema)
     rows = conform(data, schema, cast=request.cast, optional=optional, first_row=first_row).cast(schema.row_columns)
     if kinds is None:
-        engine_of(schema).validate(rows, None)
+        rule_of(schema).validate(rows, None)
         return rows, None
     return _with_kinds(rows, kinds, schema)
 
@@ -106,13 +106,13 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
         kind = rowkind.DELETE
         if options.ignore_delete:
             keys = keys.slice(0, 0)
-        if not engine_of(schema).deletes_by_key and keys.num_rows:
+        if not rule_of(schema).deletes_by_key and keys.num_rows:
             raise InvalidData(
                 f"merge-engine = {options.merge_engine} cannot delete by key as this table is set up",
-                expected="rows of kind -D with all columns, or an engine that removes a row by its key",
+                expected="rows of kind -D with all columns, or an rule that removes a row by its key",
                 found=f"{keys.num_rows} keys",
                 cure="use upsert with row_kind, set the engine's remove-record-on-delete, "
-                "or pass ignore_sequence=True, which erases the keys under any engine",
+                "or pass ignore_sequence=True, which erases the keys under any rule",
             )
     columns = [keys[f.name] if f.name in names else nested.nulls(keys.num_rows, f.type) for f in schema.row_columns]
     return _stored(pa.table(columns, schema=schema.row_columns), np.full(keys.num_rows, kind, np.int8), schema)
@@ -157,13 +157,13 @@ def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple
 
 
 def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
-    """The rows in the kinds the engine stores; where a changelog needs them, with the kinds given as well. Raises InvalidData for
-    a row that the engine could never merge; an erasing row never reaches the engine."""
+    """The rows in the kinds the rule stores; where a changelog needs them, with the kinds given as well. Raises InvalidData for
+    a row that the rule could never merge; an erasing row never reaches the rule."""
     stored = kinds
     if not (kinds & rowkind.ERASES).any():
-        engine = engine_of(schema)
-        engine.validate(rows, kinds)
-        stored = engine.stored(kinds)
+        rule = rule_of(schema)
+        rule.validate(rows, kinds)
+        stored = rule.stored(kinds)
     if schema.parsed_options.changelog_producer == INPUT:
         rows = rows.append_column(GIVEN, pa.array(rowkind.plain(kinds).astype(np.int8)))
     return with_kind(rows, stored) if stored.any() else rows

@@ -1,4 +1,4 @@
-"""Upsert of a stream of tables without an engine: in memory while they fit `write-buffer-size`, else by sorted spills on disk."""
+"""Upsert of a stream of tables without an rule: in memory while they fit `write-buffer-size`, else by sorted spills on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.publish import Identity, commit, replayed
-from lsmlake.compact.bucket import Choose
+from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
@@ -24,7 +24,7 @@ from lsmlake.write.upsert import upsert_rows
 
 
 def upsert_tables(
-    meta: Metadata, schema: Schema, tables: Iterable[pa.Table], request: Request, identity: Identity, choose: Choose | None
+    meta: Metadata, schema: Schema, tables: Iterable[pa.Table], request: Request, identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
     """Write all tables as one commit, as `upsert_rows` does. Tables without rows count for nothing, whatever their columns.
 
@@ -39,9 +39,9 @@ def upsert_tables(
         held.append(part)
         size += part.rows.get_total_buffer_size()
         if len(held) > 1 and size >= limit:  # one table was in memory before it came here
-            return _upsert_spilled(meta, schema, chain(_given_up(held), prepared), identity, choose)
+            return _upsert_spilled(meta, schema, chain(_given_up(held), prepared), identity, pick)
     rows = [part.rows for part in held if part.rows.num_rows]
-    return upsert_rows(meta, schema, pa.concat_tables(with_kinds(rows)), identity, choose) if rows else None
+    return upsert_rows(meta, schema, pa.concat_tables(with_kinds(rows)), identity, pick) if rows else None
 
 
 class _Part(NamedTuple):
@@ -67,7 +67,7 @@ def _given_up(parts: list[_Part]) -> Iterator[_Part]:
 
 
 def _upsert_spilled(
-    meta: Metadata, schema: Schema, parts: Iterator[_Part], identity: Identity, choose: Choose | None
+    meta: Metadata, schema: Schema, parts: Iterator[_Part], identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
     messages: list[CommitMessage] = []
     latest, buckets = meta.latest(), schema.parsed_options.bucket
@@ -77,8 +77,8 @@ def _upsert_spilled(
                 numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
                 intake.add(rows, numbers, places)
             for bucket, rows, given in intake.sorted():
-                state = base_states(meta, schema, latest, [bucket]).get(bucket) if choose else None
-                if message := write_onto(meta, schema, bucket, rows, latest, state, choose, given):
+                state = base_states(meta, schema, latest, [bucket]).get(bucket) if pick else None
+                if message := write_onto(meta, schema, bucket, rows, latest, state, pick, given):
                     messages.append(message)
     except BaseException:
         meta.discard(messages)

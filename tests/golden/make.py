@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 
@@ -109,7 +109,7 @@ def main(target: Path) -> None:
         random=lambda: 0.5,
         sleep=lambda seconds: None,
     )
-    lake = Lake(env, Engine())
+    lake = Lake(env, Runtime())
     build(lake)
     (target / "expected.json").write_text(json.dumps(answer(lake.table("golden.all")), indent=1, ensure_ascii=False))
 

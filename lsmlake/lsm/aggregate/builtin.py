@@ -10,8 +10,8 @@ import pyarrow as pa
 from lsmlake.errors import InvalidOption
 from lsmlake.extras import need
 from lsmlake.lsm.aggregate import bitmaps, sketches
-from lsmlake.lsm.aggregate.choice import First, Last
 from lsmlake.lsm.aggregate.extremes import Extreme
+from lsmlake.lsm.aggregate.first_last import First, Last
 from lsmlake.lsm.aggregate.flags import Flags
 from lsmlake.lsm.aggregate.function import Function
 from lsmlake.lsm.aggregate.lists import Collect

@@ -1,4 +1,4 @@
-"""An aggregate function: what a column of a merge engine becomes when several rows of a key meet. Arrow in, Arrow out.
+"""An aggregate function: what a column of a merge rule becomes when several rows of a key meet. Arrow in, Arrow out.
 
 The invariant: `reduce` is the left fold of every group, oldest row first, starting from no value. The result of a fold may stand
 for the rows it was made of as the first added row of another fold. Functions are values without state. The three classes at the

@@ -1,4 +1,4 @@
-"""The `aggregation` engine: every column outside the key has an aggregate function; rows of kind -U and -D are taken back.
+"""The `aggregation` rule: every column outside the key has an aggregate function; rows of kind -U and -D are taken back.
 
 Every row counts, also a -U or -D that is the first row of its key: it leaves what its function makes of "no value", so `sum` of a
 lone -D with 5 is -5. Only a -D under `remove_on_delete` makes no row.
@@ -24,9 +24,9 @@ from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge import field_settings
 from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
-from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
+from lsmlake.lsm.merge.rule import MergeRule, Old
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 from lsmlake.lsm.row_kinds import takes_back
 from lsmlake.options.fields import AGGREGATE
@@ -35,7 +35,7 @@ from lsmlake.schema.schema import Schema
 
 
 @dataclass(frozen=True)
-class Aggregation(Engine):
+class Aggregation(MergeRule):
     """`functions`: of the columns outside the primary key and `sequence`. `remove_on_delete`: a -D row removes its key."""
 
     primary_key: tuple[str, ...]

@@ -4,7 +4,7 @@
    Under partial-update, a -U or -D before the first added row does not count either; under aggregation it does. A key without a
    row that counts is gone.
 2. While older rows of the key may exist, rows are combined only if that cannot change the result. Rows of kind -U and -D wait for
-   the row they take from, and added rows wait if the engine says so (`Waiting`). Rows that wait stay as they are, several rows of
+   the row they take from, and added rows wait if the rule says so (`Waiting`). Rows that wait stay as they are, several rows of
    a key in one run, in the order they arrived. Added ones get the kind +U.
 """
 
@@ -81,7 +81,7 @@ MakeColumn = Callable[[str], pa.Array]
 
 
 class Combining(Protocol):
-    """The engine as `combine` sees it."""
+    """The rule as `combine` sees it."""
 
     sequence: SequenceFields
 
@@ -101,19 +101,19 @@ class Combining(Protocol):
         ...
 
 
-def combine(rows: pa.Table, groups: Groups, pool: Executor | None, engine: Combining, *, complete: bool) -> pa.Table:
+def combine(rows: pa.Table, groups: Groups, pool: Executor | None, rule: Combining, *, complete: bool) -> pa.Table:
     """The rows of every key as one, or as they are where they wait. `complete`: no older row of these keys exists."""
     kinds = kinds_of(rows)
     kinds = None if kinds is None else kinds[groups.rows]
     retract = None if kinds is None else takes_back(kinds)
     retract = retract if retract is not None and retract.any() else None
     plain = rows if kinds is None else rows.drop_columns([ROW_KIND])
-    waits = None if complete else _waiting(groups, retract, engine.waiting())
+    waits = None if complete else _waiting(groups, retract, rule.waiting())
     if waits is not None:
-        return _partly_combined(plain, groups, kinds, waits, pool, engine)
+        return _partly_combined(plain, groups, kinds, waits, pool, rule)
     if retract is None:
-        return _combined(plain, groups, None, pool, engine)
-    return _what_counts(plain, groups, kinds, pool, engine)
+        return _combined(plain, groups, None, pool, rule)
+    return _what_counts(plain, groups, kinds, pool, rule)
 
 
 def _waiting(groups: Groups, retract: np.ndarray | None, waiting: Waiting) -> np.ndarray | None:
@@ -127,14 +127,14 @@ def _waiting(groups: Groups, retract: np.ndarray | None, waiting: Waiting) -> np
     return keys if keys.any() else None
 
 
-def _combined(rows: pa.Table, groups: Groups, retract: np.ndarray | None, pool: Executor | None, engine: Combining) -> pa.Table:
-    """One row a key, even of a key with a single row: that, too, becomes what the engine makes of it."""
-    make = engine.columns(rows, groups, retract)
+def _combined(rows: pa.Table, groups: Groups, retract: np.ndarray | None, pool: Executor | None, rule: Combining) -> pa.Table:
+    """One row a key, even of a key with a single row: that, too, becomes what the rule makes of it."""
+    make = rule.columns(rows, groups, retract)
     return pa.table(by_column(make, rows.column_names, len(groups.rows), pool), schema=rows.schema)
 
 
 def _partly_combined(
-    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, waits: np.ndarray, pool: Executor | None, engine: Combining
+    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, waits: np.ndarray, pool: Executor | None, rule: Combining
 ) -> pa.Table:
     places = np.repeat(waits, segments.lengths(groups.starts, len(groups.rows)))
     kinds = np.full(len(places), INSERT, np.int8) if kinds is None else kinds
@@ -143,19 +143,19 @@ def _partly_combined(
     owners = [segments.numbers(groups.starts, len(places))[places]]
     starts, combined = segments.kept(~places, groups.starts)
     if len(combined):
-        made = _combined(rows, Groups(groups.rows[~places], starts), None, pool, engine)
+        made = _combined(rows, Groups(groups.rows[~places], starts), None, pool, rule)
         parts.append(with_kind(made, INSERT))
         owners.append(combined)
     return _in_key_order(parts, owners, pool)
 
 
-def _what_counts(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, engine: Combining) -> pa.Table:
+def _what_counts(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, rule: Combining) -> pa.Table:
     """Only the rows that count combined; a -D row for a key without any."""
-    keep = engine.counting(rows, groups, kinds)
+    keep = rule.counting(rows, groups, kinds)
     starts, alive = segments.kept(keep, groups.starts)
     retract = takes_back(kinds[keep])
     made = (
-        _combined(rows, Groups(groups.rows[keep], starts), retract if retract.any() else None, pool, engine)
+        _combined(rows, Groups(groups.rows[keep], starts), retract if retract.any() else None, pool, rule)
         if len(alive)
         else rows.slice(0, 0)
     )
@@ -170,19 +170,19 @@ def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Executo
     return gather(pa.concat_tables(parts), order, pool)
 
 
-def replayed(engine: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
-    """`Engine.replay_order`: first the rows that do not count, then the late ones from the last to the first, then the others."""
-    if not engine.sequence or groups.unique:
+def replayed(rule: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
+    """`MergeRule.replay_order`: first the rows that do not count, then the late ones from last to first, then the others."""
+    if not rule.sequence or groups.unique:
         return groups.rows
     count = len(groups.rows)
     kinds, keep = kinds_of(rows), np.ones(count, bool)
     retract = None if kinds is None else takes_back(kinds[groups.rows])
     if retract is not None and retract.any():
-        keep = engine.counting(rows, groups, kinds[groups.rows])
+        keep = rule.counting(rows, groups, kinds[groups.rows])
         retract = retract[keep]
     late = np.zeros(count, bool)
     starts, _ = segments.kept(keep, groups.starts)
-    if len(starts) and (found := engine.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
+    if len(starts) and (found := rule.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
         late[keep] = found if retract is None else found & ~retract
     places = np.arange(count)
     order = np.lexsort(

@@ -1,4 +1,4 @@
-"""The `deduplicate` engine: a row replaces the row of its key, unless its sequence is smaller; a delete removes that row.
+"""The `deduplicate` rule: a row replaces the row of its key, unless its sequence is smaller; a delete removes that row.
 
 Rows count one at a time in the order they arrived. A delete removes the sequence with the row, so under `sequence.field` a row
 that arrives after a delete is a new row, whatever its own sequence is. What the rows of a run do to an older row therefore
@@ -21,15 +21,15 @@ import pyarrow as pa
 from lsmlake.kernels import segments
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
-from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
+from lsmlake.lsm.merge.rule import MergeRule, Old
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 from lsmlake.lsm.row_kinds import kinds_of
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 
 
 @dataclass(frozen=True)
-class Deduplicate(Engine):
+class Deduplicate(MergeRule):
     sequence: SequenceFields
     deletes_by_key = True
 

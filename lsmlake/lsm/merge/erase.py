@@ -1,10 +1,10 @@
-"""Rows that erase their key: whatever was written before them is gone, whatever its sequence and whatever the merge engine.
+"""Rows that erase their key: whatever was written before them is gone, whatever its sequence and whatever the merge rule.
 
-An erasing delete counts by arrival, and merge engines order rows by sequence. So erasures are carried out before an engine sees
+An erasing delete counts by arrival, and merge rules order rows by sequence. So erasures are carried out before an rule sees
 the rows:
 
 1. of every key, the rows that arrived before its last erasing row are dropped, and so are erasing rows that hold nothing else;
-2. the engine merges the rows that are left;
+2. the rule merges the rows that are left;
 3. unless no older row of the key can exist (`complete`), the first row of such a key says that it erases (`rowkind.ERASES`), or,
    where no row is left, a row of kind `rowkind.ERASE` does. So older files that this merge did not read are erased by the next
    one.
@@ -24,19 +24,19 @@ from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import numbers
-from lsmlake.lsm.merge.engine import Engine
+from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.row_kinds import kinds_of, with_kind
 from lsmlake.schema.rowkind import ERASE, ERASES, plain
 
 
 def merge(
-    rows: pa.Table, groups: Groups, engine: Engine, key: Sequence[str], pool: Executor | None, *, complete: bool
+    rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], pool: Executor | None, *, complete: bool
 ) -> pa.Table:
-    """`Engine.merge` for rows that may erase their key. `rows` stand in order of arrival. Without an erasing row the only cost is
-    one look at the kinds."""
+    """`MergeRule.merge` for rows that may erase their key. `rows` stand in order of arrival. Without an erasing row the only cost
+    is one look at the kinds."""
     kinds = kinds_of(rows)
     if kinds is None or not (kinds & ERASES).any():
-        return engine.merge(rows, groups, pool, complete=complete)
+        return rule.merge(rows, groups, pool, complete=complete)
     of_key = numbers(groups.starts, len(groups.rows))
     sorted_kinds = kinds[groups.rows]
     last = np.maximum.reduceat(np.where(sorted_kinds & ERASES, groups.rows, -1), groups.starts)
@@ -45,7 +45,7 @@ def merge(
     gone = np.setdiff1d(np.arange(len(groups.starts)), alive)
     made = rows.slice(0, 0)
     if len(alive):
-        made = engine.merge(with_kind(rows, plain(kinds)), Groups(groups.rows[kept], starts), pool, complete=complete)
+        made = rule.merge(with_kind(rows, plain(kinds)), Groups(groups.rows[kept], starts), pool, complete=complete)
     made_of, first = _keys_of(made, gather(rows.select(key), groups.first[alive]), key) if len(alive) else (alive, alive)
     made_kinds = np.zeros(made.num_rows, np.int8) if kinds_of(made) is None else kinds_of(made).copy()
     if not complete:

@@ -1,4 +1,4 @@
-"""The `first-row` engine: the row of a key that arrives first stays for good. It knows no deletes and no updates."""
+"""The `first-row` rule: the row of a key that arrives first stays for good. It knows no deletes and no updates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
-from lsmlake.lsm.merge.engine import Engine, Old
+from lsmlake.lsm.merge.rule import MergeRule, Old
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import INSERT, NAMES, UPDATE_AFTER
 
 
 @dataclass(frozen=True)
-class FirstRow(Engine):
+class FirstRow(MergeRule):
     old = Old.STAYS
     sequence = SequenceFields()
     repeats_keys = False

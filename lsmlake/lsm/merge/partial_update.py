@@ -1,4 +1,4 @@
-"""The `partial-update` engine: of every column the newest value that is not null, so that each stream may bring its own columns.
+"""The `partial-update` rule: of every column the newest value that is not null, so that each stream may bring its own columns.
 
 Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: it fills columns that are null there
 and changes no other. Columns of a sequence group follow the group's sequence instead (`sequence_group`).
@@ -23,9 +23,9 @@ from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge import field_settings
 from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
-from lsmlake.lsm.merge.engine import Engine, Old
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
+from lsmlake.lsm.merge.rule import MergeRule, Old
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.sequence_group import GroupColumns, SequenceGroup
 from lsmlake.lsm.row_kinds import takes_back
@@ -35,7 +35,7 @@ from lsmlake.schema.schema import Schema
 
 
 @dataclass(frozen=True)
-class PartialUpdate(Engine):
+class PartialUpdate(MergeRule):
     """`sequence`: orders whole rows. `remove_on_delete`: a -D row removes its key."""
 
     primary_key: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Merging sorted runs by a table's engine, and folding a batch before it is written."""
+"""Merging sorted runs by a table's rule, and folding a batch before it is written."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from lsmlake.errors import InvalidData
 from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.blame import merged
-from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.erase import merge
+from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import ROW_KIND
 
 
 def merge_runs(
-    runs: Sequence[pa.Table], key: Sequence[str], engine: Engine, pool: Executor | None = None, *, complete: bool = True
+    runs: Sequence[pa.Table], key: Sequence[str], rule: MergeRule, pool: Executor | None = None, *, complete: bool = True
 ) -> pa.Table:
     """Merge sorted runs, oldest first, into one, ascending by key, -D rows kept: one row a key if the runs are `complete`, that
-    is, if no older row of their keys exists (see `Engine.merge`).
+    is, if no older row of their keys exists (see `MergeRule.merge`).
 
     The runs have the same columns but for `_row_kind`. O(rows log runs) compares. With a `pool` columns are made in parallel.
     Raises Unmergeable.
     """
     runs = with_kinds([run for run in runs if run.num_rows] or runs[:1])
-    if len(runs) == 1 and not (engine.repeats_keys and ROW_KIND in runs[0].column_names):
+    if len(runs) == 1 and not (rule.repeats_keys and ROW_KIND in runs[0].column_names):
         return runs[0]
     rows = pa.concat_tables(runs)
     keys = comparable([run.select(key) for run in runs])
     groups = grouped(np.concatenate(keys))
-    return merged(lambda some: merge(rows, some, engine, key, pool, complete=complete), rows, groups, key)
+    return merged(lambda some: merge(rows, some, rule, key, pool, complete=complete), rows, groups, key)
 
 
-def check_each(engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
-    """Raises Unmergeable, which names the keys of the added `rows` that the engine could never merge. Each key has one row."""
+def check_each(rule: MergeRule, rows: pa.Table, key: Sequence[str]) -> None:
+    """Raises Unmergeable, which names the keys of the added `rows` that the rule could never merge. Each key has one row."""
 
     def checked(some: Groups) -> pa.Table:
         part = rows.take(pa.array(some.rows))
-        engine.validate(part, None)
+        rule.validate(part, None)
         return part
 
     try:
-        engine.validate(rows, None)
+        rule.validate(rows, None)
     except InvalidData:
         merged(checked, rows, grouped(comparable([rows.select(key)])[0]), key)
 

@@ -1,4 +1,4 @@
-"""Sequence groups of the `partial-update` engine: columns that follow sequence columns of their own.
+"""Sequence groups of the `partial-update` rule: columns that follow sequence columns of their own.
 
 1. A row whose sequence columns of the group are all null does not concern the group.
 2. Of the others the row with the greatest sequence gives all columns of the group, nulls too. If it is a -U or -D, the columns

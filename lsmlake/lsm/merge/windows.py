@@ -20,7 +20,7 @@ from lsmlake.lsm.row_kinds import with_kinds
 
 
 @dataclass
-class Run:
+class RunReader:
     """A sorted run to be read once: `chunks` yields its rows in key order; `rows` says about how many."""
 
     chunks: Iterator[pa.Table]
@@ -48,7 +48,7 @@ class Run:
 
 
 def merge_windows(
-    runs: Sequence[Run], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 32 << 20
+    runs: Sequence[RunReader], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 32 << 20
 ) -> Iterator[pa.Table]:
     """The merge of `runs` (oldest first) as tables in key order. `merge` combines sorted tables, oldest first. A chunk of a run
     holds all rows of its keys (`whole_keys`)."""
@@ -80,18 +80,18 @@ def whole_keys(chunks: Iterator[pa.Table], key: Sequence[str]) -> Iterator[pa.Ta
         yield held
 
 
-def _window_rows(runs: Sequence[Run], window_bytes: int) -> int:
+def _window_rows(runs: Sequence[RunReader], window_bytes: int) -> int:
     loaded = [run.loaded for run in runs if run.loaded is not None]
     rows = sum(table.num_rows for table in loaded)
     return max(1, window_bytes * rows // max(1, sum(table.nbytes for table in loaded)))
 
 
-def _all(run: Run) -> pa.Table:
+def _all(run: RunReader) -> pa.Table:
     table, run.loaded = run.loaded, None
     return table
 
 
-def _cut(runs: Sequence[Run], key: Sequence[str]) -> list[pa.Table]:
+def _cut(runs: Sequence[RunReader], key: Sequence[str]) -> list[pa.Table]:
     """Take from every run what lies up to the bound."""
     keys = comparable([run.loaded.select(key) for run in runs])
     open_ends = [k[-1] for k, run in zip(keys, runs, strict=True) if not run.ended]

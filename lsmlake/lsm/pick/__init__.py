@@ -1,9 +1,9 @@
 """Choosing what to compact. Values in, values out: nothing here reads, writes or looks at a clock."""
 
-from lsmlake.lsm.pick.choose import pick
 from lsmlake.lsm.pick.compaction import Compaction
 from lsmlake.lsm.pick.full import pick_full
 from lsmlake.lsm.pick.options import GENTLE, RADICAL, TIERED, UNIVERSAL, PickOptions
+from lsmlake.lsm.pick.pick import pick
 from lsmlake.lsm.pick.task import Rewrite, Steps, Upgrade, drops_deletes, plan_task
 from lsmlake.lsm.pick.tiered import pick_tiered
 from lsmlake.lsm.pick.universal import pick_universal

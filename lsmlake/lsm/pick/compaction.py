@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.levels import Run
+from lsmlake.lsm.levels import SortedRun
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Compaction:
         return all(file.level == self.output_level for file in self.inputs)
 
 
-def whole_runs(runs: Iterable[Run], output_level: int, max_level: int, reason: str, dead_share: float) -> Compaction:
+def whole_runs(runs: Iterable[SortedRun], output_level: int, max_level: int, reason: str, dead_share: float) -> Compaction:
     """All files of `runs`, which are newest first and without a gap."""
     return Compaction((tuple(file for run in runs for file in run.files),), output_level, max_level, reason, dead_share)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import GENTLE, RADICAL, Compaction, PickOptions, pick, pick_full
 from lsmlake.lsm.pick.compaction import stretches
-from lsmlake.lsm.row_expiry import Expiry
+from lsmlake.lsm.row_expiry import RowExpiry
 from lsmlake.options.table_options import Options
 from lsmlake.schema.schema import Schema
 
@@ -70,7 +70,7 @@ def commits_since_full(levels: Levels, options: PickOptions) -> int:
 
 def in_full(schema: Schema, now_ms: int) -> Callable[[Levels], Compaction | None]:
     """Everything into one run without dead rows and expired ones at the last level."""
-    chosen, expiry = pick_options(schema.parsed_options), Expiry.of(schema, now_ms)
+    chosen, expiry = pick_options(schema.parsed_options), RowExpiry.of(schema, now_ms)
 
     def choose(levels: Levels) -> Compaction | None:
         expired = {file.name for file in levels.files if expiry and expiry.concerns(file)}

@@ -80,7 +80,7 @@ def plan_task(
 ) -> Steps:
     """Sort the inputs of `compaction`, picked from `levels`, into steps. Pure.
 
-    `vectors`: the table has deletion vectors. `rewrite_level0`: the merge engine may change a level-0 row by what lookup finds
+    `vectors`: the table has deletion vectors. `rewrite_level0`: the merge rule may change a level-0 row by what lookup finds
     in older files. `forced`: names of files to rewrite whatever their state, as for expired rows.
     """
     ends_deletes = not vectors and compaction.output_level == compaction.max_level

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import sqrt
 
-from lsmlake.lsm.levels import Levels, Run
+from lsmlake.lsm.levels import Levels, SortedRun
 from lsmlake.lsm.pick.compaction import Compaction, stretches, whole_runs
 from lsmlake.lsm.pick.options import PickOptions
 
@@ -76,7 +76,7 @@ def full_tiers(weights: Sequence[int], options: PickOptions) -> int:
         count = full - len(merged) + count
 
 
-def _make_room(weights: Sequence[int], older: Sequence[Run], options: PickOptions) -> int:
+def _make_room(weights: Sequence[int], older: Sequence[SortedRun], options: PickOptions) -> int:
     """Rule 3: level 0 and level 1 are merged at least."""
     return next(end for end in tiers(weights, options) if end > 1)
 
@@ -104,7 +104,7 @@ def _dirty(levels: Levels, options: PickOptions) -> frozenset[str]:
     )
 
 
-def _surplus(runs: Sequence[Run], share: float | None) -> float:
+def _surplus(runs: Sequence[SortedRun], share: float | None) -> float:
     """Dead rows that must go until at most `share` of the rows of these runs is dead."""
     if share is None or share >= 1:
         return 0.0

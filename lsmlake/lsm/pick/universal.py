@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lsmlake.lsm.levels import Levels, Run
+from lsmlake.lsm.levels import Levels, SortedRun
 from lsmlake.lsm.pick.compaction import Compaction, whole_runs
 from lsmlake.lsm.pick.options import GENTLE, PickOptions
 
@@ -50,7 +50,9 @@ def pick_universal(
     return whole_runs(taken, output_level, max_level, found[1], options.dead_share)
 
 
-def _first_rule(runs: Sequence[Run], max_level: int, options: PickOptions, ratio: int, now_ms: int) -> tuple[int, str] | None:
+def _first_rule(
+    runs: Sequence[SortedRun], max_level: int, options: PickOptions, ratio: int, now_ms: int
+) -> tuple[int, str] | None:
     """Rules 1 to 4: how many of the newest runs, and why."""
     if early_full(runs, max_level, options, now_ms):
         return len(runs), "early full"
@@ -64,7 +66,7 @@ def _first_rule(runs: Sequence[Run], max_level: int, options: PickOptions, ratio
     return None
 
 
-def early_full(runs: Sequence[Run], max_level: int, options: PickOptions, now_ms: int) -> bool:
+def early_full(runs: Sequence[SortedRun], max_level: int, options: PickOptions, now_ms: int) -> bool:
     """Rule 1."""
     if len(runs) < 2:
         return False
@@ -81,14 +83,14 @@ def early_full(runs: Sequence[Run], max_level: int, options: PickOptions, now_ms
     return loose is not None and sum(run.bytes for run in runs if run.level != max_level) > loose
 
 
-def size_amplified(runs: Sequence[Run], percent: int) -> bool:
+def size_amplified(runs: Sequence[SortedRun], percent: int) -> bool:
     """Rule 2."""
     if not runs:
         return False
     return sum(run.bytes for run in runs[:-1]) * 100 > percent * runs[-1].bytes
 
 
-def extend(runs: Sequence[Run], count: int, ratio: int, forced: bool = False) -> int:
+def extend(runs: Sequence[SortedRun], count: int, ratio: int, forced: bool = False) -> int:
     """Rule 3, from the `count` newest runs on: how many to merge, 0 if there is no reason to."""
     certain = forced or count > 1
     taken = sum(run.bytes for run in runs[:count])
@@ -102,7 +104,7 @@ def extend(runs: Sequence[Run], count: int, ratio: int, forced: bool = False) ->
     return count if certain else 0
 
 
-def unit(runs: Sequence[Run], count: int, max_level: int) -> tuple[Sequence[Run], int]:
+def unit(runs: Sequence[SortedRun], count: int, max_level: int) -> tuple[Sequence[SortedRun], int]:
     """The runs to merge and their output level, given that the `count` newest were chosen."""
     if count < len(runs) and runs[count].level <= 1:
         waiting = sum(run.level == 0 for run in runs)

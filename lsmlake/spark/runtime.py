@@ -1,4 +1,4 @@
-"""The Spark engine: what a table does when a session is attached. Classic or Connect; no JVM access."""
+"""The Spark runtime: what a table does when a session is attached. Classic or Connect; no JVM access."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
-from lsmlake.api.runtime import Engine
+from lsmlake.api.runtime import Runtime
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.publish import Identity
-from lsmlake.compact.job import Run
+from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.plan import Plan
@@ -34,7 +34,7 @@ _SETTINGS = {
 """Of the session: what Spark's default is, and what suits a table. What a user has set stays."""
 
 
-class SparkEngine(Engine):
+class SparkRuntime(Runtime):
     """Sets two options of the session that are at Spark's defaults: see `_SETTINGS`."""
 
     name = "spark"
@@ -79,7 +79,7 @@ class SparkEngine(Engine):
     ) -> Snapshot | None:
         return write.upsert(meta, schema, data, identity, request=request, compact=compact, uneven=self._uneven)
 
-    def compactions(self, meta: Metadata, schema: Schema) -> Run:
+    def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
 
     def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str):
@@ -121,8 +121,8 @@ class SparkEngine(Engine):
         return _Detached, ()
 
 
-class _Detached(Engine):
-    """The engine in another process, as inside foreachBatch on Connect: no session of its own, the DataFrame brings it."""
+class _Detached(Runtime):
+    """The runtime in another process, as inside foreachBatch on Connect: no session of its own, the DataFrame brings it."""
 
     name = "spark"
     package = None
@@ -133,4 +133,4 @@ class _Detached(Engine):
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)
 
-    upsert = SparkEngine.upsert
+    upsert = SparkRuntime.upsert

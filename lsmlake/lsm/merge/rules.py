@@ -1,4 +1,4 @@
-"""From a table's schema to its merge engine."""
+"""From a table's schema to its merge rule."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from lsmlake.errors import InvalidOption, InvalidSchema
 from lsmlake.kernels.keys import check_orderable
 from lsmlake.lsm.merge.aggregation import Aggregation
 from lsmlake.lsm.merge.deduplicate import Deduplicate
-from lsmlake.lsm.merge.engine import Engine
 from lsmlake.lsm.merge.first_row import FirstRow
 from lsmlake.lsm.merge.partial_update import PartialUpdate
+from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.options.table_options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 
 
-def engine_of(schema: Schema, where: str = "") -> Engine:
-    """The engine the options ask for. Raises InvalidOption for columns and functions that do not go together; `where` names
+def rule_of(schema: Schema, where: str = "") -> MergeRule:
+    """The rule the options ask for. Raises InvalidOption for columns and functions that do not go together; `where` names
     the table."""
     options = schema.parsed_options
     sequence = SequenceFields(options.sequence_field, options.sequence_sort_order == "descending")
@@ -27,10 +27,10 @@ def engine_of(schema: Schema, where: str = "") -> Engine:
     _check_nullable(schema, where)
     if options.merge_engine == AGGREGATION:
         return Aggregation.of(schema, sequence, where)
-    engine = PartialUpdate.of(schema, sequence, where)
-    for group in engine.groups:
+    rule = PartialUpdate.of(schema, sequence, where)
+    for group in rule.groups:
         _check_sequence(schema, group.sequence.columns, "a sequence group", where)
-    return engine
+    return rule
 
 
 def _check_sequence(schema: Schema, names: tuple[str, ...], role: str, where: str) -> None:

@@ -1,4 +1,4 @@
-"""What every merge engine answers: how the rows of a key become one."""
+"""What every merge rule answers: how the rows of a key become one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Old(Enum):
     JOINS = "it is merged with the new row into one that replaces both"
 
 
-class Engine(Protocol):
-    """A value without state, made from a schema by `engine_of`.
+class MergeRule(Protocol):
+    """A value without state, made from a schema by `rule_of`.
 
     The result of a merge is that of applying rows one at a time in the order they arrived, however they are cut into batches,
     files and compactions.
 
-    `old`: see `Old`. `sequence`: the columns of `sequence.field`, if the engine follows them. `repeats_keys`: a run may hold
+    `old`: see `Old`. `sequence`: the columns of `sequence.field`, if the rule follows them. `repeats_keys`: a run may hold
     several rows of a key, because what they come to depends on a row that is older than the run. `deletes_by_key`: a -D row of
     which only the key is known removes the row of the key.
     """
@@ -46,7 +46,7 @@ class Engine(Protocol):
             rows: The key and any columns closed under `needs`, maybe `_row_kind`; then the result may have it, too.
             groups: The rows of every key in the order they arrived.
             pool: Threads that make columns side by side, or None.
-            complete: No older row of these keys exists: the result has one row a key. Otherwise an engine that `repeats_keys`
+            complete: No older row of these keys exists: the result has one row a key. Otherwise an rule that `repeats_keys`
                 may leave several rows of a key in the result, in the order they arrived.
         """
         ...
@@ -61,7 +61,7 @@ class Engine(Protocol):
         ...
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        """Raises InvalidData for a row that the engine could never merge. Writers ask before they write.
+        """Raises InvalidData for a row that the rule could never merge. Writers ask before they write.
 
         Such a row has a value that no merge takes, such as bytes that are no sketch, or a kind that its columns cannot take.
 
