@@ -114,13 +114,13 @@ def same_rows(found: dict[int, Row], expected: dict[int, Row]) -> bool:
 
 BY = {"sequence.field": "s"}
 INTS = {name: (pa.int64(), NUMBER) for name in "stuv"}
-PARTIAL, AGGREGATION = {"merge-rule": "partial-update"}, {"merge-rule": "aggregation"}
+PARTIAL, AGGREGATION = {"merge-engine": "partial-update"}, {"merge-engine": "aggregation"}
 DESCENDING = {"sequence.field.sort-order": "descending"}
 REMOVE_GROUP = "partial-update.remove-record-on-sequence-group"
 
 SETUPS = {
     "deduplicate": Setup({}, INTS, Newest(), ALL),
-    "first-row": Setup({"merge-rule": "first-row"}, INTS, first),
+    "first-row": Setup({"merge-engine": "first-row"}, INTS, first),
     "deduplicate by s": Setup(BY, INTS, Newest(("s",)), ALL),
     "deduplicate by s, falling": Setup(BY | DESCENDING, INTS, Newest(("s",), descending=True), ALL),
     "deduplicate by s and t": Setup({"sequence.field": "s,t"}, INTS, Newest(("s", "t")), ALL),

@@ -219,7 +219,7 @@ def tokyo(monkeypatch: pytest.MonkeyPatch):
     time.tzset()
 
 
-@pytest.mark.parametrize(("engine", "ahead"), [(Runtime(), 0), (OnBerlinTime(), 1)])
+@pytest.mark.parametrize(("runtime", "ahead"), [(Runtime(), 0), (OnBerlinTime(), 1)])
 def test_a_time_that_names_no_zone_is_in_the_zone_of_the_engine_whatever_the_clock_of_the_machine_shows(tokyo, runtime, ahead):
     _, table = table_with_history()
     table = replace(table, runtime=runtime)

@@ -196,9 +196,9 @@ class TableMachine(RuleBasedStateMachine):
     def _finish(self, which: int) -> None:
         messages, rows, base = self.held.pop(which)
         outcome = commit(self.table.meta, self.table.current, messages, Identity("late"))
-        event(f"late {'upsert' if rows else 'compaction'}: {self._fate(messages, outcome.changes)}")
+        event(f"late {'upsert' if rows else 'compaction'}: {self._fate(messages, outcome.edits)}")
         self.model.apply(rows, ["+I"] * len(rows))
-        late = {} if rows else {change.bucket: base for change in outcome.changes}
+        late = {} if rows else {change.bucket: base for change in outcome.edits}
         self._committed(outcome.snapshot and outcome.snapshot.id, late)
 
     def _fate(self, messages, changes) -> str:
