@@ -214,7 +214,7 @@ def type_of(hint: object) -> Type | None:
     if origin in (Union, types.UnionType):
         return _any_of([type_of(part) for part in inner])
     if origin is Literal:
-        return Type(" or ".join(map(repr, inner)), lambda value: any(value is one or value == one for one in inner))
+        return type_of(type(inner[0]))  # the function itself refuses other values of that type, in words of its own
     if origin in _LISTS or hint in _LISTS:
         return _list_of(type_of(inner[0]) if inner else None)
     if origin in (dict, Mapping) or hint in (dict, Mapping):

@@ -159,7 +159,7 @@ def test_these_pass(error):
     [
         (str, ["", "a"], [1, None, b"a", "\udfff"]),
         (float | None, [1, 1.5, None], ["1", True]),
-        (Literal["a", "b"], ["a"], ["c", 1]),
+        (Literal["a", "b"], ["a", "c"], [1, None]),
         (Mapping[str, object], [{}, {"a": [1]}], [[], {1: 1}, {"a": "\ud800"}, {"\ud800": 1}, "a"]),
         (int, [1, np.int8(1)], [True, np.True_, 1.0, np.float64(1), np.array([1, 2]), "1"]),
         (bool, [True, np.False_], [1, np.int8(1), "true"]),

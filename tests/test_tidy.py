@@ -58,12 +58,18 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+def for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 def imports_of(path: Path) -> list[tuple[str, bool]]:
-    """(module, inside a function?) of every import."""
+    """(module, inside a function?) of every import that takes place at run time."""
     found = []
 
     def walk(node: ast.AST, inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
+            if for_type_checkers(child):
+                continue
             if isinstance(child, ast.Import):
                 found.extend((alias.name, inside) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
@@ -136,6 +142,12 @@ def test_side_effects_stay_at_the_edge(path: Path):
 def test_only_the_spark_room_knows_pyspark(path: Path):
     if not name_of(path).startswith(("spark/", "cli/")):
         assert not [m for m, _ in imports_of(path) if m.split(".")[0] == "pyspark"], f"{name_of(path)} imports pyspark"
+
+
+def test_one_module_holds_the_types_of_other_packages():
+    """Elsewhere an import for type checkers would hide a circle."""
+    found = {name_of(path) for path in SOURCES if any(map(for_type_checkers, ast.walk(ast.parse(path.read_text()))))}
+    assert found == {"api/types.py"}
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if name_of(p).startswith(("spark/", "cli/"))], ids=name_of)

@@ -1,17 +1,17 @@
-"""A table: the verbs, under one name."""
+"""A table, with its verbs as methods."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
+from typing import overload
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
@@ -19,6 +19,20 @@ from lsmlake.api.inputs import as_input
 from lsmlake.api.key_input import as_keys
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
+from lsmlake.api.types import (
+    ArrowExpression,
+    BatchFunction,
+    ChangesMode,
+    Data,
+    Keys,
+    ReadMode,
+    RepairAction,
+    RowKinds,
+    SparkDataFrame,
+    StartMode,
+    StreamingQuery,
+    Trigger,
+)
 from lsmlake.border import public
 from lsmlake.cdc.follow import Limit
 from lsmlake.commit.publish import Identity
@@ -51,7 +65,11 @@ from lsmlake.write.upsert_tables import upsert_tables
 @public
 @dataclass(frozen=True)
 class Table:
-    """A primary-key table. Holds no state of the table: every verb looks for the latest snapshot and its schema."""
+    """A primary-key table. The handle holds no state of the table: every method reads the latest snapshot and its schema.
+
+    Attributes:
+        name: "database.table".
+    """
 
     name: str
     meta: Metadata
@@ -61,7 +79,7 @@ class Table:
         return f"<lsmlake table {self.name} in {self.path}>"
 
     def _repr_html_(self) -> str:
-        """The name, the columns and the options: reads the schema, no data."""
+        """The name, the columns and the options. Reads the schema, no data."""
         schema = self.current
         title = f"{self.name}: primary key {', '.join(schema.primary_key)}"
         if schema.partition_by:
@@ -76,74 +94,82 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as users see them."""
+        """The columns."""
         return self.current.plain_columns
 
     @property
     def primary_key(self) -> tuple[str, ...]:
+        """The primary key columns, in the order in which they were declared."""
         return self.current.primary_key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, in the order in which they were declared; empty for a table without partitions."""
         return self.current.partition_by
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The options as given."""
+        """The options that the table sets; all others have their defaults."""
         return MappingProxyType(dict(self.current.options))
 
     @property
     def comment(self) -> str | None:
+        """The comment of the table, if it has one."""
         return self.current.comment
 
     @property
     def path(self) -> str:
-        """Where the table lies, relative to the warehouse."""
+        """The folder of the table, relative to the warehouse."""
         return self.meta.paths.root
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def upsert(
         self,
-        data: object,
+        data: Data,
         *,
         cast: bool = False,
-        row_kind: str | Mapping[str, object] | None = None,
+        row_kind: RowKinds | None = None,
         commit_id: int | None = None,
         writer_id: str | None = None,
         compact: bool | None = None,
     ) -> Snapshot | None:
-        """Insert or replace rows by key, as one commit; all of them or, after an error, none.
+        """Insert or replace rows by key, as one commit. An error leaves the table unchanged.
 
         Args:
             data: anything with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a Polars LazyFrame, a list of dicts,
                 a dict of columns, an iterator of record batches, a pyarrow dataset, the path or glob of Parquet, CSV or JSON
-                files, or a DataFrame of the attached Spark session. Columns go by name. Of several rows with one key the last
-                wins. Streams and files are read as they are written; beyond `write-buffer-size` rows are sorted on disk. Under
-                merge engines that combine rows, a column that may be null may be left out. Data without rows commits nothing,
-                whatever its columns.
-            cast: convert values of other types where nothing is lost: text to numbers, decimals, dates, timestamps and booleans,
-                a float to an integer or the decimal it prints as, nanoseconds to microseconds. A time that names no zone is
-                UTC, on Spark of the session's zone. Implied for CSV and JSON files.
-            row_kind: the column of '+I', '-U', '+U', '-D' (default: option `rowkind.field`), or, where it has other codes,
-                {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}.
-            commit_id, writer_id: make the write idempotent: a pair that has committed already does nothing and returns the
-                snapshot of that commit, or the latest snapshot once that one has expired. The ids of a writer must grow.
-            compact: None as the options say, True at once, False writes level 0 only.
+                files, or a DataFrame of the attached Spark session. Columns are matched by name. If several rows have the same
+                key, the last row wins. Streams and files are read while they are written; rows beyond `write-buffer-size` are
+                sorted on disk. Under merge engines that combine rows, a nullable column may be left out. Data without rows
+                commits nothing, whatever its columns.
+            cast: convert values of other types if the conversion is lossless: text to numbers, decimals, dates, timestamps and
+                booleans, a float to an integer or to the decimal that it prints as, nanoseconds to microseconds. A time without
+                a time zone is in UTC; with Spark it is in the time zone of the session. CSV and JSON files are always converted.
+            row_kind: the column that holds '+I', '-U', '+U' or '-D'. For a column with other codes:
+                {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}. Default: option `rowkind.field`.
+            commit_id: makes the write idempotent, together with `writer_id`. If this pair has already committed, the call writes
+                nothing and returns the snapshot of that commit, or the latest snapshot if that one has expired. The commit ids
+                of a writer must increase.
+            writer_id: the name of the writer; required with `commit_id`.
+            compact: True compacts after the write, False only writes level 0. None: the options of the table decide.
 
         Returns:
-            The snapshot, or None if there was nothing to commit.
+            The snapshot that this commit published, or None if there was nothing to commit.
 
         Raises:
-            InvalidData: before anything is committed; names the column and, outside of Spark, the first row that does not fit.
-            CommitConflict, CommitUnknown, StorageFailed
+            InvalidData: the data does not fit the table. The error names the column and, without Spark, the first row that does
+                not fit. Nothing was committed.
+            CommitConflict: other commits won the race every time. Nothing was committed.
+            CommitUnknown: the store did not report whether the commit took place.
+            StorageFailed: the store refused a call.
         """
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
         return self._write(data, request, self._identity(writer_id, commit_id), compact)
 
     def delete_keys(
         self,
-        data: object,
+        data: Data,
         *,
         cast: bool = False,
         ignore_sequence: bool = False,
@@ -151,17 +177,17 @@ class Table:
         writer_id: str | None = None,
         compact: bool | None = None,
     ) -> Snapshot | None:
-        """Delete rows by key, without scanning the table. A key that the table does not hold is no error.
+        """Delete rows by key, as one commit, without scanning the table. A key that the table does not hold is not an error.
+
+        The arguments that are not listed, the result and the errors are those of `upsert`.
 
         Args:
-            data: the primary key columns and, where the table has `sequence.field`, its columns; no others. A delete takes its
-                place among the rows of its key by sequence, as a row does: a row with a greater sequence stays.
-            ignore_sequence: delete whatever the sequence, under every merge engine and also with `ignore-delete`, as an erasure
-                request asks. `data` then holds the primary key columns alone. The key begins anew: a row that arrives later is
-                inserted whatever its sequence. Bytes of the rows stay in older files until a compaction rewrites these and
-                their snapshots expire.
-
-        All other arguments, the result and the errors are those of `upsert`.
+            data: the primary key columns and, if the table has `sequence.field`, the sequence columns; no other columns. A delete
+                is ordered by sequence among the rows of its key: a row with a greater sequence stays.
+            ignore_sequence: delete the row whatever its sequence, under every merge engine, and also if the table sets
+                `ignore-delete`. Use it for erasure requests. `data` then holds the primary key columns only. A row of the key
+                that arrives later is inserted whatever its sequence. The bytes of a deleted row stay in older files until a
+                compaction rewrites these files and the snapshots that name them expire.
         """
         request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
         return self._write(data, request, self._identity(writer_id, commit_id), compact)
@@ -169,7 +195,7 @@ class Table:
     def _cast(self, cast: bool) -> Cast | None:
         return Cast(self.runtime.zone) if cast else None
 
-    def _write(self, data: object, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
+    def _write(self, data: Data, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
         schema = self.current
         if self.runtime.owns(data):
             return self.runtime.upsert(self.meta, schema, data, identity, request=request, compact=compact)
@@ -195,24 +221,24 @@ class Table:
         self,
         writer_id: str | None = None,
         *,
-        row_kind: str | Mapping[str, object] | None = None,
+        row_kind: RowKinds | None = None,
         checkpoint: str | None = None,
         replaces: str | None = None,
-    ):
-        """Spark: a function for `df.writeStream.foreachBatch(...)`; every micro-batch is applied exactly once.
+    ) -> BatchFunction:
+        """Spark: make a function for `df.writeStream.foreachBatch(...)`. Every micro-batch is applied exactly once.
 
         Args:
-            writer_id: the name of the stream, the same over restarts. Default: the id of the query, which lies in its checkpoint.
-                Where one foreachBatch function calls two sinks of a table, each needs a name of its own. A name belongs to one
-                query: batches of another query, or of the same stream with a new checkpoint, are refused.
+            writer_id: the name of the stream, the same after every restart. Default: the id of the query, which is stored in its
+                checkpoint. If one foreachBatch function calls two sinks of a table, each sink needs its own name. A name belongs
+                to one query: batches of another query, or of the same stream with a new checkpoint, are refused.
             row_kind: as in `upsert`.
-            checkpoint: the checkpoint directory of the query. Spark Connect needs it, or a writer_id: it does not tell a
-                foreachBatch function which query calls it.
-            replaces: the id of the query that wrote under this writer_id until now; this query takes its place for good. The
-                error that refuses a batch names it.
+            checkpoint: the checkpoint directory of the query. On Spark Connect, `checkpoint` or `writer_id` is required, because
+                Connect does not tell a foreachBatch function which query calls it.
+            replaces: the id of the query that used this `writer_id` until now. This query replaces it permanently. The error that
+                refuses a batch names this id.
 
         Raises:
-            InvalidData: when a batch is written under the name of another sink or query; nothing of the batch is written.
+            InvalidData: when a batch is written under the name of another sink or query. Nothing of the batch is written.
 
         Example:
             >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
@@ -221,14 +247,21 @@ class Table:
 
     def write_stream(
         self,
-        df: object,
+        df: SparkDataFrame,
         *,
         checkpoint: str | Path,
-        trigger: Mapping[str, object] | None = None,
-        row_kind: str | Mapping[str, object] | None = None,
-    ):
-        """Spark: upsert a streaming DataFrame, exactly once. `trigger`: arguments of `DataStreamWriter.trigger`, such as
-        {"availableNow": True} or {"processingTime": "10 seconds"}. `row_kind`: as in `upsert`. Returns the StreamingQuery."""
+        trigger: Trigger | None = None,
+        row_kind: RowKinds | None = None,
+    ) -> StreamingQuery:
+        """Spark: start a query that upserts a streaming DataFrame, exactly once.
+
+        Args:
+            df: a streaming DataFrame of the attached session.
+            checkpoint: the checkpoint directory of the query.
+            trigger: the arguments of `DataStreamWriter.trigger`, such as {"availableNow": True} or
+                {"processingTime": "10 seconds"}.
+            row_kind: as in `upsert`.
+        """
         return self.runtime.write_stream(self, df, checkpoint, trigger or {}, row_kind)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -236,47 +269,54 @@ class Table:
     def scan(
         self,
         *,
-        where: str | pc.Expression | None = None,
+        where: str | ArrowExpression | None = None,
         columns: Sequence[str] | None = None,
-        mode: str = "fresh",
+        mode: ReadMode = "fresh",
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
         limit: int | None = None,
     ) -> Scan:
-        """Describe a read; nothing happens until a `to_...`, `count` or `plan` of the result.
+        """Describe a read. Nothing is read until a method of the result is called, such as `to_arrow` or `count`.
 
         Args:
-            where: a predicate in SQL text, Spark's dialect and meaning; or a pyarrow.compute.Expression, which Arrow evaluates on
-                the rows that were read, so that no file is skipped for it.
-            columns: the columns of the result, in this order.
-            mode: 'fresh' sees every committed row, 'raw' only those compacted out of level 0.
-            snapshot, timestamp: the table as it was at that snapshot, or at that time: text such as '2026-01-31 12:00:00' or a
-                datetime. A time that names no zone is UTC, on Spark of the session's zone.
-            limit: at most so many rows, whichever are read first; then reading stops.
+            where: a predicate in Spark SQL, with Spark's semantics; or a pyarrow.compute.Expression, which Arrow evaluates after
+                the read and which therefore prunes no file.
+            columns: the columns of the result, in this order. Default: all columns.
+            mode: 'fresh' reads every committed row. 'raw' skips the rows that wait at level 0 for a compaction.
+            snapshot: read the table as of this snapshot.
+            timestamp: read the table as of this time: text such as '2026-01-31 12:00:00', or a datetime. A time without a time
+                zone is in UTC; with Spark it is in the time zone of the session.
+            limit: return at most this many rows, in no particular order, then stop reading.
 
         Example:
             >>> orders.scan(where="amount > 10", columns=["order_id"]).to_polars()
-            >>> duckdb.sql("SELECT * FROM scan")  # where scan is a variable with a Scan
+            >>> scan = orders.scan()
+            >>> duckdb.sql("SELECT * FROM scan")
         """
-        if isinstance(columns, str):
-            raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
         if limit is not None and limit < 0:
             raise InvalidQuery("limit is a number of rows", expected="0 or more", found=limit, cure="correct it")
         names = None if columns is None else tuple(columns)
         return Scan(self.meta, self.runtime, where, names, mode, Moment(snapshot, timestamp), limit)
 
-    def get(self, key: object) -> dict[str, object] | pa.Table | None:
-        """Look rows up by primary key; only the files and row groups that can hold them are read.
+    @overload
+    def get(self, key: Mapping[str, object]) -> dict[str, object] | None: ...
+
+    @overload
+    def get(self, key: Keys) -> pa.Table: ...
+
+    def get(self, key: Mapping[str, object] | Keys) -> dict[str, object] | pa.Table | None:
+        """Look rows up by primary key. Reads only the files and row groups that can hold the keys.
 
         Args:
-            key: one key as a dict of the primary key columns; or several, as a list of dicts or other data that `upsert` takes
-                (no file). Values have the types of the columns: nothing is converted.
-
-        Raises:
-            InvalidData: if `key` has other columns than the primary key, or a value of another type.
+            key: one key, as a dict of the primary key columns; or several keys, as a list of dicts or as any other data that
+                `upsert` takes except files. Values must have the types of the columns: nothing is converted.
 
         Returns:
-            Of one key the row as a dict, or None. Of several keys a table of the rows found, in the order of the keys, each once.
+            For one key, its row as a dict, or None. For several keys, a table of the rows found, in the order of the keys, each
+            row once.
+
+        Raises:
+            InvalidData: `key` does not have exactly the primary key columns, or a value has another type.
 
         Example:
             >>> orders.get({"order_id": 7})
@@ -289,14 +329,14 @@ class Table:
     def df(
         self,
         *,
-        where: str | pc.Expression | None = None,
+        where: str | None = None,
         columns: Sequence[str] | None = None,
-        mode: str = "fresh",
+        mode: ReadMode = "fresh",
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
         limit: int | None = None,
-    ):
-        """Spark: the rows as a DataFrame. The arguments are those of `scan`; `df(...)` is `scan(...).to_spark()`."""
+    ) -> SparkDataFrame:
+        """Spark: the rows as a DataFrame. `df(...)` is `scan(...).to_spark()`; the arguments are those of `scan`."""
         scan = self.scan(where=where, columns=columns, mode=mode, snapshot=snapshot, timestamp=timestamp, limit=limit)
         return scan.to_spark()
 
@@ -305,45 +345,64 @@ class Table:
         start: int,
         end: int | None = None,
         *,
-        mode: str = "diff",
+        mode: ChangesMode = "diff",
         where: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Changes:
-        """Describe the changes after snapshot `start` (0: from the beginning) up to and with `end` (default: the latest); nothing
-        happens until a `to_...` or `count` of the result.
+        """Describe the row changes between two snapshots. Nothing is read until a method of the result is called.
 
-        `mode` 'diff' compares the two snapshots: net changes, a -U just before its +U, whatever the table's options; unchanged
-        buckets and files are not read. 'changelog' reads what the changelog producer wrote, commit after commit: with producers
-        lookup and full-compaction exact changes of what compaction brought up. 'delta': what the commits wrote, as +I and -D, of
-        which only the key is certain. `where`: only changes of the rows it is true of; by comparing, a row that leaves them
-        counts as deleted, in files of an update that leaves only the -U is told.
+        Args:
+            start: the changes after this snapshot (exclusive); 0: from the beginning.
+            end: the changes up to this snapshot (inclusive). Default: the latest snapshot.
+            mode: 'diff' compares the two snapshots and returns the net changes, each -U directly before its +U, whatever the
+                options of the table; unchanged buckets and files are not read. 'changelog' reads what the changelog producer
+                wrote, commit by commit; with the producers lookup and full-compaction these are the exact changes that the
+                compactions made visible. 'delta' returns the rows that the commits wrote, as +I and -D; of a -D row only the key
+                is reliable.
+            where: return only changes of rows that satisfy this predicate. In mode 'diff', a row that no longer satisfies it is
+                returned as a -D; in the other modes, only the -U of such an update is returned.
+            columns: the columns of the result after `_row_kind`, in this order. Default: all columns.
         """
         return Changes(self.meta, self.runtime, start, end, where, None if columns is None else tuple(columns), mode)
 
     def read_stream(
         self,
         *,
-        start: str | None = None,
+        start: StartMode | None = None,
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
-        mode: str | None = None,
+        mode: ChangesMode | None = None,
         where: str | None = None,
         columns: Sequence[str] | None = None,
         consumer: str | None = None,
         max_rows: int | None = None,
         max_bytes: int | None = None,
         max_files: int | None = None,
-    ):
-        """Spark: the changes of the table as a streaming DataFrame, `_row_kind` and the columns; every change once, also over
-        restarts from a checkpoint.
+    ) -> SparkDataFrame:
+        """Spark: the changes of the table as a streaming DataFrame: `_row_kind`, then the columns.
 
-        `start`: 'latest-full' (the rows there are as +I, then changes; default), 'latest' (changes from now on), 'from-snapshot'
-        with `snapshot`, whose changes are the first, 'from-snapshot-full', 'from-timestamp' with `timestamp` (text or a
-        datetime; a time that names no zone is of the session's zone). `mode`: as in `changes`, commit by commit; default: of
-        every snapshot its changelog, or 'diff' if it was made without a changelog producer. `where`, `columns`: as in `changes`.
-        `consumer`: a name under which what is not read yet is kept by `expire_snapshots`; a stream without a checkpoint goes on
-        where it stopped. `max_rows`, `max_bytes`, `max_files`: how much a micro-batch takes, going by metadata and never less
-        than the changes of one commit in one bucket (not on Spark 4.1). Raises InvalidQuery.
+        Each change is delivered exactly once, also after a restart from a checkpoint.
+
+        Args:
+            start: 'latest-full' (default): all current rows as +I, then the changes. 'latest': changes from now on.
+                'from-snapshot': the changes of `snapshot` (inclusive) and of later ones. 'from-snapshot-full': all rows as of
+                `snapshot` as +I, then the changes. 'from-timestamp': the changes after `timestamp`.
+            snapshot: the snapshot to start from; without `start` it means 'from-snapshot'.
+            timestamp: the time to start from: text or a datetime. A time without a time zone is in the time zone of the session.
+                Without `start` it means 'from-timestamp'.
+            mode: as in `changes`, commit by commit. Default: the changelog of each snapshot, or 'diff' for a snapshot that was
+                written without a changelog producer.
+            where: as in `changes`.
+            columns: as in `changes`.
+            consumer: a name under which the table remembers the progress. Snapshots that the consumer has not read do not expire,
+                and a stream without a checkpoint continues where the consumer stopped.
+            max_rows: the rows per micro-batch. The three limits are estimated from metadata, and a micro-batch never holds less
+                than the changes of one commit in one bucket. Spark 4.1 ignores them.
+            max_bytes: the bytes of data files per micro-batch.
+            max_files: the data files per micro-batch.
+
+        Raises:
+            InvalidQuery: the arguments contradict each other, or the table has no such changes.
         """
         limit = Limit(max_rows, max_bytes, max_files)
         return self.runtime.read_stream(self.meta, Following(start, snapshot, timestamp, mode, where, columns, consumer, limit))
@@ -352,18 +411,27 @@ class Table:
         self,
         *,
         wait: float | None = None,
-        start: str | None = None,
+        start: StartMode | None = None,
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
-        mode: str | None = None,
+        mode: ChangesMode | None = None,
         where: str | None = None,
         columns: Sequence[str] | None = None,
         consumer: str | None = None,
     ) -> Iterator[ChangeBatch]:
-        """The changes of the table without Spark: an iterator, a batch a snapshot. `wait`: seconds between looks once all is
-        read; None: stop then. Everything else as in `read_stream`; without Spark a time that names no zone is UTC. A consumer has
-        read a batch when the next one is asked for. Raises InvalidQuery at once; SnapshotNotFound when what is to be read next
-        has expired."""
+        """Iterate over the changes of the table without Spark, one batch per snapshot.
+
+        The arguments that are not listed are those of `read_stream`; a time without a time zone is in UTC.
+
+        Args:
+            wait: the seconds between two polls for new snapshots, once all snapshots have been read. The iterator then polls
+                until it is stopped. None: the iterator ends.
+            consumer: as in `read_stream`. The progress is stored when the next batch is requested.
+
+        Raises:
+            InvalidQuery: at once, if the arguments contradict each other.
+            SnapshotNotFound: the next snapshot to read has expired.
+        """
         if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 < wait < inf):
             raise InvalidQuery(
                 "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
@@ -374,21 +442,40 @@ class Table:
     # -- looking after it ---------------------------------------------------------------------------------------------
 
     def compact(self, *, full: bool = False, where: str | None = None, buckets: Sequence[int] | None = None) -> CompactionReport:
-        """Compact as the table's strategy asks, or `full`: every bucket into one run without dead rows. Spark, if attached,
-        does it in
-        parallel. `where` chooses partitions (partition columns only), `buckets` bucket numbers. Raises CommitConflict."""
+        """Compact the buckets that need it. With Spark attached, Spark compacts them in parallel.
+
+        Args:
+            full: compact every bucket into one sorted run without deleted rows. Default: what the compaction strategy picks.
+            where: only the partitions that satisfy this predicate on partition columns.
+            buckets: only the buckets with these numbers.
+
+        Raises:
+            CommitConflict: other commits overtook the compaction every time.
+        """
         schema = self.current
         wanted = _wanted(schema, where, buckets, self.runtime.zone)
         return compact_table(self.meta, schema, self.runtime.compactions(self.meta, schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
-        """Apply `set_option` and `unset_option`, all or none, as one commit; None if nothing changes.
+        """Change options of the table, all or none, as one commit.
 
-        What needs the files to be others - deletion vectors, the merge engine and its options, a changelog producer in the place
-        of another - compacts all buckets in full, by the options as they were, in the same commit. Writers that began before fail
-        with CommitConflict, so that none writes for options that are gone. Raises InvalidOption (also for what cannot be changed
-        once there is data), InvalidData if the new options do not accept a stored row, CommitConflict if other commits kept
-        coming in between.
+        Some changes give existing files another meaning: deletion vectors, the merge engine and its options, the changelog
+        producer. These compact all buckets in full by the old options, in the same commit. Writers that began before the change
+        fail with CommitConflict, so that no writer follows the old options.
+
+        Args:
+            alterations: results of `lsmlake.set_option` and `lsmlake.unset_option`.
+
+        Returns:
+            The snapshot, or None if the alterations change nothing.
+
+        Raises:
+            InvalidOption: an option or value is unknown, or the option cannot change once the table has rows.
+            InvalidData: the new options do not accept a stored row.
+            CommitConflict: other commits came first every time.
+
+        Example:
+            >>> orders.alter(lsmlake.set_option("snapshot.num-retained.min", 5))
         """
         return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
 
@@ -400,27 +487,44 @@ class Table:
         older_than: str | datetime.datetime | None = None,
         limit: int | None = None,
     ) -> ExpireReport:
-        """Remove old snapshots and the files only they have; never the latest.
+        """Remove old snapshots, and the files that only these snapshots need. The latest snapshot always stays.
 
-        Commits do this by themselves, see option `snapshot.expire.on-commit`. At least `retain_min` stay and at most
-        `retain_max`; in between, those stay that were the latest at `older_than` or later; at most `limit` go. `older_than` is
-        text such as '2026-01-31 12:00:00' or a datetime; a time that names no zone is UTC, on Spark of the session's zone.
+        Commits expire snapshots automatically, see option `snapshot.expire.on-commit`. Snapshots that a consumer has not read
+        stay, and changelogs stay as long as the options `changelog.*` require. Readers of an expired snapshot fail.
 
-        Defaults: options `snapshot.num-retained.min` and `.max`, `snapshot.time-retained`; without any argument also
-        `snapshot.expire.limit`. What a consumer has yet to read stays in any case, and changelogs as long as the options
-        `changelog.*` say. The report names the reasons for which snapshots stay that are due. Readers of a snapshot that goes
-        fail. Raises InvalidQuery.
+        Args:
+            retain_max: keep at most this many snapshots. Default: option `snapshot.num-retained.max`.
+            retain_min: keep at least this many snapshots. Default: option `snapshot.num-retained.min`.
+            older_than: between these two numbers, keep the snapshots that were the latest at this time or later. Text such as
+                '2026-01-31 12:00:00', or a datetime; a time without a time zone is in UTC, with Spark in the time zone of the
+                session. Default: option `snapshot.time-retained`.
+            limit: remove at most this many snapshots. Default: no limit or, in a call without arguments, option
+                `snapshot.expire.limit`.
+
+        Returns:
+            What was removed, and the reasons for which snapshots were kept although they are due.
+
+        Raises:
+            InvalidQuery: a number is below 1, or `retain_max` is below `retain_min`.
         """
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
         options = self.current.parsed_options
         return expire(self.meta, snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit))
 
     def consumers(self) -> pa.Table:
-        """A row a consumer, by name: the snapshot it reads next, which is not expired, nor are later ones."""
+        """One row per consumer, by name: the snapshot that it reads next. That snapshot and later ones do not expire."""
         return listings.consumers(self.meta)
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
-        """Have a consumer go on at a snapshot, or, with None, remove it. Raises InvalidQuery."""
+        """Set the snapshot that a consumer reads next, or remove the consumer.
+
+        Args:
+            name: the name of the consumer.
+            next_snapshot: the first snapshot that the consumer has not read, at most the latest + 1. None removes the consumer.
+
+        Raises:
+            InvalidQuery: `next_snapshot` is out of range.
+        """
         if next_snapshot is None:
             remove_consumer(self.meta, name)
             return
@@ -430,50 +534,55 @@ class Table:
             raise InvalidQuery("a consumer cannot be ahead of its table", found=next_snapshot, cure=LIST_SNAPSHOTS)
         put_consumer(self.meta, name, Progress(next_snapshot))
 
-    def repair(self, *, action: str | None = None, keys: Sequence[Mapping[str, object]] | None = None) -> RepairReport:
-        """Find rows that cannot be merged with the older rows of their key, and take them out.
+    def repair(self, *, action: RepairAction | None = None, keys: Sequence[Mapping[str, object]] | None = None) -> RepairReport:
+        """Find rows that cannot be merged with the older rows of their key, and remove them.
 
-        A sum beyond its type, or a factor of zero that is taken back, only shows when rows meet. A table that is not compacted by
-        its writers has accepted such a row, and every scan and compaction of its bucket fails until the row is out. Repair merges
-        all rows of such a bucket, as a full compaction does.
+        Some faults, such as a sum beyond the range of its type, show only when rows are merged. A table that its writers do not
+        compact may have accepted such a row. Every scan and compaction of the bucket then fails until the row is removed. Like a
+        full compaction, repair merges all rows of such a bucket.
 
         Args:
-            action: 'drop' removes the rows at fault. 'null' sets their columns at fault to null. Their other columns still count,
-                so 'null' may have to change more rows than 'drop'. None changes nothing and lists the rows that 'drop' removes.
-                Other rows of the key stay as they are.
-            keys: repair only these keys, each a dict of the primary key columns. Default: all.
-        Returns: the rows, and the snapshot that took them out. Column `row` of the listing shows the key and the columns at
-            fault. A changelog that was written with the rows still has them.
-        Raises: CommitConflict if compactions kept coming in between. InvalidQuery if 'null' cannot repair a row.
+            action: 'drop' removes the rows at fault. 'null' sets their columns at fault to null; their other columns still count,
+                so 'null' may have to change more rows than 'drop'. None lists the rows that 'drop' would remove and changes
+                nothing. Other rows of the key stay as they are.
+            keys: repair only these keys, each a dict of the primary key columns. Default: all keys.
+
+        Returns:
+            The rows at fault, and the snapshot that removed them. Column `row` of the listing holds the key and the columns at
+            fault. Changelogs that were written with these rows still contain them.
+
+        Raises:
+            CommitConflict: compactions overtook the repair every time.
+            InvalidQuery: 'null' cannot repair a row.
         """
         return repair(self.meta, self.current, action, keys, self.name)
 
     def verify(self) -> list[Finding]:
-        """Check every invariant and every checksum of all snapshots; reads all files. Empty: nothing is wrong."""
+        """Check all invariants and checksums of all snapshots. Reads all files. An empty list means that nothing is wrong."""
         return verify(self.meta)
 
     def snapshots(self) -> pa.Table:
-        """A row a snapshot, ascending."""
+        """One row per retained snapshot, oldest first."""
         return listings.snapshots(self.meta)
 
     def files(self, snapshot: int | None = None) -> pa.Table:
-        """A row a live data file of the latest or given snapshot."""
+        """One row per live data file, as of `snapshot` or of the latest snapshot."""
         return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot), self.runtime.zone))
 
     def buckets(self) -> pa.Table:
-        """A row a bucket: live and dead rows, bytes, files."""
+        """One row per bucket: live and deleted rows, bytes, files."""
         return listings.buckets(self.files())
 
     def partitions(self) -> pa.Table:
-        """A row a partition: live and dead rows, bytes, files."""
+        """One row per partition: live and deleted rows, bytes, files."""
         return listings.partitions(self.files())
 
     def manifests(self) -> pa.Table:
-        """A row a manifest of the latest snapshot."""
+        """One row per manifest of the latest snapshot."""
         return listings.manifests(self.meta, self.meta.latest())
 
     def schemas(self) -> pa.Table:
-        """A row a version of the schema."""
+        """One row per version of the schema, oldest first."""
         return listings.schemas(self.meta)
 
     def options_table(self) -> pa.Table:
@@ -481,13 +590,13 @@ class Table:
         return listings.options(self.current)
 
     def states(self) -> dict[Bucket, BucketState]:
-        """The buckets of the latest snapshot, as values."""
+        """The buckets of the latest snapshot: live files and deletion vectors."""
         latest = self.meta.latest()
         return self.meta.states(latest, self.meta.schema_of(latest)) if latest else {}
 
 
-def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str):
-    """The buckets a compaction is to touch, as a function. `zone`: of times in `where` that name none."""
+def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str) -> Callable[[Bucket], bool]:
+    """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none."""
     numbers = None if buckets is None else {int(number) for number in buckets}
     if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.bucket)):
         raise InvalidQuery(
