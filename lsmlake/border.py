@@ -1,9 +1,8 @@
-"""The border between users and the library: `@public` on a class or a function.
+"""The border between users and the library: the decorator `@public`, for classes and functions.
 
-On the way in every argument is checked against the type that the signature gives it, so that a wrong one is refused with the name
-of the parameter before anything happens. Numbers of other libraries, such as NumPy's integers, become Python's. On the way out an
-exception that is none of `lsmlake.errors` becomes one (`errors.foreign`). Signatures, docstrings and types stay as they are
-written.
+Before a call, it checks every argument against the type in the signature, and refuses a wrong one with the name of the parameter.
+Numbers of other libraries, such as NumPy's integers, are converted to Python's. After a call, `errors.foreign` converts any
+exception that is not a LakeError. Signatures, docstrings and types are unchanged.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ import numpy as np
 
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, foreign
 
-Thing = TypeVar("Thing", bound=Callable)
+Thing = TypeVar("Thing", bound=Callable[..., object])
+Item = TypeVar("Item")
 
 _PROTOCOLS = {"__len__", "__iter__", "__getitem__", "__call__", "__arrow_c_stream__", "_repr_html_", "__repr__"}
-"""Methods that users call though their names begin with an underscore."""
+"""Public methods whose names begin with an underscore."""
 
-# the kind of error for an argument of a wrong type; InvalidQuery if neither names one
+# the error class for an argument of a wrong type; InvalidQuery if neither mapping has one
 
 _BY_VERB: Mapping[str, type[LakeError]] = {
     **dict.fromkeys(("upsert", "append", "delete_keys", "overwrite", "sink", "write_stream", "create_table_from"), InvalidData),
@@ -44,7 +44,7 @@ def _with_article(name: str) -> str:
 
 
 class _Short(Repr):
-    """A representation of bounded length that runs no code of the value's own, which may be slow, long or broken."""
+    """A representation of bounded length. It never calls `__repr__` of other classes, which may be slow, long or broken."""
 
     def repr_instance(self, value: object, level: int) -> str:
         return _with_article(type(value).__name__) if type(value).__repr__ not in _QUICK else super().repr_instance(value, level)
@@ -56,12 +56,12 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def short(value: object) -> str:
-    """`value` as an error shows it."""
+    """`value` as an error message shows it."""
     return _SHORT.repr(value)
 
 
 def public(thing: Thing) -> Thing:
-    """Put the border around a function, or around all public methods and properties of a class."""
+    """Guard a function, or all public methods and properties of a class."""
     if not isinstance(thing, type):
         return _guarded(thing)
     for name, member in list(vars(thing).items()):
@@ -78,7 +78,7 @@ def public(thing: Thing) -> Thing:
     return thing
 
 
-def _guarded(function: Callable) -> Callable:
+def _guarded(function: Callable[..., object]) -> Callable[..., object]:
     signature = inspect.signature(function)
     where = function.__qualname__
 
@@ -87,7 +87,7 @@ def _guarded(function: Callable) -> Callable:
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
-            return function(*args, **kwargs)  # Python itself names the argument that is missing or unknown
+            return function(*args, **kwargs)  # raises Python's own error about the missing or unknown argument
         _check(function, given)
         try:
             result = function(*given.args, **given.kwargs)
@@ -100,8 +100,8 @@ def _guarded(function: Callable) -> Callable:
     return guarded
 
 
-def through(items: Iterator, where: str) -> Iterator:
-    """The items of an iterator that users hold, or that Arrow reads for them, with the border around every step."""
+def through(items: Iterator[Item], where: str) -> Iterator[Item]:
+    """The items of an iterator that a user or Arrow consumes, with every step guarded."""
     try:
         yield from items
     except (LakeError, MemoryError):
@@ -118,15 +118,15 @@ def _same(value: object) -> object:
 
 
 class Type(NamedTuple):
-    """What a parameter takes: in words, and as a test of a value. `made`: a value that fits -> what the function gets."""
+    """What a parameter accepts: in words, and as a test of a value. `made` converts an accepted value for the function."""
 
     words: str
     fits: Callable[[object], bool]
     made: Callable[[object], object] = _same
 
 
-def _check(function: Callable, given: inspect.BoundArguments) -> None:
-    """Refuse arguments of a wrong type; put Python's own numbers in the place of others."""
+def _check(function: Callable[..., object], given: inspect.BoundArguments) -> None:
+    """Refuse arguments of a wrong type, and convert numbers of other libraries to Python's."""
     for name, value in list(given.arguments.items()):
         wanted = _types(function).get(name)
         if wanted is None:
@@ -140,7 +140,7 @@ def _check(function: Callable, given: inspect.BoundArguments) -> None:
             kind = _BY_PARAMETER.get(name) or _BY_VERB.get(verb, InvalidQuery)
             cure = f"write [{one!r}]" if isinstance(one, str) and is_text(one) and wanted.fits([one]) else "correct the argument"
             raise kind(
-                f"{name} has the wrong type" if is_text_throughout(one) else f"{name} has text that is no valid Unicode",
+                f"{name} has the wrong type" if is_text_throughout(one) else f"{name} contains text that is not valid Unicode",
                 where=f"{verb}()",
                 expected=wanted.words,
                 found=short(one),
@@ -152,14 +152,14 @@ def _check(function: Callable, given: inspect.BoundArguments) -> None:
 
 
 @cache
-def _types(function: Callable) -> dict[str, Type]:
-    """Of the parameters of a function whose type can be tested."""
+def _types(function: Callable[..., object]) -> dict[str, Type]:
+    """The testable types of the parameters of a function."""
     found = {name: type_of(hint) for name, hint in typing.get_type_hints(function).items() if name != "return"}
     return {name: wanted for name, wanted in found.items() if wanted is not None}
 
 
 def is_text(value: object) -> bool:
-    """Whether `value` is text that can be stored: without half surrogate pairs, which UTF-8 cannot hold."""
+    """Whether `value` is text that can be stored: without lone surrogates, which UTF-8 cannot encode."""
     if not isinstance(value, str):
         return False
     try:
@@ -170,7 +170,7 @@ def is_text(value: object) -> bool:
 
 
 def is_text_throughout(value: object) -> bool:
-    """Whether all text in a value, and in a list or mapping of values, can be stored."""
+    """Whether all text in a value, or in a list or mapping of values, can be stored."""
     if isinstance(value, str):
         return is_text(value)
     if isinstance(value, Mapping):
@@ -179,12 +179,12 @@ def is_text_throughout(value: object) -> bool:
 
 
 def _is_integer(value: object) -> bool:
-    """Whether `value` stands for an integer, as what `operator.index` takes does; a boolean does not."""
+    """Whether `operator.index` accepts `value` and it is not a boolean."""
     if isinstance(value, (bool, np.bool_)):
         return False
     try:
         index(value)
-    except Exception:  # a TypeError, or whatever a type's own __index__ raises
+    except Exception:  # the __index__ of a class may raise anything
         return False
     return True
 
@@ -205,7 +205,7 @@ _LISTS = list, tuple, collections.abc.Sequence, collections.abc.Collection, coll
 
 
 def type_of(hint: object) -> Type | None:
-    """The test that a type annotation stands for; None if there is none."""
+    """The test for a type annotation; None if the annotation cannot be tested."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     if hint is Any:
@@ -214,15 +214,16 @@ def type_of(hint: object) -> Type | None:
     if origin in (Union, types.UnionType):
         return _any_of([type_of(part) for part in inner])
     if origin is Literal:
-        return type_of(type(inner[0]))  # the function itself refuses other values of that type, in words of its own
+        return type_of(type(inner[0]))  # the function itself refuses unknown values, with a better message
     if origin in _LISTS or hint in _LISTS:
         return _list_of(type_of(inner[0]) if inner else None)
     if origin in (dict, Mapping) or hint in (dict, Mapping):
         return _mapping_of(*map(type_of, inner or (object, object)))
     if origin is Callable or hint is Callable:
         return Type("a function", callable)
-    if isinstance(hint, type) and origin is None and not hint.__module__.startswith("lsmlake."):  # those say more themselves
-        return Type(_with_article(hint.__name__), lambda value: isinstance(value, hint))
+    kind = origin or hint
+    if isinstance(kind, type) and not kind.__module__.startswith("lsmlake."):  # ours refuse wrong values themselves
+        return Type(_with_article(kind.__name__), lambda value: isinstance(value, kind))
     return None
 
 
@@ -239,14 +240,14 @@ def _any_of(parts: list[Type | None]) -> Type | None:
 
 
 def _list_of(item: Type | None) -> Type:
-    """A collection with a length, so that looking at it does not use it up."""
+    """A collection with a length. An iterator is refused, because a test would consume it."""
 
     def fits(value: object) -> bool:
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, collections.abc.Collection):
             return False
         return item is None or all(map(item.fits, value))
 
-    words = {None: "a list", _PLAIN[str]: "a list of names"}.get(item) or f"a list, each item {item.words}"
+    words = {None: "a list", _PLAIN[str]: "a list of names"}.get(item) or f"a list of items that are each {item.words}"
     return Type(words, fits, _same if item is None or item.made is _same else lambda value: list(map(item.made, value)))
 
 
@@ -256,4 +257,4 @@ def _mapping_of(key: Type | None, value: Type | None) -> Type:
             part is None or part.fits(one) for item in given.items() for part, one in zip((key, value), item, strict=True)
         )
 
-    return Type("a mapping, its keys text" if key == _PLAIN[str] else "a mapping", fits)
+    return Type("a mapping with text as keys" if key == _PLAIN[str] else "a mapping", fits)

@@ -1,27 +1,27 @@
-"""Every error a caller can meet, cut by "would the caller act differently?".
+"""All errors of the library. Errors that a caller would handle differently have different classes.
 
     LakeError
-    ├── TableNotFound (LookupError)       no such table or database, or the path is not a table
-    ├── TableExists                       create without if_not_exists
+    ├── TableNotFound (LookupError)       no such table or database, or the path does not hold a table
+    ├── TableExists                       the name is taken
     ├── InvalidOption (ValueError)        unknown, malformed or contradictory option
-    ├── InvalidSchema (ValueError)        a schema no table can have
-    ├── InvalidData (ValueError)          a batch that does not fit the table; nothing was written
-    ├── InvalidQuery (ValueError)         a predicate, column or time travel that cannot be answered
-    ├── SnapshotNotFound (LookupError)    the snapshot is not retained
-    ├── CommitConflict                    another commit won; nothing was published; run the verb again
-    ├── CommitUnknown                     the store did not say whether the commit took place
-    ├── Corrupt                           bytes on disk are not what was written
-    ├── UnsupportedFormat                 written by a newer lsmlake
-    ├── StorageFailed (OSError)           the store refused: disk full, permission, network
-    ├── EngineFailed (RuntimeError)       Spark could not do its work; Spark's own error is the cause
-    ├── InternalError (RuntimeError)      a fault of lsmlake itself: report it
-    └── MissingDependency (ImportError)   something outside the wheel is needed: Java, an extra
+    ├── InvalidSchema (ValueError)        no table can have this schema
+    ├── InvalidData (ValueError)          rows do not fit the table; nothing was committed
+    ├── InvalidQuery (ValueError)         a predicate, a column or an argument is not valid
+    ├── SnapshotNotFound (LookupError)    the snapshot does not exist or has expired
+    ├── CommitConflict                    another commit won the race; nothing was published; try again
+    ├── CommitUnknown                     the store did not report the outcome of a commit
+    ├── Corrupt                           the bytes of a file differ from those that were written
+    ├── UnsupportedFormat                 a newer lsmlake has written the file
+    ├── StorageFailed (OSError)           the store refused a call: disk full, permission, network
+    ├── EngineFailed (RuntimeError)       Spark failed; its own error is the cause of this one
+    ├── InternalError (RuntimeError)      an error in lsmlake itself; please report it
+    └── MissingDependency (ImportError)   an extra, or a program such as Java, is not installed
 
-A message says what, where, what was expected, what was found and the cure; `LakeError` puts them in that order. A part that names
-a call of the library is a `Wording`, which also says how the command line does the same.
+A message has up to five parts, in this order: where, what, expected, found, cure. A part that names a call of the library is a
+`Wording`, which also has a text for users of the command line.
 
-Nothing else leaves the library but MemoryError and what is no Exception, such as KeyboardInterrupt: `foreign` turns any other
-exception into one of these.
+The library raises no other exceptions, except MemoryError and those that are not an Exception, such as KeyboardInterrupt:
+`foreign` converts all others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from collections.abc import Callable
 
 
 class Wording(str):
-    """Text for a program, and `command`: the same for somebody at the command line."""
+    """A part of a message that names a call of the library; `command` is the same part for users of the command line."""
 
     command: str
 
@@ -49,10 +49,14 @@ def _worded(text: str, command: str) -> Wording:
 
 
 class LakeError(Exception):
-    """Base of all errors of lsmlake.
+    """Base class of all errors of lsmlake.
 
-    `what` is one sentence; `where` a path, table or column; `expected` and `found` the two sides of the
-    disagreement; `cure` an imperative sentence. All but `what` may be left out.
+    Attributes:
+        what: what happened, in one sentence.
+        where: a path, table or column.
+        expected: what would have been accepted.
+        found: what was there instead.
+        cure: what to do, as an imperative sentence.
     """
 
     def __init__(self, what: str, *, where: str = "", expected: object = "", found: object = "", cure: str = "") -> None:
@@ -70,7 +74,7 @@ class LakeError(Exception):
         parts += [f"found {worded(self.found)}"] if self.found != "" else []
         message = ", ".join(parts)
         message = f"{message}; {worded(self.cure)}" if self.cure else message
-        return message.encode(errors="backslashreplace").decode()  # text of users may hold what no terminal and no log can
+        return message.encode(errors="backslashreplace").decode()  # so that every terminal and log can show a user's text
 
     def __reduce__(self):
         return _rebuild, (type(self), self.what, self.where, self.expected, self.found, self.cure)
@@ -81,72 +85,72 @@ def _rebuild(kind, what, where, expected, found, cure):
 
 
 class TableNotFound(LakeError, LookupError):
-    """No table or database of that name, or a path that holds no table."""
+    """There is no table or database of this name, or the path does not hold a table."""
 
 
 class TableExists(LakeError):
-    """The name is taken."""
+    """A table or database of this name exists."""
 
 
 class InvalidOption(LakeError, ValueError):
-    """An option that is unknown, has a malformed value or contradicts another."""
+    """An option is unknown, has a malformed value or contradicts another option."""
 
 
 class InvalidSchema(LakeError, ValueError):
-    """A schema no table can have."""
+    """No table can have this schema."""
 
 
 class InvalidData(LakeError, ValueError):
-    """Rows that do not fit the table; raised before anything is written."""
+    """Rows do not fit the table. Raised before anything is committed."""
 
 
 class InvalidQuery(LakeError, ValueError):
-    """A predicate, column list or combination of arguments that has no answer."""
+    """A predicate, a column list or a combination of arguments is not valid."""
 
 
 class SnapshotNotFound(LakeError, LookupError):
-    """The snapshot is not there (any more)."""
+    """The snapshot does not exist or has expired."""
 
 
 class CommitConflict(LakeError):
-    """Another commit won the race every time; nothing was published."""
+    """Another commit won the race every time. Nothing was published; call the method again."""
 
 
 class CommitUnknown(LakeError):
-    """The store failed while publishing and could not be asked; the commit may or may not have taken place."""
+    """The store failed during the commit and did not report its outcome: the commit may or may not have taken place."""
 
 
 class Corrupt(LakeError):
-    """A file whose bytes are not those that were written."""
+    """The bytes of a file differ from those that were written."""
 
 
 class UnsupportedFormat(LakeError):
-    """A file of a format version this release does not know."""
+    """A file has a format version that this release does not support."""
 
 
 class StorageFailed(LakeError, OSError):
-    """The store refused a call."""
+    """The store refused a call: disk full, no permission, no network."""
 
-    def __init__(self, what: str, **named: object) -> None:
-        LakeError.__init__(self, what, **named)
+    def __init__(self, what: str, *, where: str = "", expected: object = "", found: object = "", cure: str = "") -> None:
+        LakeError.__init__(self, what, where=where, expected=expected, found=found, cure=cure)
 
-    def __str__(self) -> str:  # OSError would print its errno form
+    def __str__(self) -> str:  # OSError would print the errno form
         return Exception.__str__(self)
 
 
 class MissingDependency(LakeError, ImportError):
-    """Something that pip cannot bring or an extra that is not installed."""
+    """A package of an extra, or a program such as Java, is not installed."""
 
-    def __str__(self) -> str:  # ImportError prints its own msg field
+    def __str__(self) -> str:  # ImportError would print its own msg field
         return Exception.__str__(self)
 
 
 class EngineFailed(LakeError, RuntimeError):
-    """The attached engine, Spark, could not do what it was asked to. Its own error is the cause (`__cause__`) of this one."""
+    """Spark failed. Spark's own error is the cause (`__cause__`) of this error."""
 
 
 class InternalError(LakeError, RuntimeError):
-    """An error that the library did not foresee. It is the cause (`__cause__`) of this one."""
+    """An error in lsmlake itself: please report it. The original error is the cause (`__cause__`) of this error."""
 
 
 _ENGINES = ("pyspark.", "py4j.")
@@ -154,13 +158,17 @@ _FOUND_MAX = 500
 _INSTALL = "install lsmlake where Spark runs Python"
 _SHIP = Wording(f"call lsmlake.ship(spark), or {_INSTALL}", command=_INSTALL)
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit): .+", re.MULTILINE)
-"""The end of a Python traceback inside the message of a Spark error: what failed in a Python process of Spark."""
+"""The last line of a Python traceback in the message of a Spark error: the exception in a Python worker."""
 
 
 def foreign(error: Exception, where: str) -> LakeError:
-    """The error of this module that stands for an exception of another: the only place where the one becomes the other.
+    """Convert an exception of another module to an error of this one. No other function does this.
 
-    Raise it `from error`. `where` names what the user called.
+    Raise the result `from error`.
+
+    Args:
+        error: the exception.
+        where: the name of the function that the user called.
     """
     text = str(error)
     found = f"{type(error).__name__}: {text}"[:_FOUND_MAX]
@@ -170,16 +178,16 @@ def foreign(error: Exception, where: str) -> LakeError:
             return MissingDependency(what, where=where, cure=_SHIP)
         in_python = _PYTHON_ERROR.findall(text.partition("Traceback (most recent call last)")[2])
         found = f"{type(error).__name__}: {in_python[-1]}"[:_FOUND_MAX] if in_python else found
-        return EngineFailed("Spark failed", where=where, found=found, cure="Spark's own error, the cause of this one, says more")
+        return EngineFailed("Spark failed", where=where, found=found, cure="see Spark's own error, the cause of this one")
     if isinstance(error, OSError):
-        return StorageFailed("an input or output failed", where=where, found=found, cure="see the cause and try again")
+        return StorageFailed("an input or output failed", where=where, found=found, cure="see the cause, then try again")
     if isinstance(error, RecursionError):
         return InvalidQuery("an argument is nested too deeply", where=where, found=type(error).__name__, cure="nest it less")
     if isinstance(error, UnicodeError):
-        return InvalidData("text that is no valid Unicode", where=where, found=ascii(found), cure="correct the text")
+        return InvalidData("text is not valid Unicode", where=where, found=ascii(found), cure="correct the text")
     return InternalError(
-        "an error that lsmlake did not foresee",
+        "an unexpected error in lsmlake",
         where=where,
         found=found,
-        cure="it is a fault of lsmlake: report it, with the traceback of its cause",
+        cure="please report it, with the traceback of its cause",
     )

@@ -1,4 +1,4 @@
-"""Packages that only some features need: which extra brings each, and the error a caller gets without it."""
+"""Optional packages: the extra that installs each, and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ EXTRA_OF = {
 
 
 def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
-    """Import `package` for the feature `what`. `extra` overrides the extra that the error names.
+    """Import an optional package.
 
-    Raises MissingDependency, whose cure is the command that installs the extra.
+    Args:
+        package: the package to import.
+        what: the feature that needs it, for the error message.
+        extra: the extra that the error message recommends. Default: the extra of the package.
+
+    Raises:
+        MissingDependency: the package is not installed. The cure is the command that installs the extra.
     """
     try:
         return import_module(package)
@@ -34,6 +40,10 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
 
 
 def need_spark(what: str, *, extra: str = "spark") -> None:
-    """PySpark and pandas, which PySpark's Arrow functions import. Raises MissingDependency."""
+    """Import PySpark, and pandas, which the Arrow functions of PySpark import. Arguments as for `need`.
+
+    Raises:
+        MissingDependency: one of them is not installed.
+    """
     for package in ("pyspark", "pandas"):
         need(package, what, extra=extra)

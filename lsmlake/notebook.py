@@ -1,4 +1,4 @@
-"""Values as a notebook shows them: small HTML tables with everything escaped. Pure."""
+"""HTML for notebooks: small tables with all text escaped. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def html_pairs(title: str, pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def html_rows(title: str, head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A title and a table; of more than a hundred rows the first."""
+    """A title and a table of the first hundred rows."""
     shown = []
     for number, row in enumerate(rows):
         if number == _ROWS_MAX:
@@ -33,7 +33,7 @@ def _text(value: object) -> str:
 
 
 class Shown:
-    """A dataclass that a notebook shows as its name and fields."""
+    """Base class of dataclasses that a notebook shows as a table of their fields."""
 
     def _repr_html_(self) -> str:
         pairs = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self) if field.repr)

@@ -1,4 +1,4 @@
-"""Where users begin: `lsmlake.connect` opens a warehouse, `lsmlake.register` gives a Spark session the format "lsmlake"."""
+"""The entry points of the package: `connect` opens a warehouse; `ship` and `register` prepare a Spark session."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ import os
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.types import SparkSession
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage, directory_at
 
-_WORKERS_MAX = 4  # a compaction takes some 0.6 GB
+_WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 
 
 @public
-def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake:
-    """Open the warehouse in directory `location` (a path or file:// address), made by the first write.
+def connect(location: str | os.PathLike[str], *, spark: SparkSession | None = None) -> Lake:
+    """Open a warehouse. The first write creates its directory.
 
-    `spark`: a SparkSession, classic or Connect, that then does the work on DataFrames. Without it everything but Spark's own
-    verbs runs in this process. Raises InvalidQuery for a text that is no path and for an address this release cannot reach.
+    Args:
+        location: a directory, as a path or a file:// address.
+        spark: a SparkSession, classic or Connect, that runs the operations on DataFrames. Without it, all methods except those of
+            Spark run in this process.
+
+    Raises:
+        InvalidQuery: `location` is not a path, or names a store that this release does not support.
+        MissingDependency: PySpark is not installed.
+
+    Example:
+        >>> lake = lsmlake.connect("warehouse")
     """
     text = os.fspath(location)
     if text.startswith("file://"):
         text = text[len("file://") :]
     elif "://" in text:
         raise InvalidQuery(
-            "this release keeps tables in file systems only",
+            "this release supports file systems only",
             where=text,
             expected="a directory",
             cure="mount the store, or use a local directory",
@@ -37,11 +47,17 @@ def connect(location: str | os.PathLike, *, spark: object | None = None) -> Lake
 
 
 @public
-def ship(spark: object) -> None:
-    """Give this package to the executors of a session, classic or Connect, where it need not be installed.
+def ship(spark: SparkSession) -> None:
+    """Distribute this package to the executors of a session, classic or Connect, where it is not installed.
 
-    Streams and the format "lsmlake" work too, `register` called afterwards. What lsmlake depends on (PyArrow, NumPy, pandas,
-    pyroaring, msgpack, sqlglot) must be installed where Spark runs Python. Does nothing the second time.
+    Streams work, too, and so does the format "lsmlake" if `register` is called afterwards. The dependencies of lsmlake (PyArrow,
+    NumPy, pandas, pyroaring, msgpack, sqlglot) must be installed where Spark runs Python. A second call does nothing.
+
+    Args:
+        spark: the session.
+
+    Raises:
+        MissingDependency: PySpark is not installed.
     """
     need_spark("ship(spark)")
     _check_session(spark, "ship(spark)")
@@ -51,9 +67,21 @@ def ship(spark: object) -> None:
 
 
 @public
-def register(spark: object) -> None:
-    """Make `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`, `.load("<warehouse>/<database>.db/<table>")`,
-    known to a session. lsmlake must be installed where Spark runs Python, or shipped before: `ship`."""
+def register(spark: SparkSession) -> None:
+    """Register the format "lsmlake" with a session, for `spark.read.format("lsmlake")` and `spark.readStream.format("lsmlake")`.
+
+    lsmlake must be installed where Spark runs Python, or distributed by `ship` before.
+
+    Args:
+        spark: a SparkSession, classic or Connect.
+
+    Raises:
+        MissingDependency: PySpark is not installed.
+
+    Example:
+        >>> lsmlake.register(spark)
+        >>> spark.read.format("lsmlake").load("warehouse/sales.db/orders")
+    """
     need_spark("register(spark)")
     _check_session(spark, "register(spark)")
     from lsmlake.spark import source
@@ -61,13 +89,13 @@ def register(spark: object) -> None:
     source.register(spark)
 
 
-def _check_session(spark: object, where: str) -> None:
+def _check_session(spark: SparkSession, where: str) -> None:
     if not (hasattr(spark, "dataSource") and hasattr(spark, "createDataFrame")):
         found = type(spark).__name__
         raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
 
 
-def _runtime(spark: object | None) -> Runtime:
+def _runtime(spark: SparkSession | None) -> Runtime:
     if spark is None:
         return Runtime()
     need_spark("connect(..., spark=...)")

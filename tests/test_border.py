@@ -63,7 +63,7 @@ def test_signatures_and_docstrings_stay():
         (
             (1,),
             {"names": ["\ud800"]},
-            r"names has text that is no valid Unicode, expected a list of names or None, found ['\ud800']",
+            r"names contains text that is not valid Unicode, expected a list of names or None, found ['\ud800']",
         ),
         ((1,), {"flag": "yes"}, "flag has the wrong type, expected True or False, found 'yes'"),
         ((1,), {"flag": None}, "flag has the wrong type"),
@@ -110,7 +110,7 @@ def in_a_worker(error: str) -> str:
         (
             KeyError("x"),
             InternalError,
-            "fail: an error that lsmlake did not foresee, found KeyError: 'x'; it is a fault of lsmlake",
+            "fail: an unexpected error in lsmlake, found KeyError: 'x'; please report it",
         ),
         (AssertionError(), InternalError, "found AssertionError"),
         (PermissionError(13, "denied"), StorageFailed, "found PermissionError: [Errno 13] denied"),
@@ -164,7 +164,7 @@ def test_these_pass(error):
         (int, [1, np.int8(1)], [True, np.True_, 1.0, np.float64(1), np.array([1, 2]), "1"]),
         (bool, [True, np.False_], [1, np.int8(1), "true"]),
         (Sequence[int], [[], (1,), {1: 2}.keys(), np.arange(3)], [1, "1", [None], iter([1]), {1: 2}]),
-        (str | os.PathLike, ["a", Path()], [1, None]),
+        (str | os.PathLike[str], ["a", Path()], [1, None]),
     ],
 )
 def test_annotations_say_what_fits(hint, fitting, others):

@@ -93,8 +93,8 @@ def test_an_empty_table_has_no_changes():
 @pytest.mark.parametrize(
     ("start", "end", "error", "words"),
     [
-        (3, 1, InvalidQuery, "end before they start"),
-        (-1, 1, InvalidQuery, "number of a snapshot"),
+        (3, 1, InvalidQuery, "end of the changes is before their start"),
+        (-1, 1, InvalidQuery, "a snapshot id, or 0"),
         ("1", 1, InvalidQuery, "an integer"),
         (1, 9, SnapshotNotFound, "no snapshot 9"),
     ],

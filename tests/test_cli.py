@@ -239,7 +239,7 @@ def test_load_of_what_does_not_fit_writes_nothing(files: Path):
     call("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
     assert "found 'cheap'" in complaint("load", "shop.sales", "b.csv", "bad.csv", "-w", "new", code=1)
     assert "no such file" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)
-    assert "leave --create out" in complaint("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
+    assert "omit --create" in complaint("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
     assert "belongs to --create" in complaint("load", "shop.sales", "a.csv", "--primary-key", "id", "-w", "new")
     assert "load TABLE FILES --create" in complaint("load", "shop.other", "a.csv", "-w", "new")
     assert lsmlake.connect("new").table("shop.sales").snapshots().num_rows == 1
@@ -492,8 +492,8 @@ def test_ls_goes_on_past_a_broken_table(copy: Path):
         (["show", "sales.db/orders/"], "write sales.orders"),
         (["show", "./orders"], "not a table name"),
         (["ls", "nowhere"], "there is no database 'nowhere'"),
-        (["ls", "nowhere"], "`lsmlake ls` lists those there are"),
-        (["show", "sales.zzz"], "`lsmlake ls` lists those there are"),
+        (["ls", "nowhere"], "`lsmlake ls` lists the databases"),
+        (["show", "sales.zzz"], "`lsmlake ls` lists the tables"),
         (["files", "sales.orders", "--snapshot", "99"], "there is no snapshot 99; `lsmlake snapshots TABLE` lists"),
         (["expire", "sales.orders", "--retain-max", "0"], "correct --retain-max"),
         (["expire", "sales.orders", "--older-than", "soon"], "not a timestamp"),

@@ -129,7 +129,7 @@ def test_wrong_data_names_what_is_accepted():
     refused(table, {"k": 1, "m": [None], "a": [None]}, "column 'k'", "single value 1", "list of one dict")
     refused(table, {"k": [1, 2], "m": [None], "a": [None]}, "different lengths", "'k': 2")
     refused(table, pd.DataFrame({"k": [1], "m": [None], "a": [None]}).set_index(pd.Index([7], name="zz")), "extra columns ['zz']")
-    refused(table, pd.DataFrame({0: [1]}), "column name is no text")
+    refused(table, pd.DataFrame({0: [1]}), "column name is not text")
     table.upsert([{"k": 1, "m": {"x": 1}, "a": Decimal("9.5")}, {"k": 2, "m": {"y": 2, "z": None}, "a": 7}])
     assert [row["m"] for row in rows_of(table)] == [[("x", 1)], [("y", 2), ("z", None)]]
 

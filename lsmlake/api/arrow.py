@@ -1,18 +1,19 @@
-"""Data that is in memory as an Arrow table: Arrow, pandas and Polars tables, a list of dicts, a dict of columns.
+"""Conversion of data in memory to an Arrow table: Arrow, pandas and Polars tables, a list of dicts, a dict of columns.
 
-Python objects are turned into Arrow arrays column by column, by what the values are, so that `schema.conform` judges them by the
-same rules as any other data. Only where values have no type of their own (mixed numbers, dicts for a MAP) the table's decides.
+Python values are converted column by column with inferred types, so that `schema.conform` applies the same rules as to any other
+data. The type of the table's column is used only if no type can be inferred (mixed numbers, dicts for a MAP).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from numbers import Number
 
 import pyarrow as pa
 
+from lsmlake.api.types import PandasDataFrame
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.kernels import nested
 from lsmlake.schema import types
@@ -26,9 +27,14 @@ _INDEX = re.compile(r"__index_level_\d+__")
 
 
 def as_table(data: object, schema: pa.Schema | None = None) -> pa.Table:
-    """`data` as a table. `schema`: the columns of the table it is for, if that exists. Zero-copy where the source is Arrow.
+    """`data` as a table, without a copy if the source is Arrow.
 
-    Raises InvalidData, which names column and row of a Python value without an Arrow type.
+    Args:
+        data: data in memory: Arrow, pandas or Polars tables, a list of dicts, a dict of columns.
+        schema: the columns of the table that the data is for, if it exists.
+
+    Raises:
+        InvalidData: names the column and row of a Python value that has no Arrow type.
     """
     if isinstance(data, Mapping):
         return _from_columns(data, schema)
@@ -47,42 +53,43 @@ def as_table(data: object, schema: pa.Schema | None = None) -> pa.Table:
 
 
 def unknown(data: object) -> InvalidData:
-    """The error for something that is no data."""
+    """The error for an object that is not data."""
     if is_spark(data):
         return InvalidData(
             "a Spark DataFrame needs Spark attached",
             found=type(data).__name__,
             cure=Wording('use lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session"),
         )
-    return InvalidData("this is no data", expected=ACCEPTED, found=type(data).__name__, cure="convert it to a pyarrow.Table")
+    return InvalidData("not data", expected=ACCEPTED, found=type(data).__name__, cure="convert it to a pyarrow.Table")
 
 
 def is_spark(data: object) -> bool:
-    """Whether `data` belongs to Spark, asked without importing PySpark."""
+    """Whether `data` belongs to Spark, tested without importing PySpark."""
     return type(data).__module__.startswith("pyspark.")
 
 
 def is_pandas(data: object) -> bool:
-    """Whether `data` is a pandas.DataFrame, asked without importing pandas."""
+    """Whether `data` is a pandas.DataFrame, tested without importing pandas."""
     return is_pandas_like(data) and hasattr(data, "columns")
 
 
 def is_pandas_like(data: object) -> bool:
+    """Whether `data` is any object of pandas, such as a DataFrame or a Series."""
     return type(data).__module__.partition(".")[0] == "pandas"
 
 
 def without_index(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
-    """`table` without the columns that pandas adds for an index that has no name, unless they are columns of `schema`."""
+    """`table` without the columns that pandas adds for an unnamed index, except columns of `schema`."""
     added = [name for name in table.column_names if _INDEX.fullmatch(name) and b"pandas" in (table.schema.metadata or {})]
     return table.drop_columns([name for name in added if schema is None or name not in schema.names])
 
 
 def _from_rows(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:
-    """The columns are all keys that any row has; a row without one of them has a null there."""
+    """The columns are all keys that occur in any row; a row without a key has a null there."""
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InvalidData(
-                "a list of rows holds dicts",
+                "a row is not a dict",
                 where=f"row {number}",
                 expected="a dict",
                 found=type(row).__name__,
@@ -110,17 +117,17 @@ def _column(values: object, name: str, schema: pa.Schema | None) -> pa.Array | p
         return pa.chunked_array(values)
     if isinstance(values, (str, bytes, Mapping)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
         raise InvalidData(
-            "a dict of columns holds a sequence of values for each column",
+            "the values of a column are not a sequence",
             where=f"column {name!r}",
             expected="a list, an array or a series",
             found=f"the single value {values!r}" if not hasattr(values, "__iter__") or isinstance(values, str) else type(values),
-            cure="put the values of the column into a list; a single row is a list of one dict",
+            cure="pass a list of values for each column; pass a single row as a list of one dict",
         )
     return _built(values, name, schema)
 
 
-def _from_pandas(frame: object, schema: pa.Schema | None) -> pa.Table:
-    """An index without a name is dropped; one with a name is a column, as is one without that the table has a column for."""
+def _from_pandas(frame: PandasDataFrame, schema: pa.Schema | None) -> pa.Table:
+    """A named index becomes a column. An unnamed index is dropped, unless `schema` has a column for it."""
     labels = list(frame.columns)
     names, series = list(labels), [frame.iloc[:, number] for number in range(len(labels))]
     for number, name in enumerate(frame.index.names):
@@ -133,14 +140,15 @@ def _from_pandas(frame: object, schema: pa.Schema | None) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=names)
 
 
-def _check_names(names: object) -> None:
+def _check_names(names: Iterable[object]) -> None:
     for name in names:
         if not isinstance(name, str):
-            raise InvalidData("a column name is no text", found=repr(name), cure="rename the column")
+            raise InvalidData("a column name is not text", found=repr(name), cure="rename the column")
 
 
 def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.Array | pa.ChunkedArray:
-    """The values of one column by what they are, or, if they are not of one type, by the type of the column."""
+    """The values of one column, with the type inferred from the values or, if they have different types, the type of the table's
+    column."""
     wanted = nested.nullable(schema.field(name).type) if schema is not None and schema.names.count(name) == 1 else None
     nan_is_null = is_pandas_like(values)
     infer: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, from_pandas=nan_is_null)  # noqa: E731
@@ -161,7 +169,7 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
 
 
 def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: pa.DataType) -> None:
-    """Raises InvalidData for a number that PyArrow has rounded: it cuts fractions off where it makes integers of mixed values."""
+    """Raises InvalidData for a number that PyArrow has rounded: it truncates fractions when it makes integers of mixed values."""
     pairs = zip(values, made.to_pylist(), strict=True)
     row = next((row for row, (given, stored) in enumerate(pairs) if _is_rounded(given, stored)), None)
     if row is not None:
@@ -171,12 +179,12 @@ def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: 
             where=f"column {name!r}, row {row}",
             expected=types.type_name(wanted),
             found=repr(value),
-            cure="correct the value, or round it before",
+            cure="correct the value, or round it first",
         )
 
 
 def _is_rounded(given: object, stored: object) -> bool:
-    """Whether a number anywhere in a value is stored as another one."""
+    """Whether a number anywhere in a value is stored as another number."""
     if isinstance(given, Number):
         return isinstance(stored, Number) and given != stored and given == given  # NaN is not
     if isinstance(given, Mapping):
@@ -194,7 +202,7 @@ def _bad_value(
     refused: Exception,
     wanted: pa.DataType | None = None,
 ) -> InvalidData:
-    """The error for the first value that `make` does not take along with those before it."""
+    """The error for the first value that `make` refuses in one array with the values before it. Found by bisection."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

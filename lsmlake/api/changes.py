@@ -1,4 +1,4 @@
-"""The changes between two snapshots that have been described but not read: `Table.changes(...)`."""
+"""`Changes`: described row changes between two snapshots, made by `Table.changes`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.types import ChangesMode, SparkDataFrame
 from lsmlake.border import public, through
 from lsmlake.cdc.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
 from lsmlake.errors import InvalidQuery
@@ -22,10 +23,10 @@ from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
 @public
 @dataclass(frozen=True)
 class Changes(Readable):
-    """What happened after snapshot `start` up to and with snapshot `end`.
+    """Described row changes between two snapshots: `Table.changes`. Nothing is read until a method is called.
 
-    The first column is `_row_kind` ('+I', '-U', '+U', '-D'). Folded onto the rows at `start` in order, the changes give those at
-    `end`; see `Table.changes` for the modes.
+    The first column is `_row_kind` ('+I', '-U', '+U', '-D'). Applied in order to the rows as of snapshot `start` (exclusive), the
+    changes give the rows as of snapshot `end` (inclusive). The object has the Arrow stream interface.
     """
 
     meta: Metadata
@@ -34,7 +35,7 @@ class Changes(Readable):
     end: int | None
     where: str | None
     columns: tuple[str, ...] | None
-    mode: str = DIFF
+    mode: ChangesMode = DIFF
 
     def __repr__(self) -> str:
         return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._said())}>"
@@ -43,12 +44,12 @@ class Changes(Readable):
         return html_pairs("Changes", self._said())
 
     def _said(self) -> list[tuple[str, object]]:
-        """What was asked for; reads nothing."""
+        """The arguments that were given. Reads nothing."""
         said = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
         return [(name, value) for name, value in said if value is not None]
 
     def _planned(self) -> tuple[Plan, list[Piece]]:
-        """How and what to read."""
+        """The columns and predicate, and the pieces to read."""
         schema = self.meta.latest_schema()
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
@@ -70,26 +71,36 @@ class Changes(Readable):
     def _check_start(self, last: Snapshot | None) -> None:
         if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
             raise InvalidQuery(
-                "the start of changes is the number of a snapshot, 0 = before the first",
+                "the start of changes is a snapshot id, or 0 for the beginning",
                 found=repr(self.start),
                 cure=LIST_SNAPSHOTS,
             )
         if last is not None and self.start > last.id:
             raise InvalidQuery(
-                "changes end before they start", expected=f"a start up to {last.id}", found=self.start, cure="turn them round"
+                "the end of the changes is before their start",
+                expected=f"a start up to {last.id}",
+                found=self.start,
+                cure="swap start and end",
             )
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The changes bucket after bucket, those of a bucket in order. Held at a time: in mode 'diff' the changed rows of one
-        bucket, else a chunk of a file. Raises InvalidQuery, SnapshotNotFound."""
+        """The changes as a stream of record batches, bucket by bucket; the changes of one bucket are in order.
+
+        Memory holds, in mode 'diff', the changed rows of one bucket; in the other modes, one chunk of a file.
+
+        Raises:
+            InvalidQuery: a column, `where` or the mode does not fit the table.
+            SnapshotNotFound: a snapshot is not retained.
+        """
         like, pieces = self._planned()
         batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches, "Changes"))
 
-    def to_spark(self):
-        """The changes as a Spark DataFrame, lazily evaluated, a bucket a task. No order is promised but inside its partitions."""
+    def to_spark(self) -> SparkDataFrame:
+        """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Rows are ordered only within a partition of
+        the DataFrame."""
         return self.runtime.changes_frame(self.meta, *self._planned())
 
     def count(self) -> int:
-        """The number of changes; an update counts twice."""
+        """The number of changes. An update counts as two: -U and +U."""
         return sum(batch.num_rows for batch in self.to_batches())

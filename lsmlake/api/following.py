@@ -1,4 +1,4 @@
-"""How a table is followed, as users say it: `Table.follow(...)` and `Table.read_stream(...)`."""
+"""Following a table: the arguments of `Table.follow` and `Table.read_stream`, and the batches that `follow` yields."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.api.readable import Readable
+from lsmlake.api.types import ChangesMode, StartMode
 from lsmlake.border import public, through
 from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
@@ -22,23 +23,23 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass(frozen=True)
 class Following:
-    """Where to begin, what to read and how much at a time; see `Table.read_stream`. Checked by `follower`."""
+    """Where to start, what to read and how much per step; see `Table.read_stream`. `follower` checks the values."""
 
-    start: str | None = None
+    start: StartMode | None = None
     snapshot: int | None = None
     timestamp: str | datetime.datetime | None = None
-    mode: str | None = None
+    mode: ChangesMode | None = None
     where: str | None = None
     columns: Sequence[str] | None = None
     consumer: str | None = None
     limit: Limit = UNLIMITED
 
     def follower(self, meta: Metadata, zone: str) -> Follower:
-        """The follower that reads this. `zone`: the time zone of times, here and in `where`, that name none. Raises
+        """The follower for these values. `zone`: the time zone of times, here and in `where`, that name none. Raises
         InvalidQuery."""
         schema, root = meta.latest_schema(), meta.paths.root
         if self.snapshot is not None and self.timestamp is not None:
-            raise InvalidQuery("a snapshot and a timestamp are given", where=root, cure="start from one of them")
+            raise InvalidQuery("both a snapshot and a timestamp are given", where=root, cure="give one of them")
         implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
         time_ms = None if self.timestamp is None else milliseconds(self.timestamp, zone)
         start = check_start(Start(implied if self.start is None else self.start, self.snapshot, time_ms), root)
@@ -46,14 +47,14 @@ class Following:
         for name, most in zip(Limit._fields, self.limit, strict=True):
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
                 raise InvalidQuery(
-                    f"max_{name} is how much is read at a time",
+                    f"max_{name} is too small",
                     where=root,
                     expected="1 or more",
                     found=repr(most),
                     cure="correct it",
                 )
         if self.consumer is not None:
-            meta.paths.consumer(self.consumer)  # refuses a name that is none
+            meta.paths.consumer(self.consumer)  # refuses an invalid name
         if self.where is not None and not isinstance(self.where, str):
             raise InvalidQuery("where is a predicate in SQL text", where=root, found=repr(self.where), cure="write it as text")
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
@@ -63,7 +64,13 @@ class Following:
 @public
 @dataclass(frozen=True)
 class ChangeBatch(Readable):
-    """What one snapshot brought, or, first of all, the rows there were. `snapshot`: its number."""
+    """The changes of one snapshot, or all rows of the first snapshot: an item of `Table.follow`.
+
+    The first column is `_row_kind`. The object has the Arrow stream interface.
+
+    Attributes:
+        snapshot: the id of the snapshot.
+    """
 
     meta: Metadata
     like: Plan
@@ -71,7 +78,7 @@ class ChangeBatch(Readable):
     pieces: tuple[Piece, ...]
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The changes as they are read, those of a key in order: `_row_kind`, then the columns."""
+        """The changes as a stream of record batches; the changes of one key are in order."""
         batches = (batch for table in self._tables() for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(changes_schema(self.like), through(batches, "ChangeBatch"))
 
@@ -86,8 +93,8 @@ class ChangeBatch(Readable):
 
 
 def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
-    """Snapshot after snapshot from where the follower begins. At the end: stop, or look again every `wait_s` seconds. Its
-    consumer has read a batch once the next one is asked for."""
+    """One batch per snapshot, from the start of the follower. After the latest snapshot: stop, or poll every `wait_s` seconds.
+    The progress of the consumer is stored when the next batch is requested."""
     offset = follower.begin()
     follower.note(offset)
     return _batches(follower, offset, wait_s)

@@ -1,8 +1,7 @@
-"""Whatever users pass as data, as tables to be written one after the other: one table in memory, or a stream of batches.
+"""The data that users pass, as a stream of Arrow tables: one table in memory, or one table per batch.
 
-A stream is read while it is written: beyond `write-buffer-size` its rows go to sorted spills on disk. A Polars LazyFrame comes by
-batches of its streaming engine, a DuckDB relation and a dataset by batches, a CSV or Parquet file by blocks. A JSON file is read
-whole.
+A stream is read while it is written. Polars LazyFrames, DuckDB relations and datasets are read by batches, CSV and Parquet files
+by blocks; a JSON file is read whole. `arrow` converts data that is in memory, `store.input_files` reads files.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _BATCH_ROWS = 1 << 17
 
 
 class Input(NamedTuple):
-    """`tables`: the data in order. `text`: it comes from files without types, so values must be converted. `guessed`: the types
-    of the first table come from the values of such a file."""
+    """`tables`: the data in order. `text`: the data comes from files without types, so its values must be converted. `guessed`:
+    the types of the first table were inferred from the values of such a file."""
 
     tables: Iterator[pa.Table]
     text: bool = False
@@ -32,14 +31,20 @@ class Input(NamedTuple):
 
 
 def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = False) -> Input:
-    """The tables of `data`. Raises InvalidData, also while `tables` is read.
+    """The tables of `data`.
 
-    `schema`: the columns of the table that the data is for, if it exists. `inferred`: the first table has the types that the data
-    seems to have, also where it is text; the values of the others then need conversion.
+    Args:
+        data: see `Table.upsert`.
+        schema: the columns of the table that the data is for, if it exists.
+        inferred: the first table has the types that the data appears to have, also if the data is text; the values of the other
+            tables then need conversion.
+
+    Raises:
+        InvalidData: `data` is not data, or cannot be read; also raised while `tables` is read.
     """
     if isinstance(data, Input):
         return data
-    if is_spark(data):  # its Arrow stream would bring all rows into this process
+    if is_spark(data):  # its Arrow stream would fetch all rows into this process
         raise unknown(data)
     if names := _paths(data):
         paths = [path for name in names for path in input_files.find(name)]
@@ -73,13 +78,13 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
 
 
 def _paths(data: object) -> list[str]:
-    """The names of files in `data`, if it is one or a list of them."""
+    """The file names in `data`, if it is one name or a list of names."""
     names = data if isinstance(data, (list, tuple)) else [data]
     return [str(name) for name in names] if names and all(isinstance(name, (str, PurePath)) for name in names) else []
 
 
 def _is_of_dataset(data: object, name: str) -> bool:
-    """Whether `data` is a pyarrow.dataset.Dataset or Scanner, asked without importing that module, which imports pandas."""
+    """Whether `data` is a pyarrow.dataset.Dataset or Scanner, tested without importing that module, which imports pandas."""
     return any((kind.__module__, kind.__name__) == ("pyarrow._dataset", name) for kind in type(data).__mro__)
 
 
@@ -97,7 +102,9 @@ def _of_iterator(parts: Iterator[object]) -> Iterator[object]:
     except (LakeError, MemoryError):
         raise
     except Exception as broken:
-        raise InvalidData("the iterator of data failed", found=repr(broken), cure="correct it; nothing was written") from broken
+        raise InvalidData(
+            "the iterator of data failed", found=repr(broken), cure="correct the iterator; nothing was written"
+        ) from broken
 
 
 def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterator[pa.Table]:
@@ -107,5 +114,5 @@ def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterat
             yield without_index(pa.Table.from_batches([batch]), schema)
     except (pa.ArrowException, OSError) as broken:
         raise InvalidData(
-            "the stream of data failed", found=broken, cure="see the source of the stream; nothing was written"
+            "the stream of data failed", found=broken, cure="check the source of the stream; nothing was written"
         ) from broken

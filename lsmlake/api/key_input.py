@@ -1,4 +1,4 @@
-"""Primary keys as users give them to `Table.get`: one key as a dict, or several as rows of key columns."""
+"""The argument of `Table.get`: one primary key as a dict, or several keys as rows of key columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 
 _DATA = "__iter__", "keys", "__arrow_c_stream__", "__arrow_c_array__", "scanner", "to_reader"
-"""Data with rows of keys has one of these; of what has none, and of text, a single value was meant."""
+"""Data with rows of keys has one of these attributes; text, and objects without any of them, are single values."""
 
 
 def as_keys(key: object, schema: Schema) -> pa.Table:
@@ -29,14 +29,14 @@ def as_keys(key: object, schema: Schema) -> pa.Table:
     try:
         tables = as_input(rows, schema.plain_columns).tables
         found = [conform(table, schema, schema.primary_key, first_row=None if one else 0) for table in tables if table.num_rows]
-    except InvalidData as error:  # its cure is for data that is written
-        told = {"where": error.where, "expected": error.expected, "found": error.found}
-        raise InvalidData(error.what, **told, cure=_cure(schema)) from error
+    except InvalidData as error:  # its cure is for upserts
+        cure = _cure(schema)
+        raise InvalidData(error.what, where=error.where, expected=error.expected, found=error.found, cure=cure) from error
     return pa.concat_tables(found) if found else schema.row_columns.empty_table().select(list(schema.primary_key))
 
 
 def _check_row(row: object, schema: Schema) -> None:
-    """Refuse an item of a list that is no dict of exactly the key columns; record batches and tables are left to `as_input`."""
+    """Refuse a list item that is not a dict of exactly the key columns. `as_input` handles record batches and tables."""
     if hasattr(row, "__arrow_c_array__") or hasattr(row, "__arrow_c_stream__"):
         return
     if not isinstance(row, Mapping):

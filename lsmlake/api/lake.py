@@ -1,17 +1,18 @@
-"""A warehouse: databases and their tables."""
+"""`Lake`: a warehouse with its databases and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
 
 import pyarrow as pa
 
-from lsmlake.api.inputs import as_input
+from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.api.types import Data, OptionValue, RowKinds, TableSchema
 from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
@@ -26,17 +27,17 @@ from lsmlake.store.local import LocalStorage, directory_at
 from lsmlake.store.metadata import Metadata, read_first_schema
 
 _MARK = "database.json"
-_TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or leave --create out")
+_TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
 _NOT_EMPTY = Wording("drop its tables or pass cascade=True", command="drop its tables first")
 _NO_TABLE = Wording(
-    "create_table makes it; tables() lists those there are",
-    command="`lsmlake ls` lists those there are; `lsmlake load TABLE FILES --create` makes one from files",
+    "create_table creates it; tables() lists the tables",
+    command="`lsmlake ls` lists the tables; `lsmlake load TABLE FILES --create` creates one from files",
 )
 
 
 def _no_database(name: str) -> Wording:
-    by_loading = "`lsmlake load TABLE FILES --create` makes one with its first table"
-    return Wording(f"create_database({name!r}) makes it", command=f"`lsmlake ls` lists those there are; {by_loading}")
+    by_loading = "`lsmlake load TABLE FILES --create` creates one with its first table"
+    return Wording(f"create_database({name!r}) creates it", command=f"`lsmlake ls` lists the databases; {by_loading}")
 
 
 def table_at(path: str) -> Table:
@@ -54,7 +55,7 @@ def table_at(path: str) -> Table:
 @public
 @dataclass(frozen=True)
 class Lake:
-    """All databases below one root. Made by `lsmlake.connect`."""
+    """The databases and tables of one warehouse: `lsmlake.connect`."""
 
     env: Env
     runtime: Runtime
@@ -70,17 +71,35 @@ class Lake:
     # -- databases ----------------------------------------------------------------------------------------------------
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Raises TableExists."""
+        """Create a database.
+
+        Args:
+            name: letters, digits, '_' and '-'.
+            if_not_exists: do nothing if the database exists. Default: raise TableExists.
+
+        Raises:
+            TableExists: the database exists.
+            InvalidQuery: the name is not valid.
+        """
         if not self.env.storage.put_if_absent(f"{database_dir(check_database(name))}/{_MARK}", b"{}") and not if_not_exists:
             raise TableExists(f"database {name!r} exists", cure=_TAKEN)
 
     def databases(self) -> list[str]:
-        """Names, ascending."""
+        """The names of the databases, ascending."""
         names = [folder.removesuffix(".db") for folder in self.env.storage.folders("") if folder.endswith(".db")]
         return [name for name in names if is_name(name) and self._has(name)]
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
-        """Raises TableNotFound; InvalidQuery if it has tables and `cascade` is not set."""
+        """Remove a database.
+
+        Args:
+            name: the name of the database.
+            cascade: remove its tables, too.
+
+        Raises:
+            TableNotFound: the database does not exist.
+            InvalidQuery: the database has tables and `cascade` is False.
+        """
         tables = self.tables(name)
         if tables and not cascade:
             raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure=_NOT_EMPTY)
@@ -103,13 +122,14 @@ class Lake:
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def tables(self, database: str | None = None) -> list[str]:
-        """Names of tables, ascending.
+        """The names of tables, ascending.
 
         Args:
-            database: its tables, each by its own name. None: the tables of all databases, each as "database.table".
+            database: list the tables of this database by their own names. None: list the tables of all databases as
+                "database.table".
 
         Raises:
-            TableNotFound: if there is no such database.
+            TableNotFound: the database does not exist.
         """
         if database is None:
             return [f"{home}.{name}" for home in self.databases() for name in self._tables(home)]
@@ -126,22 +146,40 @@ class Lake:
     def create_table(
         self,
         name: str,
-        schema: object,
+        schema: TableSchema,
         *,
         primary_key: Sequence[str] = (),
         partition_by: Sequence[str] = (),
-        options: Mapping[str, object] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
         if_not_exists: bool = False,
         comment: str | None = None,
     ) -> Table:
-        """Make a table. `schema`: a pyarrow.Schema, a Spark StructType or DDL text "id BIGINT NOT NULL, ...". Options have
-        Paimon's names. Raises TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption."""
+        """Create a table without rows.
+
+        Args:
+            name: "database.table".
+            schema: the columns: a pyarrow.Schema, DDL text or, with Spark attached, a StructType.
+            primary_key: the key columns. They become NOT NULL, except partition columns.
+            partition_by: the partition columns; they must be part of the primary key.
+            options: table options by name, such as {"bucket": 4}; names and values are those of Apache Paimon.
+            if_not_exists: open the table if it exists, whatever its schema. Default: raise TableExists.
+            comment: a description of the table.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidSchema: no table can have these columns or this key.
+            InvalidOption: an option is unknown, or its value does not fit.
+
+        Example:
+            >>> lake.create_table("sales.orders", "order_id BIGINT NOT NULL, amount DOUBLE", primary_key=["order_id"])
+        """
         database, table = split_name(name)
         self._need(database)
         root = f"{database_dir(database)}/{table}"
         columns, clock, table_uuid = self._columns(schema), self.env.clock(), self.env.ids()
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
-        rule_of(created, name)  # refuses columns and functions that do not go together
+        rule_of(created, name)  # refuses functions that do not fit their columns
         self._clear(root)
         if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)
@@ -150,38 +188,58 @@ class Lake:
     def create_table_from(
         self,
         name: str,
-        data: object,
+        data: Data,
         *,
         primary_key: Sequence[str],
         partition_by: Sequence[str] = (),
-        options: Mapping[str, object] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
         comment: str | None = None,
         cast: bool = False,
-        row_kind: str | Mapping[str, object] | None = None,
+        row_kind: RowKinds | None = None,
     ) -> Table:
-        """Make a table with the columns of `data` and load its rows as one commit.
+        """Create a table with the columns of `data` and load its rows as one commit.
 
-        Key columns become NOT NULL, all others may be null. Nanoseconds become microseconds where nothing is lost, dictionaries
-        their values, unsigned integers the next wider signed type. The first of several files tells the types, of a CSV file its
-        first rows: numbers that begin with a zero and times of day are STRING, integers beyond 64 bits DECIMAL(38,0). A key
-        column of CSV or JSON files that looks like DOUBLE is refused, since a double may make two keys one. The table exists
-        before its rows are committed: an error on the way drops it again, a process that is killed leaves it empty.
+        Key columns become NOT NULL; all other columns are nullable. Nanoseconds become microseconds if the conversion is
+        lossless, dictionaries become their values, unsigned integers the next wider signed type. If `data` is several files, the
+        first file determines the types. The first rows of a CSV file determine its types: numbers that begin with a zero and
+        times of day become STRING, integers beyond 64 bits DECIMAL(38,0). A key column of CSV or JSON files whose values look
+        like DOUBLE is refused, because rounding could make two keys equal. The table exists before its rows are committed: an
+        error drops it again; a process that is killed leaves it empty.
 
         Args:
-            data, cast: as in `Table.upsert`.
-            name, primary_key, partition_by, options, comment: as in `create_table`.
-            row_kind: as in `Table.upsert`; the table gets no column for it.
+            name: "database.table".
+            data: as in `Table.upsert`.
+            primary_key: as in `create_table`.
+            partition_by: as in `create_table`.
+            options: as in `create_table`.
+            comment: as in `create_table`.
+            cast: as in `Table.upsert`.
+            row_kind: as in `Table.upsert`. The table gets no column for the row kinds.
 
         Raises:
-            TableExists, TableNotFound (no such database), InvalidSchema, InvalidOption, InvalidData
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidSchema: no table can have these columns or this key.
+            InvalidOption: an option is unknown, or its value does not fit.
+            InvalidData: a row does not fit the table.
 
         Example:
             >>> orders = lake.create_table_from("sales.orders", "orders.csv", primary_key=["order_id"])
         """
-        how = {"primary_key": primary_key, "partition_by": partition_by, "options": options, "comment": comment}
-        return created_from(self, name, data, cast=cast, row_kind=row_kind, **how)[0]
+        table, _ = created_from(
+            self,
+            name,
+            data,
+            primary_key=primary_key,
+            partition_by=partition_by,
+            options=options,
+            comment=comment,
+            cast=cast,
+            row_kind=row_kind,
+        )
+        return table
 
-    def _columns(self, schema: object) -> pa.Schema:
+    def _columns(self, schema: TableSchema) -> pa.Schema:
         if isinstance(schema, str):
             from lsmlake.schema import ddl  # loads sqlglot
 
@@ -197,7 +255,14 @@ class Lake:
         return columns
 
     def table(self, name: str) -> Table:
-        """Open a table. Raises TableNotFound."""
+        """Open a table.
+
+        Args:
+            name: "database.table".
+
+        Raises:
+            TableNotFound: the table or its database does not exist.
+        """
         database, table = split_name(name)
         self._need(database)
         root = f"{database_dir(database)}/{table}"
@@ -209,30 +274,43 @@ class Lake:
         return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.runtime)
 
     def drop_table(self, name: str) -> None:
-        """Remove a table and all its files; symbolic links in its folder are removed, what they point to is not touched.
+        """Remove a table and all its files. A commit that is not yet published fails with TableNotFound.
 
-        A commit under way fails with TableNotFound. Raises TableNotFound.
+        Symbolic links in the folder of the table are removed; their targets are not touched.
+
+        Raises:
+            TableNotFound: the table does not exist.
         """
         root = self.table(name).path
-        self.env.storage.delete(first_schema(root))  # from here on there is no table, whatever remains of it
+        self.env.storage.delete(first_schema(root))  # from here on the table does not exist, whatever files remain
         self._clear(root, foreign=True)
 
     def rename_table(self, name: str, new_name: str) -> Table:
-        """Give a table another name, in the same database or in another one: at once, without copying a file.
+        """Rename a table, within its database or into another one. The change is atomic and copies no file.
 
-        Handles by the old name raise TableNotFound from now on, and so does a commit under way that is not published yet; open
-        the table by its new name. Returns the table. Raises TableNotFound, TableExists; InvalidQuery if there are files under the
-        new name.
+        Handles with the old name, and commits that are not yet published, fail with TableNotFound.
+
+        Args:
+            name: "database.table".
+            new_name: "database.table"; the database must exist.
+
+        Returns:
+            The table under its new name.
+
+        Raises:
+            TableNotFound: the table or the new database does not exist.
+            TableExists: a table has the new name.
+            InvalidQuery: there are other files in the folder of the new name.
         """
         root = self.table(name).path
         database, table = split_name(new_name)
         self._need(database)
         new_root = f"{database_dir(database)}/{table}"
         if not self.env.storage.move(root, new_root):
-            self.table(name)  # dropped or renamed by somebody else meanwhile?
+            self.table(name)  # raises TableNotFound if another process has dropped or renamed it
             if self._is_table(new_root):
                 raise TableExists(f"table {new_name!r} exists", cure="choose another name, or drop that table first")
-            # They may be those of a writer that works for this very table, which had this name before.
+            # They may belong to a writer of this table, which had the new name before.
             raise InvalidQuery(
                 f"the folder of {new_name!r} is not empty",
                 where=new_root,
@@ -242,10 +320,11 @@ class Lake:
         return self.table(new_name)
 
     def _clear(self, root: str, *, foreign: bool = False) -> None:
-        """Remove from a folder without a table what a drop that died left there, or a program that still worked for a dropped
-        table; with `foreign` also files of other names than a table's.
+        """Remove the remains of a dropped table from its folder: files of a drop that did not finish, or of a writer that was
+        still running. `foreign`: also remove files whose names no table uses.
 
-        Nothing of a table that is created meanwhile is removed: its files have names that no file had before, but for schema 0.
+        Files of a table that is created at the same time stay, because their names are unique; schema 0, the only fixed name, is
+        never removed.
         """
         if self._is_table(root):
             return
@@ -262,29 +341,29 @@ class Lake:
 def created_from(
     lake: Lake,
     name: str,
-    data: object,
+    data: Data | Input,
     *,
     primary_key: Sequence[str],
     partition_by: Sequence[str],
-    options: Mapping[str, object] | None,
+    options: Mapping[str, OptionValue] | None,
     comment: str | None,
     cast: bool,
-    row_kind: str | Mapping[str, object] | None,
+    row_kind: RowKinds | None,
 ) -> tuple[Table, Snapshot | None]:
-    """`Lake.create_table_from`, which says what the arguments are, and the snapshot of its commit; None for data without rows."""
+    """`Lake.create_table_from`, with the snapshot of its commit; None for data without rows."""
     columns, rows, text = _with_schema(lake, data, primary_key, rowkind.Source.of(row_kind))
     table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
     try:
         return table, table.upsert(rows, cast=cast or text, row_kind=row_kind)
     except BaseException:
-        if table.meta.latest_id() is None:  # nobody else has written to it
+        if table.meta.latest_id() is None:  # no other writer has committed
             lake.drop_table(name)
         raise
 
 
 def _with_schema(
-    lake: Lake, data: object, primary_key: Sequence[str], kinds: rowkind.Source | None
-) -> tuple[pa.Schema, object, bool]:
+    lake: Lake, data: Data | Input, primary_key: Sequence[str], kinds: rowkind.Source | None
+) -> tuple[pa.Schema, Data | Iterator[pa.Table], bool]:
     """The columns of a table for `data`, the data to load, and whether it is text, whose values must be converted."""
     if lake.runtime.owns(data):
         return schema_from(_without(lake.runtime.columns_of(data.schema), kinds)), data, False
@@ -293,7 +372,7 @@ def _with_schema(
     if first is None or not first.num_columns:
         raise InvalidData(
             "the data has no columns",
-            expected="data that tells the columns of the table",
+            expected="data with the columns of the table",
             cure="create the table with a schema",
         )
     columns = schema_from(_without(first.schema, kinds))
@@ -307,13 +386,13 @@ def _without(columns: pa.Schema, kinds: rowkind.Source | None) -> pa.Schema:
 
 
 def _check_guessed_key(columns: pa.Schema, primary_key: Sequence[str]) -> None:
-    """Raises InvalidSchema for a key column whose texts look like DOUBLE: a double rounds, and rows of two keys became one."""
+    """Raises InvalidSchema for a key column whose texts look like DOUBLE: rounding could make two keys equal."""
     for field in columns:
         if field.name in primary_key and pa.types.is_floating(field.type):
             raise InvalidSchema(
                 "the numbers of a key column have fractions or exponents",
                 where=f"column {field.name!r}",
-                expected="integers or text: DOUBLE, the type that the values seem to have, rounds and may make two keys one",
+                expected="integers or text: the values look like DOUBLE, and rounding could make two keys equal",
                 cure=Wording(
                     "create the table with a schema, such as DECIMAL(20,2) or STRING for the column, then upsert the files",
                     command="create the table in a program with a schema, then load without --create",

@@ -1,9 +1,10 @@
-"""What everything that can be read has in common: rows as Arrow, for pandas, Polars and DuckDB."""
+"""`Readable`: the methods that return rows as Arrow, pandas, Polars and DuckDB objects, shared by scans and changes."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from lsmlake.api.types import DuckDBConnection, DuckDBRelation, PandasDataFrame, PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
@@ -11,35 +12,50 @@ from lsmlake.extras import need
 
 @public
 class Readable:
-    """Rows that `to_batches` reads anew at every call. Anything that takes the Arrow stream interface takes this object too:
-    `polars.DataFrame(scan)`, `duckdb.sql("SELECT * FROM scan")`, `pyarrow.table(scan)`."""
+    """Rows that `to_batches` reads again on every call.
+
+    An object with the Arrow stream interface: `polars.DataFrame(scan)`, `duckdb.sql("SELECT * FROM scan")` and
+    `pyarrow.table(scan)` accept it.
+    """
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as they are read."""
+        """The rows as a stream of record batches."""
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
         """All rows as a pyarrow.Table."""
         return self.to_batches().read_all()
 
-    def to_pandas(self):
-        """All rows as a pandas.DataFrame. Raises MissingDependency."""
+    def to_pandas(self) -> PandasDataFrame:
+        """All rows as a pandas.DataFrame.
+
+        Raises:
+            MissingDependency: pandas is not installed.
+        """
         need("pandas", "to_pandas()")
         return self.to_arrow().to_pandas()
 
-    def to_polars(self):
-        """All rows as a polars.DataFrame. Raises MissingDependency."""
+    def to_polars(self) -> PolarsDataFrame:
+        """All rows as a polars.DataFrame.
+
+        Raises:
+            MissingDependency: Polars is not installed.
+        """
         return need("polars", "to_polars()").from_arrow(self.to_arrow())
 
-    def to_duckdb(self, connection: object | None = None):
-        """A DuckDB relation over the rows, which are read when the relation is executed, at every execution anew.
+    def to_duckdb(self, connection: DuckDBConnection | None = None) -> DuckDBRelation:
+        """A DuckDB relation over the rows. Each execution of the relation reads the rows again.
 
-        `connection`: default is the one of the module `duckdb`. Raises MissingDependency.
+        Args:
+            connection: the connection that the relation belongs to. Default: the default connection of the module `duckdb`.
+
+        Raises:
+            MissingDependency: DuckDB is not installed.
         """
         duckdb = need("duckdb", "to_duckdb()")
         if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
             expected, found = "the result of duckdb.connect(), or None", type(connection).__name__
-            raise InvalidQuery("no DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
+            raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
         return (duckdb if connection is None else connection).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

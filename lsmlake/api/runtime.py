@@ -1,16 +1,18 @@
-"""Where the verbs run: in this process, unless a runtime such as Spark is attached.
+"""Where the verbs run: in this process, or on an attached engine such as Spark.
 
-`Runtime` is what a table asks of a runtime, and the answer of a process that has none.
+`Runtime` is both the interface and the implementation for this process; `spark.runtime` overrides it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
 
 from lsmlake.api.following import Following
+from lsmlake.api.types import BatchFunction, RowKinds, SparkDataFrame, SparkStrategy, StreamingQuery, Trigger
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.publish import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
@@ -24,81 +26,85 @@ from lsmlake.write.prepare import Request
 
 
 class Runtime:
-    """The embedded runtime: Arrow in, Arrow out, no Spark."""
+    """The embedded runtime: all work in this process, Arrow in, Arrow out.
+
+    A runtime with data sets of its own overrides the methods.
+    """
 
     name = "embedded"
     filters = False
-    """Whether the runtime itself applies `where`, in all of its SQL."""
+    """Whether the runtime itself evaluates `where`, including SQL that lsmlake does not support."""
 
     @property
     def zone(self) -> str:
-        """The time zone of every time that users give without one: in `where`, in data that is converted, for time travel."""
+        """The time zone of every time that users give without one: in `where`, in converted data, for time travel."""
         return "UTC"
 
     def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:
-        """Why the runtime may give `where` another meaning than `parse` does, or `None`. `types`: those of its columns."""
+        """The reason why the runtime may evaluate `where` differently from `parse`; None if it does not. `types`: the types of
+        the columns in `where`."""
         return None
 
     def owns(self, data: object) -> bool:
         """Whether `data` is a distributed data set of this runtime."""
         return False
 
-    def columns_of(self, schema: object) -> object | None:
-        """A schema of the runtime's own kind as a pyarrow.Schema; `None` if it is not one."""
+    def columns_of(self, schema: object) -> pa.Schema | None:
+        """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
 
     def upsert(
         self,
         meta: Metadata,
         schema: Schema,
-        data: object,
+        data: SparkDataFrame,
         identity: Identity,
         *,
         request: Request,
         compact: bool | None,
     ) -> Snapshot | None:
-        """Write a data set that this runtime `owns`, as `request` says."""
+        """Write a data set that this runtime `owns`, as `request` describes."""
         _needs_spark("upsert of a distributed data set")
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
-        """How buckets are compacted."""
+        """A function that compacts buckets."""
         return compact_here(meta, schema)
 
-    def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str) -> object:
-        """The plan as a DataFrame of the runtime."""
+    def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
+        """The rows of a plan as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
-    def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]) -> object:
+    def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]) -> SparkDataFrame:
         """The changes of `pieces` as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
-    def read_stream(self, meta: Metadata, following: Following) -> object:
+    def read_stream(self, meta: Metadata, following: Following) -> SparkDataFrame:
         """A streaming DataFrame of changes."""
         _needs_spark("read_stream()")
 
     def strategy(self, meta: Metadata, plan: Plan) -> tuple[str, ...]:
-        """How `frame` would read the plan, in words: lines."""
+        """A description of how `frame` would read the plan, as lines of text."""
         return ("embedded: Arrow scan, positions masked by vectors",)
 
     def sink(
         self,
         table: object,
         writer_id: str | None,
-        row_kind: str | Mapping[str, object] | None,
+        row_kind: RowKinds | None,
         checkpoint: str | None,
         replaces: str | None,
-    ) -> object:
+    ) -> BatchFunction:
         """A function for `foreachBatch`."""
         _needs_spark("sink()")
 
     def write_stream(
         self,
         table: object,
-        data: object,
-        checkpoint: str,
-        trigger: Mapping[str, object],
-        row_kind: str | Mapping[str, object] | None,
-    ) -> object:
+        data: SparkDataFrame,
+        checkpoint: str | Path,
+        trigger: Trigger,
+        row_kind: RowKinds | None,
+    ) -> StreamingQuery:
         """Start a streaming upsert."""
         _needs_spark("write_stream()")
 

@@ -1,4 +1,4 @@
-"""A read that has been described but not done: `Table.scan(...)`."""
+"""`Scan`: a described read of a table, made by `Table.scan`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.types import ArrowExpression, ReadMode, SparkDataFrame, SparkStrategy
 from lsmlake.border import public, through
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
@@ -31,13 +32,17 @@ _AFTER = " (evaluated by Arrow after the read: no file is pruned)"
 @public
 @dataclass(frozen=True)
 class Scan(Readable):
-    """Rows of a table at a moment. Each `to_...` reads the table as it is when called, unless a snapshot was named."""
+    """A described read of a table: `Table.scan`. Nothing is read until a method is called.
+
+    Each call reads the latest state of the table, unless the scan names a snapshot or a time. The scan has the Arrow stream
+    interface.
+    """
 
     meta: Metadata
     runtime: Runtime
-    where: str | pc.Expression | None
+    where: str | ArrowExpression | None
     columns: tuple[str, ...] | None
-    mode: str
+    mode: ReadMode
     moment: Moment
     limit: int | None = None
 
@@ -48,11 +53,11 @@ class Scan(Readable):
         return html_pairs("Scan", self._said())
 
     def __len__(self) -> int:
-        """`count()`."""
+        """The number of rows, as `count`."""
         return self.count()
 
     def _said(self) -> list[tuple[str, object]]:
-        """What was asked for; reads nothing."""
+        """The arguments that were given. Reads nothing."""
         said = ("of", self.meta.paths.root), ("where", self.where), ("columns", self.columns and ", ".join(self.columns))
         rest = (
             ("mode", self.mode),
@@ -63,12 +68,17 @@ class Scan(Readable):
         return [(name, value) for name, value in (*said, *rest) if value is not None]
 
     def plan(self) -> Plan:
-        """The files to read, as values. Metadata only. Raises InvalidQuery, SnapshotNotFound."""
+        """The files that a read would open, as values. Reads metadata only.
+
+        Raises:
+            InvalidQuery: a column or `where` does not fit the table.
+            SnapshotNotFound: the snapshot is not retained.
+        """
         return self._plan(runtime_filters=False)[0]
 
     def _plan(self, *, runtime_filters: bool) -> tuple[Plan, str | None]:
-        """The plan, and why `where` prunes no file, if it does not. With `runtime_filters` the runtime applies `where` itself, so
-        a predicate that lsmlake cannot read only costs pruning."""
+        """The plan and, if `where` prunes no file, the reason. With `runtime_filters`, the runtime itself applies `where`: a
+        predicate that lsmlake cannot evaluate then only disables pruning."""
         snapshot = resolve(self.meta, self.moment, self.runtime.zone)
         schema = self.meta.schema_of(snapshot)
         columns = self.columns
@@ -85,7 +95,7 @@ class Scan(Readable):
         return isinstance(self.where, pc.Expression)
 
     def _predicate(self, schema: Schema, runtime_filters: bool) -> tuple[Predicate | None, str | None]:
-        """The predicate that prunes files, and why there is none although Spark filters by `where`."""
+        """The predicate that prunes files; or None and the reason why only Spark filters by `where`."""
         if self.where is None or self._by_arrow:
             return None, None
         try:
@@ -105,8 +115,11 @@ class Scan(Readable):
         return predicate, None
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows as they are read, by up to four threads. Held at a time: a few chunks, of a row group or 65,536 rows, of each
-        file under way. No order is promised, but the same plan gives the same one."""
+        """The rows as a stream of record batches, read by up to four threads.
+
+        Memory holds a few chunks of each file that is being read; a chunk is a row group or 65,536 rows. Two reads of the same
+        plan return the rows in the same order; the order itself is undefined.
+        """
         plan = self.plan()
         tables, schema = read_plan(self.meta, plan), output_schema(plan)
         if self._by_arrow:
@@ -118,7 +131,7 @@ class Scan(Readable):
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
 
     def count(self) -> int:
-        """The number of rows; without `where` from metadata and at most the key columns."""
+        """The number of rows. Without `where`, reads metadata and at most the key columns."""
         if self._by_arrow:
             return sum(batch.num_rows for batch in self.to_batches())
         if self.limit is not None and self.where is not None:
@@ -128,9 +141,13 @@ class Scan(Readable):
             found = count(self.meta, plan)
         return found if self.limit is None else min(found, self.limit)
 
-    def to_spark(self, strategy: str = "auto"):
-        """The rows as a Spark DataFrame, evaluated lazily. `strategy`: 'native' (Catalyst reads the Parquet files and masks dead
-        rows by broadcast bitmaps), 'arrow' (Python tasks read and mask) or 'auto'. Both give the same rows."""
+    def to_spark(self, strategy: SparkStrategy = "auto") -> SparkDataFrame:
+        """Spark: the rows as a DataFrame, evaluated lazily.
+
+        Args:
+            strategy: 'native': Catalyst reads the Parquet files and masks deleted rows by broadcast bitmaps. 'arrow': Python
+                tasks read and mask. 'auto' selects one of them. Both return the same rows.
+        """
         if self._by_arrow:
             raise InvalidQuery(
                 "Spark cannot evaluate a pyarrow expression", found=self.where, cure="write the condition as SQL text in where"
@@ -142,8 +159,8 @@ class Scan(Readable):
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
-        """What a read would do: the files that each step of pruning leaves, or why `where` prunes none; the dead rows it masks;
-        the rows waiting at level 0; the strategy."""
+        """Describe a read as text: the files that each pruning step leaves, or why `where` prunes none, the deleted rows that are
+        masked, the rows that wait at level 0, and the strategy."""
         plan, reason = self._plan(runtime_filters=self.runtime.filters)
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
