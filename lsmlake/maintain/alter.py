@@ -30,21 +30,26 @@ _ROUNDS = 5
 
 
 class Alteration(NamedTuple):
-    """An option gets another value; `None`: its default."""
+    """A new value of an option. None resets it to its default."""
 
     option: str
     value: object | None
 
 
 @public
-def set_option(name: str, value: object) -> Alteration:
-    """For `Table.alter`: give an option, by its name, a value."""
+def set_option(name: str, value: str | int | float | bool | Sequence[str]) -> Alteration:
+    """For `Table.alter`: set an option of the table.
+
+    Args:
+        name: the name of the option.
+        value: the value, or its text, such as "128 mb".
+    """
     return Alteration(name, value)
 
 
 @public
 def unset_option(name: str) -> Alteration:
-    """For `Table.alter`: give an option its default again."""
+    """For `Table.alter`: reset an option to its default."""
     return Alteration(name, None)
 
 

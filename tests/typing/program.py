@@ -1,0 +1,176 @@
+"""A user's program that uses the whole public API. `test_typing` runs mypy --strict and pyright on it; nothing executes it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import LongType, StructField, StructType
+from typing_extensions import assert_type
+
+import lsmlake
+from lsmlake.commit.snapshot_expiry import ExpireReport
+from lsmlake.errors import CommitConflict, InvalidData, LakeError, StorageFailed, TableNotFound
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.maintain.alter import Alteration
+from lsmlake.maintain.repair import RepairReport
+from lsmlake.maintain.verify import Finding
+from lsmlake.schema.schema import Schema
+
+assert_type(lsmlake.__version__, str)
+
+
+def opened() -> lsmlake.Table:
+    lake = assert_type(lsmlake.connect("warehouse"), lsmlake.Lake)
+    lsmlake.connect(Path("warehouse"))
+    lake.create_database("sales", if_not_exists=True)
+    assert_type(lake.databases(), list[str])
+    assert_type(lake.tables(), list[str])
+    lake.tables("sales")
+    options: dict[str, str | int | bool] = {"bucket": 4, "changelog-producer": "lookup", "write-only": False}
+    orders = lake.create_table(
+        "sales.orders",
+        "order_id BIGINT NOT NULL, dt STRING, amount DOUBLE",
+        primary_key=["order_id", "dt"],
+        partition_by=["dt"],
+        options=options,
+        if_not_exists=True,
+        comment="all orders",
+    )
+    lake.create_table("sales.items", pa.schema([("id", pa.int64())]), primary_key=("id",), options={"bucket-key": ["id"]})
+    lake.create_table("sales.lines", StructType([StructField("id", LongType())]), primary_key=["id"])
+    lake.create_table_from("sales.copy", Path("orders") / "*.csv", primary_key=["order_id"], cast=True, row_kind="op")
+    assert_type(lake.rename_table("sales.copy", "sales.orders2"), lsmlake.Table)
+    lake.drop_table("sales.orders2")
+    lake.drop_database("sales", cascade=True)
+    try:
+        return assert_type(lake.table("sales.orders"), lsmlake.Table)
+    except TableNotFound as error:
+        assert_type(error.cure, str)
+        return assert_type(orders, lsmlake.Table)
+
+
+def described(orders: lsmlake.Table) -> list[str]:
+    assert_type(orders.schema, pa.Schema)
+    assert_type(orders.primary_key, tuple[str, ...])
+    assert_type(orders.partition_by, tuple[str, ...])
+    assert_type(orders.options, Mapping[str, str])
+    assert_type(orders.comment, str | None)
+    assert_type(orders.current, Schema)
+    assert_type(orders.states(), dict[Bucket, BucketState])
+    return [orders.name, orders.path]
+
+
+def written(orders: lsmlake.Table, frame: DataFrame) -> int:
+    snapshot = assert_type(orders.upsert([{"order_id": 7, "dt": "2026-01-01", "amount": 2.5}]), Snapshot | None)
+    orders.upsert({"order_id": [7], "dt": ["2026-01-01"], "amount": [2.5]})
+    orders.upsert(pa.table({"order_id": [7]}), compact=False)
+    orders.upsert(pa.RecordBatch.from_pylist([{"order_id": 7}]))
+    orders.upsert(pa.RecordBatchReader.from_stream(pl.DataFrame({"order_id": [7]})))
+    orders.upsert(iter([pa.RecordBatch.from_pylist([{"order_id": 7}])]))
+    orders.upsert(pd.DataFrame({"order_id": [7]}), cast=True)
+    orders.upsert(pl.DataFrame({"order_id": [7]}), row_kind="op")
+    orders.upsert(pl.scan_parquet("*.parquet"), row_kind={"column": "op", "map": {"c": "+I", "d": "-D"}})
+    orders.upsert(duckdb.table("orders"), commit_id=7, writer_id="job-1")
+    orders.upsert(ds.dataset("incoming"))
+    orders.upsert(["a.parquet", "b.parquet"])
+    orders.upsert([Path("a.parquet")])
+    orders.upsert("incoming/*.csv")
+    orders.upsert(orders.scan(where="amount > 10"))
+    orders.upsert(frame)
+    assert_type(orders.delete_keys([{"order_id": 7}], ignore_sequence=True), Snapshot | None)
+    return snapshot.id if snapshot else 0
+
+
+def read(orders: lsmlake.Table) -> float:
+    scan = assert_type(
+        orders.scan(where="amount > 10", columns=["order_id", "amount"], mode="raw", snapshot=12, limit=100), lsmlake.Scan
+    )
+    orders.scan(where=pc.field("amount") > 10, timestamp="2026-01-01 00:00:00")
+    orders.scan(timestamp=datetime.datetime(2026, 1, 1))
+    assert_type(scan.to_arrow(), pa.Table)
+    assert_type(scan.to_batches(), pa.RecordBatchReader)
+    assert_type(scan.to_pandas(), pd.DataFrame)
+    assert_type(scan.to_polars(), pl.DataFrame)
+    assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
+    scan.to_duckdb(duckdb.connect())
+    assert_type(scan.count(), int)
+    assert_type(len(scan), int)
+    assert_type(scan.explain(), str)
+    assert_type(scan.plan().files, int)
+    pa.table(scan)
+    assert_type(orders.get([{"order_id": 7}, {"order_id": 8}]), pa.Table)
+    row = assert_type(orders.get({"order_id": 7}), dict[str, object] | None)
+    amount = row["amount"] if row else None
+    return amount if isinstance(amount, float) else 0.0
+
+
+def followed(orders: lsmlake.Table) -> int:
+    changes = assert_type(orders.changes(12, 20, mode="changelog", where="amount > 1", columns=("order_id",)), lsmlake.Changes)
+    assert_type(changes.to_arrow(), pa.Table)
+    assert_type(changes.count(), int)
+    batches = orders.follow(wait=0.5, start="from-snapshot", snapshot=3, mode="diff", consumer="copy")
+    assert_type(batches, Iterator[lsmlake.ChangeBatch])
+    for batch in batches:
+        assert_type(batch, lsmlake.ChangeBatch)
+        assert_type(batch.to_polars(), pl.DataFrame)
+        assert_type(batch.snapshot, int)
+    orders.reset_consumer("copy", 3)
+    orders.reset_consumer("copy")
+    return int(assert_type(orders.consumers(), pa.Table).num_rows)
+
+
+def maintained(orders: lsmlake.Table) -> None:
+    report = assert_type(orders.compact(full=True, where="dt = '2026-01-01'", buckets=[0, 1]), lsmlake.CompactionReport)
+    assert_type(report.snapshot_id, int | None)
+    assert_type(report.rows, int)
+    alterations = [lsmlake.set_option("bucket-key", ["order_id"]), lsmlake.unset_option("write-only")]
+    assert_type(alterations, list[Alteration])
+    assert_type(orders.alter(*alterations), Snapshot | None)
+    expired = assert_type(orders.expire_snapshots(retain_max=5, retain_min=1, older_than="2026-01-01", limit=3), ExpireReport)
+    assert_type(expired.held, Mapping[str, int])
+    assert_type(orders.repair(action="drop", keys=[{"order_id": 7}]), RepairReport)
+    findings = assert_type(orders.verify(), list[Finding])
+    print([finding.what for finding in findings])
+    for listing in (orders.snapshots(), orders.files(snapshot=3), orders.buckets(), orders.partitions(), orders.manifests()):
+        assert_type(listing, pa.Table)
+    assert_type(orders.schemas(), pa.Table)
+    assert_type(orders.options_table(), pa.Table)
+
+
+def on_spark(spark: SparkSession, connect: ConnectSession) -> StreamingQuery:
+    lsmlake.ship(spark)
+    lsmlake.register(connect)
+    lsmlake.connect("warehouse", spark=connect)
+    orders = lsmlake.connect("warehouse", spark=spark).table("sales.orders")
+    frame = assert_type(orders.df(where="amount > 10", columns=["order_id"], snapshot=3), DataFrame)
+    frame.filter("order_id = 7").show()
+    assert_type(orders.scan().to_spark("native"), DataFrame)
+    assert_type(orders.changes(0).to_spark(), DataFrame)
+    stream = assert_type(orders.read_stream(start="latest-full", consumer="copy", max_rows=1000), DataFrame)
+    sink = assert_type(orders.sink("orders", row_kind="op", checkpoint="c"), Callable[[DataFrame, int], None])
+    stream.writeStream.foreachBatch(sink).start()
+    return assert_type(orders.write_stream(stream, checkpoint="c", trigger={"availableNow": True}), StreamingQuery)
+
+
+def handled(orders: lsmlake.Table) -> str:
+    try:
+        orders.upsert([{"order_id": "seven"}])
+    except InvalidData as error:
+        return f"{error.what} at {error.where}: {error}"
+    except (CommitConflict, StorageFailed) as error:
+        return error.cure
+    except lsmlake.errors.LakeError as error:
+        raise LakeError("not loaded", where=orders.name, cure="try again") from error
+    return ""
