@@ -21,7 +21,8 @@ import numpy as np
 
 from lsmlake.format.files import APPEND, COMPACT, DataFile
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick import TIERED, Compaction, PickOptions, pick, plan_task
+from lsmlake.lsm.pick import Compaction, last_level_of, pick, plan_task
+from lsmlake.options.compaction import TIERED, UNIVERSAL, CompactionOptions
 
 ROW_BYTES = 50
 TARGET_BYTES = 128 << 20
@@ -88,7 +89,7 @@ class Bucket:
 
 
 def simulate(
-    strategy: PickOptions,
+    strategy: CompactionOptions,
     live_rows: int,
     batch_rows: int,
     batches: int,
@@ -106,7 +107,7 @@ def simulate(
     updates = int(batch_rows * update_share)
     inserts = batch_rows - updates
     bucket = Bucket(np.full(live_rows + inserts * batches, -1, np.int64), target_rows)
-    bucket.add(np.arange(live_rows), strategy.max_level(Levels()), COMPACT, 0)
+    bucket.add(np.arange(live_rows), last_level_of(strategy, Levels()), COMPACT, 0)
     loaded = bucket.written
     given, seen = 0, []
     for sequence in range(1, batches + 1):
@@ -126,15 +127,15 @@ def simulate(
     return Outcome(written, int(runs.max()), float(runs.mean()), float(dead.max()), float(dead.mean()), int(files.max()))
 
 
-def contenders() -> Iterator[tuple[str, PickOptions]]:
-    yield "universal(5)", PickOptions()
+def contenders() -> Iterator[tuple[str, CompactionOptions]]:
+    yield "universal(5)", CompactionOptions(strategy=UNIVERSAL, num_levels=6)
     for runs in (4, 6, 8, 12):
-        for share in (None, 0.7, 0.5, 0.3):
-            name = f"tiered({runs}) reclaim {share or 'none'}"
-            yield name, PickOptions(strategy=TIERED, tier_runs=runs, reclaim_dead_share=share, reclaim_bucket_share=None)
+        for percent in (100, 70, 50, 30):
+            name = f"tiered({runs}) reclaim {percent} %"
+            yield name, CompactionOptions(TIERED, tier_runs=runs, reclaim_dead_percent=percent, reclaim_bucket_share=1.0)
         for share in (0.3, 0.2):
-            name = f"tiered({runs}) reclaim 0.5, bucket {share}"
-            yield name, PickOptions(strategy=TIERED, tier_runs=runs, reclaim_dead_share=0.5, reclaim_bucket_share=share)
+            name = f"tiered({runs}) reclaim 50 %, bucket {share:.0%}"
+            yield name, CompactionOptions(TIERED, tier_runs=runs, reclaim_bucket_share=share)
 
 
 def main(scale: float) -> None:

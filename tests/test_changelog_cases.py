@@ -132,7 +132,7 @@ def test_full_compaction_compacts_at_every_commit_unless_told_otherwise():
     write(table, "1", compact=None)
     write(table, "2", compact=None)
     assert told(table, 0) == [("+I", "1"), ("-U", "1"), ("+U", "2")]
-    assert not table.current.parsed_options.deletion_vectors
+    assert not table.current.parsed_options.layout.deletion_vectors
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,11 @@ def test_full_compaction_compacts_at_every_commit_unless_told_otherwise():
         ({"changelog-producer": "full-compaction", "deletion-vectors.enabled": "true"}, "leave deletion-vectors.enabled out"),
         ({"changelog-producer": "full-compaction", "merge-engine": "first-row"}, "lookup or none"),
         ({"changelog-producer": "input", "merge-engine": "first-row"}, "lookup or none"),
-        ({"changelog-producer": "input", "changelog-producer.row-deduplicate": "true"}, "no rows are compared"),
-        ({"changelog-producer.row-deduplicate": "true"}, "no rows are compared"),
+        (
+            {"changelog-producer": "input", "changelog-producer.row-deduplicate": "true"},
+            "unless changelog-producer = lookup or full-compaction",
+        ),
+        ({"changelog-producer.row-deduplicate": "true"}, "unless changelog-producer = lookup or full-compaction"),
         ({**LOOKUP, "changelog-producer.row-deduplicate-ignore-fields": "v"}, "row-deduplicate = true"),
         (
             {**LOOKUP, "changelog-producer.row-deduplicate": "true", "changelog-producer.row-deduplicate-ignore-fields": "nope"},

@@ -31,7 +31,8 @@ from lsmlake.cli.main import app
 from lsmlake.compact import job
 from lsmlake.errors import MissingDependency
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.options.table_options import DESCRIPTIONS
+from lsmlake.options.reference import reference
+from lsmlake.options.table_options import OPTIONS
 from lsmlake.report.views import files_view
 
 DAY = dt.date(2026, 1, 1)
@@ -317,15 +318,20 @@ def test_a_limit_may_be_larger_than_64_bits(warehouse: Path):
 
 def test_options_are_listed_and_altered(copy: Path):
     first = call("options", "sales.orders", "-w", copy).splitlines()[1]
-    assert first.split(maxsplit=3) == ["bucket", "2", "1", DESCRIPTIONS["bucket"]]
+    assert first.split(maxsplit=3) == ["bucket", "2", "1", OPTIONS["bucket"].meaning]
     everything = json.loads(call("options", "--json"))
-    assert {
+    assert [row["name"] for row in everything] == [option.name for option in reference()]
+    assert everything[0] == {
         "name": "bucket",
-        "default": "1",
+        "group": "layout",
+        "type": "integer",
         "takes": "an integer from 1 to 32767",
-        "description": DESCRIPTIONS["bucket"],
-    } in everything
-    assert len(everything) == len(DESCRIPTIONS)
+        "default": "1",
+        "description": OPTIONS["bucket"].meaning,
+        "only_with": None,
+        "origin": "Apache Paimon",
+        "change": "while the table has no rows",
+    }
     assert call("alter", "sales.orders", "--set", "write-only=true", "-w", copy) == "sales.orders: altered in snapshot 4\n"
     values = {row["name"]: row["value"] for row in json.loads(call("options", "sales.orders", "--all", "--json", "-w", copy))}
     assert (values["write-only"], values["bucket"], values["merge-engine"]) == ("true", "2", None)

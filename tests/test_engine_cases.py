@@ -451,7 +451,7 @@ REFUSED = {
     "both ways of removing": (
         PARTIAL,
         GROUP | {"partial-update.remove-record-on-delete": "true", "partial-update.remove-record-on-sequence-group": "f1"},
-        ["contradict"],
+        ["exclude each other"],
     ),
     "removal by no group": (
         PARTIAL,

@@ -138,8 +138,11 @@ def test_gentle_lookups_let_commits_wait():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"lookup-compact": "gentle"}, "means nothing under compaction.strategy = tiered"),
-        ({"lookup-compact": "gentle", "deletion-vectors.enabled": "false"}, "means nothing without deletion vectors"),
+        ({"lookup-compact": "gentle"}, "has no effect unless compaction.strategy = universal"),
+        (
+            {"lookup-compact": "gentle", "deletion-vectors.enabled": "false"},
+            "unless deletion-vectors.enabled = true or changelog-producer = lookup",
+        ),
         ({"lookup-compact.max-interval": "3", "compaction.strategy": "universal"}, "unless lookup-compact = gentle"),
         ({"lookup-compact": "slow", "compaction.strategy": "universal"}, "'radical' or 'gentle'"),
     ],

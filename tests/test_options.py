@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,42 +14,78 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.errors import InvalidOption
-from lsmlake.options.table_options import DESCRIPTIONS, Options, reference
+from lsmlake.options import columns, rules
+from lsmlake.options.option import Change, When, options_of
+from lsmlake.options.reference import OWN, reference
+from lsmlake.options.table_options import OPTIONS, Options, group_of
 
-SOURCES = Path(lsmlake.__file__).parent
+LIBRARY = Path(lsmlake.__file__).parent
+README = (LIBRARY.parent / "README.md").read_text()
+
+
+def value_of(options: Options, name: str) -> object:
+    group = getattr(options, group_of(name))
+    (attribute,) = [each.attribute for each in options_of(type(group)) if each.option.name == name]
+    return getattr(group, attribute)
 
 
 def test_nothing_given_is_the_defaults():
-    assert Options.parse({}) == Options()
-    assert all(option.default is not MISSING for option in fields(Options))
+    options = Options.parse({})
+    assert {name: value_of(options, name) for name in OPTIONS} == {name: option.default for name, option in OPTIONS.items()}
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "attribute", "expected"),
+    ("name", "value", "expected"),
     [
-        ("bucket", 4, "bucket", 4),
-        ("bucket", "4", "bucket", 4),
-        ("bucket-key", "a, b", "bucket_key", ("a", "b")),
-        ("bucket-key", ["a", "b"], "bucket_key", ("a", "b")),
-        ("write-only", True, "write_only", True),
-        ("write-only", "TRUE", "write_only", True),
-        ("write-only", "false", "write_only", False),
-        ("target-file-size", "64 mb", "target_file_bytes", 64 << 20),
-        ("target-file-size", "1GB", "target_file_bytes", 1 << 30),
-        ("target-file-size", 1 << 26, "target_file_bytes", 1 << 26),
-        ("file.block-size", "512 kb", "row_group_bytes", 512 << 10),
-        ("file.block-size", "7 B", "row_group_bytes", 7),
-        ("commit.min-retry-wait", "2 s", "commit_wait_min_ms", 2_000),
-        ("commit.max-retry-wait", "1 h", "commit_wait_max_ms", 3_600_000),
-        ("commit.max-retry-wait", "1 Day", "commit_wait_max_ms", 86_400_000),
-        ("merge-engine", "Deduplicate", "merge_engine", "deduplicate"),
-        ("compaction.strategy", "UNIVERSAL", "strategy", "universal"),
-        ("file.compression", "none", "compression", "none"),
-        ("rowkind.field", " op ", "rowkind_field", "op"),
+        ("bucket", 4, 4),
+        ("bucket", "4", 4),
+        ("bucket-key", "a, b", ("a", "b")),
+        ("bucket-key", ["a", "b"], ("a", "b")),
+        ("write-only", True, True),
+        ("write-only", "TRUE", True),
+        ("write-only", "false", False),
+        ("target-file-size", "64 mb", 64 << 20),
+        ("target-file-size", "1GB", 1 << 30),
+        ("target-file-size", 1 << 26, 1 << 26),
+        ("file.block-size", "512 kb", 512 << 10),
+        ("file.block-size", "512k", 512 << 10),
+        ("file.block-size", "7 B", 7),
+        ("commit.min-retry-wait", "2 s", 2_000),
+        ("commit.max-retry-wait", "1 h", 3_600_000),
+        ("commit.max-retry-wait", "1 Day", 86_400_000),
+        ("merge-engine", "Deduplicate", "deduplicate"),
+        ("compaction.strategy", "UNIVERSAL", "universal"),
+        ("file.compression", "none", "none"),
+        ("rowkind.field", " op ", "op"),
     ],
 )
-def test_a_value_is_read_as_text_or_as_it_is(name, value, attribute, expected):
-    assert getattr(Options.parse({name: value}), attribute) == expected
+def test_a_value_is_read_as_text_or_as_it_is(name, value, expected):
+    assert value_of(Options.parse({name: value}), name) == expected
+
+
+UNIVERSAL = {"compaction.strategy": "universal"}
+FULL = {"changelog-producer": "full-compaction"}
+
+
+@pytest.mark.parametrize(
+    ("given_options", "name", "expected"),
+    [
+        (FULL, "deletion-vectors.enabled", False),
+        ({"changelog-producer": "lookup"}, "deletion-vectors.enabled", True),
+        (FULL, "compaction.strategy", "universal"),
+        ({"deletion-vectors.enabled": "false"}, "compaction.strategy", "universal"),
+        (FULL, "full-compaction.delta-commits", 1),
+        (FULL | {"full-compaction.delta-commits": 7}, "full-compaction.delta-commits", 7),
+        (UNIVERSAL, "num-levels", 6),
+        (UNIVERSAL | {"num-sorted-run.compaction-trigger": 3}, "num-levels", 4),
+        ({"deletion-vectors.enabled": "false"}, "lookup-compact", None),
+        ({"deletion-vectors.enabled": "false", "changelog-producer": "lookup"}, "lookup-compact", "radical"),
+        (UNIVERSAL | {"num-sorted-run.compaction-trigger": 4}, "lookup-compact.max-interval", 8),
+        (UNIVERSAL | {"compaction.offpeak.start.hour": "-1"}, "compaction.offpeak.start.hour", None),
+    ],
+)
+def test_a_default_follows_from_other_options(given_options, name, expected):
+    assert value_of(Options.parse(given_options), name) == expected
 
 
 @pytest.mark.parametrize("name", ["a/../../b", "x/y", "a\\b", "a\0b", "a\nb", "a\x7f", "\ud800", ""])
@@ -60,25 +95,218 @@ def test_a_name_that_is_no_name_of_a_directory_is_refused(name):
 
 
 @examples(100)
-@given(st.sampled_from(list(DESCRIPTIONS)), st.text(max_size=12) | st.integers() | st.floats() | st.none() | st.booleans())
+@given(st.sampled_from(list(OPTIONS)), st.text(max_size=12) | st.integers() | st.floats() | st.none() | st.booleans())
 def test_any_value_is_either_taken_or_refused_by_name(name, value):
     try:
-        Options.parse({name: value}, "d.t")
+        options = Options.parse({name: value}, "d.t")
     except InvalidOption as refused:
-        assert name in str(refused) or refused.what, refused
+        assert name in refused.what, refused
         assert refused.where == "d.t"
+        assert refused.found
         assert refused.cure
+    else:
+        text = OPTIONS[name].type.text(value_of(options, name))
+        assert text is None or value_of(Options.parse({name: text}), name) == value_of(options, name)
 
+
+# --- the rules between options ---
+
+VALUES = {"integer": 3, "boolean": "true", "size": "1 kb", "duration": "1 h", "columns": "a", "text": "a"}
+
+
+def some_value(name: str) -> object:
+    kind = OPTIONS[name].type
+    return VALUES.get(kind.name) or kind.takes.split("'")[-2]
+
+
+LOOKUP = {"changelog-producer": "lookup"}
+GENTLE = UNIVERSAL | {"lookup-compact": "gentle"}
+EFFECTS = [
+    (["compaction.tier-runs", "compaction.reclaim-dead-percent"], {}, UNIVERSAL),
+    (
+        [
+            "num-sorted-run.compaction-trigger",
+            "compaction.max-size-amplification-percent",
+            "compaction.size-ratio",
+            "compaction.optimization-interval",
+            "compaction.total-size-threshold",
+            "compaction.incremental-size-threshold",
+            "compaction.offpeak-ratio",
+            "lookup-compact",
+        ],
+        UNIVERSAL,
+        {},
+    ),
+    (["compaction.offpeak.start.hour"], UNIVERSAL | {"compaction.offpeak.end.hour": 4}, {}),
+    (["compaction.offpeak.end.hour"], UNIVERSAL | {"compaction.offpeak.start.hour": 4}, {}),
+    (["lookup-compact"], LOOKUP | UNIVERSAL | {"deletion-vectors.enabled": "false"}, {"deletion-vectors.enabled": "false"}),
+    (["lookup-compact.max-interval"], GENTLE, UNIVERSAL),
+    (["file.compression.zstd-level"], {}, {"file.compression": "lz4"}),
+    (["sequence.field"], {"merge-engine": "partial-update"}, {"merge-engine": "first-row"}),
+    (["sequence.field.sort-order"], {"sequence.field": "a"}, {}),
+    (
+        ["partial-update.remove-record-on-delete", "partial-update.remove-record-on-sequence-group"],
+        {"merge-engine": "partial-update"},
+        {"merge-engine": "aggregation"},
+    ),
+    (["aggregation.remove-record-on-delete"], {"merge-engine": "aggregation"}, {}),
+    (["changelog-producer.row-deduplicate"], LOOKUP, {"changelog-producer": "input"}),
+    (
+        ["changelog-producer.row-deduplicate-ignore-fields"],
+        FULL | {"changelog-producer.row-deduplicate": "true"},
+        FULL | {"changelog-producer.row-deduplicate": "false"},
+    ),
+    (
+        ["changelog.num-retained.min", "changelog.num-retained.max", "changelog.time-retained"],
+        {"changelog-producer": "input"},
+        {},
+    ),
+]
+"""Options, others under which they have an effect, and others under which they have none."""
+
+
+@pytest.mark.parametrize(
+    ("names", "others", "without_effect"), EFFECTS, ids=lambda part: part[0] if isinstance(part, list) else ""
+)
+def test_an_option_that_has_no_effect_is_refused(names, others, without_effect):
+    for name in names:
+        options = Options.parse(others | {name: some_value(name)})
+        assert value_of(options, name) == OPTIONS[name].type.read(some_value(name))
+        with pytest.raises(InvalidOption, match=f"option '{re.escape(name)}' has no effect unless"):
+            Options.parse(without_effect | {name: some_value(name)})
+
+
+def test_every_option_that_needs_another_is_tested():
+    assert {name for names, _, _ in EFFECTS for name in names} == {name for name, option in OPTIONS.items() if option.only}
+
+
+PARTIAL = {"merge-engine": "partial-update"}
+BROKEN = [
+    ({"deletion-vectors.enabled": "false"}, {"compaction.strategy": "tiered"}),
+    (FULL, {"deletion-vectors.enabled": "true"}),
+    ({"merge-engine": "first-row"}, {"changelog-producer": "input"}),
+    (PARTIAL | {"partial-update.remove-record-on-delete": "true"}, {"ignore-delete": "true"}),
+    (PARTIAL | {"partial-update.remove-record-on-sequence-group": "a"}, {"ignore-delete": "true"}),
+    ({"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true"}, {"ignore-delete": "true"}),
+    (
+        PARTIAL | {"partial-update.remove-record-on-delete": "true"},
+        {"partial-update.remove-record-on-sequence-group": "a"},
+    ),
+    ({}, {"record-level.expire-time": "1 h"}),
+    (UNIVERSAL, {"compaction.offpeak.start.hour": 0}),
+    ({}, {"num-sorted-run.stop-trigger": 4}),
+    ({}, {"file.block-size": "1 gb"}),
+    ({}, {"snapshot.num-retained.max": 9}),
+    (LOOKUP | {"changelog.num-retained.min": 5}, {"changelog.num-retained.max": 4}),
+    ({}, {"commit.min-retry-wait": "11 s"}),
+]
+"""For each rule, in order: options that are accepted, and one more that is not."""
+
+
+@pytest.mark.parametrize(("rule", "pair"), [*zip(rules.RULES, BROKEN, strict=True)], ids=lambda part: type(part).__name__)
+def test_options_that_contradict_each_other_are_refused_with_both_names_and_a_cure(rule, pair):
+    accepted, one_more = pair
+    assert Options.parse(accepted)
+    with pytest.raises(InvalidOption) as refused:
+        Options.parse(accepted | one_more, "d.t")
+    names = [part.option if isinstance(part, When) else part for part in rule[:2]]
+    assert all(name in refused.value.what and f"{name} = " in refused.value.found for name in names)
+    assert refused.value.where == "d.t" and refused.value.cure
+
+
+def test_a_rule_does_not_refuse_equal_values_or_what_is_off():
+    assert Options.parse({"snapshot.num-retained.max": 10, "num-sorted-run.stop-trigger": 5, "commit.min-retry-wait": "10 s"})
+    assert Options.parse(PARTIAL | {"partial-update.remove-record-on-delete": "false", "ignore-delete": "true"})
+    assert Options.parse(UNIVERSAL | {"compaction.offpeak.start.hour": -1})
+    assert Options.parse({"merge-engine": "first-row", "first-row.ignore-delete": "true"}).write.ignore_delete
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("fields.a.agregate-function", "sum", "did you mean .aggregate-function"),
+        ("fields.aggregate-function", "sum", "unknown option"),
+        ("fields.a,b.aggregate-function", "sum", "names several columns"),
+        ("fields.a.count-limit", "0", "an integer from 1"),
+        ("fields.a.nested-key-null-strategy", "drop", "'merge' or 'ignore' or 'error'"),
+        ("fields.a.distinct", "maybe", "true or false"),
+    ],
+)
+def test_an_option_of_a_column_is_checked_like_any_other(name, value, words):
+    with pytest.raises(InvalidOption, match=words):
+        Options.parse({"merge-engine": "aggregation", name: value})
+
+
+def test_an_option_of_a_column_needs_an_engine_that_reads_it():
+    with pytest.raises(InvalidOption, match="unless merge-engine = partial-update or aggregation"):
+        Options.parse({"fields.a.aggregate-function": "sum"})
+
+
+# --- the reference ---
 
 MET_ANYWAY = {"num-sorted-run.stop-trigger"}  # a writer that compacts does so before it commits: it is never behind
+READ_AS = {"reclaim_dead_percent": "dead_share"}
+READERS = "\n".join(path.read_text() for path in LIBRARY.rglob("*.py") if path.parent.name != "options")
 
 
-@pytest.mark.parametrize("name", sorted(DESCRIPTIONS.keys() - MET_ANYWAY))
-def test_every_option_has_words_and_is_read_somewhere(name):
-    assert DESCRIPTIONS[name].strip()
-    (attribute,) = [option.name.removeprefix("given_") for option in fields(Options) if option.metadata.get("name") == name]
-    others = [path for path in SOURCES.rglob("*.py") if path.name != "options.py" or path.parent != SOURCES]
-    assert any(re.search(rf"\.{attribute}\b", path.read_text()) for path in others), f"nothing reads {attribute}"
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - MET_ANYWAY))
+def test_every_option_is_read_somewhere(name):
+    groups = Options.parse({})
+    (attribute,) = [each.attribute for each in options_of(type(getattr(groups, group_of(name)))) if each.option.name == name]
+    read = READ_AS.get(attribute, attribute)
+    assert re.search(rf"(\.{group_of(name)}|\boptions)\.{read}\b", READERS), f"nothing reads {read}"
+
+
+def test_the_reference_describes_every_option_in_full():
+    rows = list(reference())
+    assert [row.name for row in rows] == [*OPTIONS, *columns.TEMPLATES]
+    for row in rows:
+        assert all((row.group, row.type, row.takes, row.origin, row.change)), row
+        assert len(row.description) > 10 and row.description[-1] not in ".;", row
+    assert len({row.name for row in rows}) == len(rows)
+
+
+def test_a_default_in_the_reference_is_read_as_the_default():
+    for row in reference():
+        option = OPTIONS[row.name] if row.name in OPTIONS else columns.described(row.name)
+        read = () if row.default is None else option.type.read(row.default)
+        assert read == (() if option.default is None else option.default), row
+
+
+def test_options_that_paimon_does_not_have():
+    assert {row.name for row in reference() if row.origin == OWN} == {
+        "compaction.strategy",
+        "compaction.tier-runs",
+        "compaction.reclaim-dead-percent",
+        "metadata.stats-truncate",
+        "read.vector-broadcast-limit",
+        "snapshot.expire.on-commit",
+        "write.collect-rows",
+        "fields.<column>.overflow",
+    }
+
+
+def test_the_readme_names_only_options_that_there_are():
+    quoted = set(re.findall(r"`([a-z-]+(?:\.[a-z-]+)+)(?: = [^`]+)?`", README))
+    meant = {name for name in quoted if name.partition(".")[0] in {each.partition(".")[0] for each in OPTIONS}}
+    assert len(meant) > 12
+    assert meant <= OPTIONS.keys(), meant - OPTIONS.keys()
+
+
+def test_what_can_change_only_while_a_table_is_empty():
+    changes = {row.name: row.change for row in reference()}
+    assert {name for name, change in changes.items() if change == Change.WHILE_EMPTY.value} == {"bucket", "bucket-key"}
+    assert {name for name, change in changes.items() if change == Change.REWRITES.value and "fields." not in name} == {
+        "merge-engine",
+        "sequence.field",
+        "sequence.field.sort-order",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+        "aggregation.remove-record-on-delete",
+        "deletion-vectors.enabled",
+        "changelog-producer",
+        "num-levels",
+    }
 
 
 def test_what_was_given_is_kept_as_text_and_read_back():
@@ -157,12 +385,3 @@ def test_tier_runs_is_how_many_runs_stand():
             standing.append(len(set(table.files()["level"].to_pylist())))
         assert max(standing) < 2 * runs
         assert max(standing) >= runs - 1
-
-
-def test_defaults_in_the_reference_mean_what_they_are():
-    by_name = {option.metadata["name"]: option for option in fields(Options) if option.metadata}
-    assert [facts.name for facts in reference()] == list(by_name)
-    for facts in reference():
-        option = by_name[facts.name]
-        read = None if facts.default is None else option.metadata["parse"](facts.default)
-        assert read == (option.default or None if option.default == () else option.default), facts

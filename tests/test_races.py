@@ -153,7 +153,7 @@ def test_two_at_a_time_are_one_after_the_other(name):
 
 def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
-    choose = as_needed(table.current.parsed_options, 0) if inline else None
+    choose = as_needed(table.current.parsed_options.compaction, 0) if inline else None
     states = table.states()
     parts = split(prepare(data, table.current)[0], table.current, 1)
     return [write_bucket(table.meta, table.current, bucket, [part], states.get(bucket), choose) for bucket, part in parts]
@@ -161,7 +161,7 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
-    choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options, 0)
+    choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options.compaction, 0)
     return [m for s in table.states().values() if (m := compact_bucket(table.meta, table.current, s, choose))]
 
 

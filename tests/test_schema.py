@@ -82,7 +82,7 @@ def test_a_schema_is_read_as_it_was_written(columns):
     again = Schema.decode(schema.encode(), "schema-0")
     assert again == schema
     assert again.columns.equals(schema.columns, check_metadata=True)
-    assert again.parsed_options.bucket == 3
+    assert again.parsed_options.layout.buckets == 3
 
 
 @QUICK

@@ -57,7 +57,7 @@ def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | 
     schema, start, result = table.current, 0, {}
     with Intake(schema, Request(Source.of(row_kind))) as intake:
         for batch in batches:
-            numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.bucket)
+            numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.layout.buckets)
             place = order[start : (start := start + batch.num_rows)]
             intake.add(batch, pa.chunked_array([pa.array(numbers)]), pa.chunked_array([pa.array(place)]))
         for bucket, tables, given_tables in intake.sorted():

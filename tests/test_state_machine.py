@@ -174,7 +174,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(codes=BATCHES, compact=st.booleans())
     def begin_upsert(self, codes, compact):
         rows, table = self._batch(codes), self.table
-        choose = as_needed(table.current.parsed_options, 0) if compact else None
+        choose = as_needed(table.current.parsed_options.compaction, 0) if compact else None
         states = table.states()
         parts = split(prepare(self._arrow(rows), table.current)[0], table.current, self.model.buckets)
         messages = [write_bucket(table.meta, table.current, bucket, [part], states.get(bucket), choose) for bucket, part in parts]
@@ -184,7 +184,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(full=st.booleans())
     def begin_compaction(self, full):
         table = self.table
-        choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options, 0)
+        choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options.compaction, 0)
         messages = [compact_bucket(table.meta, table.current, state, choose) for state in table.states().values()]
         self.held.append(([message for message in messages if message], [], len(self.model.history)))
 

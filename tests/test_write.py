@@ -191,7 +191,7 @@ def test_a_run_is_cut_into_files_however_its_rows_arrive(sizes, target):
         assert file.bytes == meta.env.storage.size(meta.paths.data(file))
         read += found
     assert read == list(range(start))
-    limit = schema.parsed_options.target_file_bytes
+    limit = schema.parsed_options.files.target_bytes
     assert all(file.bytes >= limit for file in files[:-1])
     for file in files:
         with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:

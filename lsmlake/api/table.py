@@ -598,9 +598,9 @@ class Table:
 def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str) -> Callable[[Bucket], bool]:
     """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none."""
     numbers = None if buckets is None else {int(number) for number in buckets}
-    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.bucket)):
+    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.layout.buckets)):
         raise InvalidQuery(
-            "no such buckets", expected=f"0 to {schema.parsed_options.bucket - 1}", found=wrong, cure="correct them"
+            "no such buckets", expected=f"0 to {schema.parsed_options.layout.buckets - 1}", found=wrong, cure="correct them"
         )
     predicate = None
     if where is not None:

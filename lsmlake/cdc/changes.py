@@ -28,7 +28,7 @@ from lsmlake.lsm.difference import KIND_FIELD, told
 from lsmlake.lsm.merge.rule import Old
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import kinds_of, with_kind
-from lsmlake.options.table_options import FULL_COMPACTION, INPUT, LOOKUP, NONE
+from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP, NONE
 from lsmlake.predicate import evaluate
 from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Split, plan, prune_by_key
 from lsmlake.read.scan import read_split
@@ -99,7 +99,7 @@ def check_mode(mode: str, schema: Schema, where: str) -> str:
         raise InvalidQuery(
             "unknown mode of changes", where=where, expected=" or ".join(map(repr, MODES)), found=repr(mode), cure="correct it"
         )
-    if mode == CHANGELOG and schema.parsed_options.changelog_producer == NONE:
+    if mode == CHANGELOG and schema.parsed_options.changelog.producer == NONE:
         raise _no_changelog("the table writes no changelog", where)
     return mode
 
@@ -119,7 +119,7 @@ def _no_changelog(what: str, where: str) -> InvalidQuery:
 
 def view_of(schema: Schema, mode: str) -> str:
     """Which rows (mode of `read.plan`) these changes turn into each other: a changelog tells of what compaction brought up."""
-    return _VIEWS[schema.parsed_options.changelog_producer] if mode in (CHANGELOG, AUTO) else FRESH
+    return _VIEWS[schema.parsed_options.changelog.producer] if mode in (CHANGELOG, AUTO) else FRESH
 
 
 def frame(meta: Metadata, schema: Schema, predicate: object, columns: Sequence[str] | None) -> Plan:
@@ -147,12 +147,12 @@ def of_snapshot(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> li
     """What the commit of `snapshot` did, in one order always. Raises SnapshotNotFound if the one before is needed and gone."""
     schema = meta.schema_of(snapshot)
     if mode in (CHANGELOG, AUTO):
-        if snapshot.changelog_manifest_list or schema.parsed_options.changelog_producer != NONE:
+        if snapshot.changelog_manifest_list or schema.parsed_options.changelog.producer != NONE:
             return _logged(meta.changelog(snapshot, like.schema), like, snapshot)
         if mode == CHANGELOG:
             raise _no_changelog(f"snapshot {snapshot.id} writes no changelog", meta.paths.root)
     meta.snapshot(snapshot.id)  # of which more than the changelog must be kept
-    if snapshot.kind == COMPACT and schema.parsed_options.record_expire_ms is None:
+    if snapshot.kind == COMPACT and schema.parsed_options.retention.rows_ms is None:
         return []  # no row is another
     written = _written(meta, schema, snapshot) if mode == DELTA and _asks_keys(like) else None
     found = _next(meta, like, snapshot) if written is None else _logged(written, like, snapshot)

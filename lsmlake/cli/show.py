@@ -49,7 +49,7 @@ def show(
 def _of_number(schema: Schema, states: Mapping[Bucket, BucketState], number: int | None) -> Mapping[Bucket, BucketState]:
     if number is None:
         return states
-    buckets = schema.parsed_options.bucket
+    buckets = schema.parsed_options.layout.buckets
     if number >= buckets:
         raise InvalidQuery("no such bucket", expected=f"0 to {buckets - 1}", found=number, cure="correct --bucket")
     return {bucket: state for bucket, state in states.items() if bucket.number == number}

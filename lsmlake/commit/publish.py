@@ -121,9 +121,9 @@ def commit(
     assert len(set(buckets)) == len(buckets), "I5: a commit adds at most one run to a bucket"
     attempt = _Attempt(meta, schema, messages, identity, properties, succession)
     options = schema.parsed_options
-    wait_ms = options.commit_wait_min_ms
+    wait_ms = options.commit.wait_min_ms
     try:
-        for retries_left in reversed(range(1 + options.commit_retries)):
+        for retries_left in reversed(range(1 + options.commit.retries)):
             outcome = attempt.run()
             if isinstance(outcome, Unknown):
                 outcome = attempt.settle(outcome)
@@ -133,7 +133,7 @@ def commit(
             attempt.withdraw()
             if retries_left:
                 meta.env.sleep(wait_ms * (0.5 + meta.env.random()) / 1000)
-            wait_ms = min(2 * wait_ms, options.commit_wait_max_ms)
+            wait_ms = min(2 * wait_ms, options.commit.wait_max_ms)
     except BaseException:  # an interruption by the user leaves no files behind either
         attempt.give_up()
         raise
@@ -145,7 +145,7 @@ def commit(
     raise CommitConflict(
         "other commits won every time",
         where=meta.paths.root,
-        found=f"{1 + options.commit_retries} attempts",
+        found=f"{1 + options.commit.retries} attempts",
         cure="run it again; with many writers raise commit.max-retries",
     )
 
@@ -459,9 +459,9 @@ class _Attempt:
     def _fewer(self, metas: Sequence[ManifestMeta], number: int) -> Sequence[ManifestMeta]:
         """Once there are many small manifests at the end of the list, make them one."""
         options, small = self.schema.parsed_options, 0
-        while small < len(metas) and metas[-1 - small].bytes < options.manifest_target_bytes:
+        while small < len(metas) and metas[-1 - small].bytes < options.commit.manifest_target_bytes:
             small += 1
-        if small < options.manifest_merge_count:
+        if small < options.commit.manifest_merge_count:
             return metas
         kept, merged = metas[: len(metas) - small], metas[len(metas) - small :]
         table = manifest.merge((self.meta.entries(one, self.schema) for one in merged), self.schema)
@@ -474,7 +474,7 @@ class _Attempt:
 
 def _contract(schema: Schema) -> tuple:
     """What writers must agree upon."""
-    return schema.parsed_options.meaning, schema.parsed_options.changelog_producer
+    return schema.parsed_options.meaning, schema.parsed_options.changelog.producer
 
 
 def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery, Wording
-from lsmlake.options.table_options import NONE, Options
+from lsmlake.options.changelog import NONE
+from lsmlake.options.table_options import Options
 
 _LEAST = Wording("correct retain_min", command="correct --retain-min")
 _MOST = Wording("correct retain_max", command="correct --retain-max")
@@ -40,25 +41,25 @@ def snapshot_retention(
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise InvalidQuery("not a number of snapshots", expected="1 or more", found=repr(number), cure=name)
     if (least, most, older_than_ms, limit) == (None, None, None, None):
-        limit = options.expire_limit
-    most = options.retain_max if most is None else most
+        limit = options.retention.expire_limit
+    most = options.retention.snapshots_max if most is None else most
     if least is None:
-        least = options.retain_min if most is None else min(options.retain_min, most)
+        least = options.retention.snapshots_min if most is None else min(options.retention.snapshots_min, most)
     if most is not None and most < least:
         raise InvalidQuery(_TURNED, found=f"{most} < {least}", cure="correct one of them")
-    return Retention(least, most, now_ms - options.retain_ms if older_than_ms is None else older_than_ms, limit)
+    return Retention(least, most, now_ms - options.retention.snapshots_ms if older_than_ms is None else older_than_ms, limit)
 
 
 def changelog_retention(options: Options, now_ms: int) -> Retention | None:
     """None: a changelog goes with its snapshot."""
-    least, most, time_ms = options.changelog_retain_min, options.changelog_retain_max, options.changelog_retain_ms
-    if options.changelog_producer == NONE or (least, most, time_ms) == (None, None, None):
+    least, most, time_ms = options.retention.changelogs_min, options.retention.changelogs_max, options.retention.changelogs_ms
+    if options.changelog.producer == NONE or (least, most, time_ms) == (None, None, None):
         return None
     return Retention(
-        options.retain_min if least is None else least,
-        options.retain_max if most is None else most,
-        now_ms - (options.retain_ms if time_ms is None else time_ms),
-        options.expire_limit,
+        options.retention.snapshots_min if least is None else least,
+        options.retention.snapshots_max if most is None else most,
+        now_ms - (options.retention.snapshots_ms if time_ms is None else time_ms),
+        options.retention.expire_limit,
     )
 
 

@@ -57,7 +57,7 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options) -> None:
 
     Never fails: the commit has taken place. What goes wrong is logged.
     """
-    if snapshot.id % _EVERY or not options.expire_on_commit or (options.write_only and snapshot.kind != COMPACT):
+    if snapshot.id % _EVERY or not options.retention.expire_on_commit or (options.write.write_only and snapshot.kind != COMPACT):
         return
     try:
         retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
@@ -136,7 +136,7 @@ def _protected(meta: Metadata, options: Options, now_ms: int) -> dict[str, int]:
     """Reason -> the oldest snapshot that a consumer needs."""
     needed = {}
     for consumer in consumers(meta):
-        if options.consumer_expire_ms is not None and consumer.modified_ms < now_ms - options.consumer_expire_ms:
+        if options.retention.consumers_ms is not None and consumer.modified_ms < now_ms - options.retention.consumers_ms:
             remove_consumer(meta, consumer.name)
         else:
             following = consumer.progress.next_snapshot

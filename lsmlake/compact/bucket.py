@@ -31,7 +31,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import check_each, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
-from lsmlake.lsm.pick.strategy import last_level_of
+from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.row_expiry import RowExpiry
 from lsmlake.lsm.row_kinds import with_kind, with_kinds, without_deletes
 from lsmlake.lsm.sections import Section
@@ -76,7 +76,7 @@ def compact_bucket(
                 changelog = write_changelog(work)  # by the levels of `schema`
             work.written.extend(changelog)
             if becoming is not None:
-                level = last_level_of(becoming.parsed_options, work.levels())
+                level = last_level_of(becoming.parsed_options.compaction, work.levels())
                 work.files.update({name: file.at_level(level) for name, file in work.files.items()})
             return _message(work, changelog)
         except BaseException:
@@ -86,14 +86,14 @@ def compact_bucket(
 
 def _carry_out(work: Work, picked: Compaction) -> None:
     options = work.schema.parsed_options
-    joining = supersede(work, picked) if options.deletion_vectors else Joining()
+    joining = supersede(work, picked) if options.layout.deletion_vectors else Joining()
     expiry = RowExpiry.of(work.schema, work.meta.env.clock())
     steps = plan_task(
         picked,
         work.levels(),
-        target_file_bytes=options.target_file_bytes,
-        vectors=options.deletion_vectors,
-        rewrite_level0=options.deletion_vectors and (bool(joining) or _rows_wait(work, picked)),
+        target_file_bytes=options.files.target_bytes,
+        vectors=options.layout.deletion_vectors,
+        rewrite_level0=options.layout.deletion_vectors and (bool(joining) or _rows_wait(work, picked)),
         forced={file.name for file in picked.inputs if expiry and expiry.concerns(file)},
     )
     for file in steps.dropped:
@@ -160,7 +160,7 @@ def _rows_wait(work: Work, picked: Compaction) -> bool:
 
 def _upgrade(work: Work, file: DataFile, level: int) -> None:
     """Step 2. A file whose rows are all deletes has done its work and goes. (Without vectors deletes go on deleting.)"""
-    if file.delete_rows and work.schema.parsed_options.deletion_vectors:
+    if file.delete_rows and work.schema.parsed_options.layout.deletion_vectors:
         gone = plain(kinds(work, file)) == DELETE
         if gone.all():
             work.remove(file.name)

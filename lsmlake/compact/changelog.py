@@ -25,9 +25,9 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import Old
 from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.pick.strategy import last_level_of
+from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.row_kinds import without_deletes
-from lsmlake.options.table_options import FULL_COMPACTION, INPUT, NONE
+from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, write_run
 from lsmlake.store.lookup import fetch, find
@@ -41,11 +41,11 @@ View = Callable[[DataFile], bool]
 def write_changelog(work: Work) -> tuple[DataFile, ...]:
     """The changelog files of what `work` has come to; none if compaction is not the table's producer or brought nothing into
     view."""
-    producer = work.schema.parsed_options.changelog_producer
+    producer = work.schema.parsed_options.changelog.producer
     if producer in (NONE, INPUT):
         return ()
     first = Levels.of((*work.base.files, *work.waiting))
-    last = last_level_of(work.schema.parsed_options, first)
+    last = last_level_of(work.schema.parsed_options.compaction, first)
     visible: View = (lambda file: file.level == last) if producer == FULL_COMPACTION else (lambda file: file.level > 0)
     came = [f for f in first.files if work.remade or (not visible(f) and _in_view(work.files.get(f.name), visible))]
     before = [file for file in work.base.files if visible(file)]
@@ -81,7 +81,9 @@ def compared_columns(schema: Schema, old: Old) -> Collection[str] | None:
     options = schema.parsed_options
     if old is Old.STAYS:
         return ()
-    return [c for c in schema.columns.names if c not in options.changelog_ignored] if options.changelog_deduplicate else None
+    if not options.changelog.deduplicate:
+        return None
+    return [name for name in schema.columns.names if name not in options.changelog.ignored_columns]
 
 
 def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
@@ -107,7 +109,7 @@ def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
 
 def _standing(work: Work, keys: pa.Table, files: Collection[DataFile], vector: Callable[[str], DeletionVector]) -> pa.Table:
     """The rows that stand in `files` at `keys`, all columns."""
-    columns, merging = work.schema.columns.names, not work.schema.parsed_options.deletion_vectors
+    columns, merging = work.schema.columns.names, not work.schema.parsed_options.layout.deletion_vectors
     runs = [work.schema.row_columns.empty_table()]
     for run in reversed(Levels.of(files).runs):
         found: list[pa.Table] = []

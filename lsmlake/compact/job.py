@@ -65,7 +65,7 @@ def compact_here(
 
 def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
     now_ms = meta.env.clock()
-    return in_full(schema, now_ms) if full else as_needed(schema.parsed_options, now_ms)
+    return in_full(schema, now_ms) if full else as_needed(schema.parsed_options.compaction, now_ms)
 
 
 def compact_table(

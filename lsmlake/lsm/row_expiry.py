@@ -31,10 +31,10 @@ class RowExpiry:
     def of(schema: Schema, now_ms: int) -> RowExpiry | None:
         """What the options say, as of now; `None` if rows are kept for good."""
         options = schema.parsed_options
-        if options.record_expire_ms is None:
+        if options.retention.rows_ms is None:
             return None
-        column = options.record_time_field
-        return RowExpiry(column, schema.field_ids()[column], now_ms // 1000 - options.record_expire_ms // 1000)
+        column = options.retention.row_time_field
+        return RowExpiry(column, schema.field_ids()[column], now_ms // 1000 - options.retention.rows_ms // 1000)
 
     def kept(self, rows: pa.Table) -> pa.Table:
         """The rows that have not expired."""

@@ -22,7 +22,7 @@ from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeErr
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.options.table_options import INPUT, NONE, Options, check_name
+from lsmlake.options.table_options import Options, check_name
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
@@ -67,7 +67,7 @@ def alter(
         rule_of(new, name)
         _check_placing(meta, name, latest, old, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
-        remade = settling and (remakes_rows(old, new) or old.parsed_options.record_expire_ms is not None)
+        remade = settling and (remakes_rows(old, new) or old.parsed_options.retention.rows_ms is not None)
         try:
             with meta.unless_expired(latest):
                 messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []
@@ -85,14 +85,8 @@ def alter(
 
 
 def must_settle(old: Options, new: Options) -> bool:
-    """Whether files written for `old` would mean something else under `new`; or readers of its changes would see rows that they
-    were not told of, because by another producer a row is told at another time."""
-    return old.meaning != new.meaning or _told_at(old) != _told_at(new)
-
-
-def _told_at(options: Options) -> str:
-    """Without a producer and with input a row is told when it is written."""
-    return INPUT if options.changelog_producer == NONE else options.changelog_producer
+    """Whether the files written under `old` mean other rows under `new`, or report them to readers of changes at another time."""
+    return old.meaning != new.meaning
 
 
 def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name: str) -> dict[str, object]:
@@ -120,7 +114,7 @@ def _check_placing(meta: Metadata, name: str, latest: Snapshot | None, old: Sche
     raise InvalidOption(
         "bucket and bucket-key decide which bucket a row belongs to, and the table has rows",
         where=name,
-        expected=f"bucket = {old.parsed_options.bucket} and bucket-key unchanged",
+        expected=f"bucket = {old.parsed_options.layout.buckets} and bucket-key unchanged",
         found={key: value for key, value in new.options.items() if old.options.get(key) != value},
         cure="make a new table with these options and upsert the rows of this one into it",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ from lsmlake.format import manifest
 from lsmlake.format.files import BucketState, DataFile
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import recency
-from lsmlake.options.table_options import reference
+from lsmlake.options.columns import PREFIX
+from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
 from lsmlake.schema.schema import Schema
 from lsmlake.store.consumers import consumers as read_consumers
 from lsmlake.store.metadata import Metadata
@@ -95,7 +97,7 @@ def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table
 def partition_text(schema: Schema, partition: tuple) -> str | None:
     """'dt=2026-01-01, region=EU'; `None` for a table without partitions. A null has its directory's name, and text that happens
     to be that name stands in quotes."""
-    null = schema.parsed_options.partition_default_name
+    null = schema.parsed_options.layout.default_partition
 
     def shown(value: object) -> str:
         return null if value is None else repr(value) if value == null else _value_text(value)
@@ -190,24 +192,20 @@ def schemas(meta: Metadata) -> pa.Table:
 
 
 def option_reference() -> pa.Table:
-    """One row per option there is: its name, default, possible values and meaning."""
-    facts = reference()
-    return pa.table(
-        {
-            "name": pa.array([option.name for option in facts], pa.string()),
-            "default": pa.array([option.default for option in facts], pa.string()),
-            "takes": pa.array([option.takes for option in facts], pa.string()),
-            "description": pa.array([option.description for option in facts], pa.string()),
-        }
-    )
+    """One row per option there is."""
+    return _option_rows(reference())
 
 
 def options(schema: Schema) -> pa.Table:
     """One row per option: `value` is what the table sets, null where it sets nothing. Options of single columns, which have no
-    default, come last."""
-    known = option_reference()
-    names = known["name"].to_pylist()
-    own = pa.table({"name": pa.array([name for name in schema.options if name not in names], pa.string())})
-    found = pa.concat_tables([known, own], promote_options="default")
+    default for a table, come last, as far as they are set."""
+    facts = [option for option in reference() if option.group != COLUMNS]
+    facts += [column_facts(name) for name in schema.options if name.startswith(PREFIX)]
+    found = _option_rows(facts)
     values = pa.array([schema.options.get(name) for name in found["name"].to_pylist()], pa.string())
     return found.add_column(1, "value", values)
+
+
+def _option_rows(facts: Iterable[OptionFacts]) -> pa.Table:
+    rows = list(facts)
+    return pa.table({name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in OptionFacts._fields})

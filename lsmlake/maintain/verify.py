@@ -118,7 +118,7 @@ class _Checker:
 
     def _bucket(self, schema: Schema, state: BucketState, latest: bool) -> Iterator[Finding]:
         options = schema.parsed_options
-        directory = bucket_directory(state.bucket, schema.partition_by, options.partition_default_name)
+        directory = bucket_directory(state.bucket, schema.partition_by, options.layout.default_partition)
         where = f"{self.meta.paths.root}/{directory}"
         for text in violations(state):
             yield Finding(where, text)
@@ -129,7 +129,7 @@ class _Checker:
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
             yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
-        if latest and options.deletion_vectors:
+        if latest and options.layout.deletion_vectors:
             yield from self._guard(where, lambda: self._one_home(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import Old
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.pick.strategy import last_level_of
+from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.sections import sections
 from lsmlake.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
 from lsmlake.schema.schema import Schema
@@ -113,7 +113,7 @@ def plan(
     if near is not None:
         for name in (*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket"):
             table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))
-    vectors = schema.parsed_options.deletion_vectors
+    vectors = schema.parsed_options.layout.deletion_vectors
     if mode == COMPACTED or (mode == RAW and vectors):
         table = table.filter(pc.greater(table["level"], 0))
         steps.append((f"{mode}: without level 0", table.num_rows))
@@ -245,7 +245,7 @@ def _merging_splits(
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
         files = state.files
         if last_level:
-            oldest = last_level_of(schema.parsed_options, Levels.of(files))
+            oldest = last_level_of(schema.parsed_options.compaction, Levels.of(files))
             files = tuple(file for file in files if file.level == oldest)
         found = sections(files)
         alone = [s.files[0] for s in found if len(s.files) == 1 and not s.files[0].delete_rows]

@@ -121,7 +121,7 @@ class Summary:
         yield "key", printable(", ".join(schema.primary_key))
         if schema.partition_by:
             yield "partitions", f"{human_count(sums['partitions'])} by {printable(', '.join(schema.partition_by))}"
-        yield "buckets", f"{schema.parsed_options.bucket:,}" + (" a partition" if schema.partition_by else "")
+        yield "buckets", f"{schema.parsed_options.layout.buckets:,}" + (" a partition" if schema.partition_by else "")
         if schema.options:
             yield "options", "\n".join(f"{name} = {printable(value)}" for name, value in schema.options.items())
         if snapshot is None:

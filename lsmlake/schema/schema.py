@@ -103,7 +103,7 @@ class Schema:
 
     @property
     def bucket_key(self) -> tuple[str, ...]:
-        return self.parsed_options.bucket_key or self.key
+        return self.parsed_options.layout.bucket_key or self.key
 
     @cached_property
     def plain_columns(self) -> pa.Schema:
@@ -249,7 +249,8 @@ def _check_options(
     columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str
 ) -> None:
     key = [name for name in primary_key if name not in partition_by]
-    for name in options.bucket_key:
+    bucket_key = options.layout.bucket_key
+    for name in bucket_key:
         if name not in key:
             raise InvalidOption(
                 f"bucket-key column {name!r} is not in the primary key less the partition columns",
@@ -257,23 +258,24 @@ def _check_options(
                 expected=f"some of {key}",
                 cure="a key must always fall into one bucket: choose columns of the key",
             )
-    if len(set(options.bucket_key)) != len(options.bucket_key):
-        raise InvalidOption("bucket-key names a column twice", where=where, found=options.bucket_key, cure="name it once")
+    if len(set(bucket_key)) != len(bucket_key):
+        raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
-    for name in options.changelog_ignored:
+    for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
-    if options.rowkind_field is not None:
-        _check_is_column("rowkind.field", options.rowkind_field, columns, where)
-        if not pa.types.is_string(columns.field(options.rowkind_field).type):
+    options.columns.check_columns(columns.names, primary_key, where)
+    if options.write.rowkind_field is not None:
+        _check_is_column("rowkind.field", options.write.rowkind_field, columns, where)
+        if not pa.types.is_string(columns.field(options.write.rowkind_field).type):
             raise InvalidOption(
-                f"rowkind.field {options.rowkind_field!r} must be a string column",
+                f"rowkind.field {options.write.rowkind_field!r} must be a string column",
                 where=where,
-                found=columns.field(options.rowkind_field).type,
+                found=columns.field(options.write.rowkind_field).type,
                 cure="store '+I', '-U', '+U' or '-D' as text",
             )
-        if options.rowkind_field in primary_key:
+        if options.write.rowkind_field in primary_key:
             raise InvalidOption(
-                f"rowkind.field {options.rowkind_field!r} is a key column", where=where, cure="use a column outside the key"
+                f"rowkind.field {options.write.rowkind_field!r} is a key column", where=where, cure="use a column outside the key"
             )
 
 
@@ -288,7 +290,7 @@ def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> 
 
 
 def _check_time_field(columns: pa.Schema, options: Options, where: str) -> None:
-    name = options.record_time_field
+    name = options.retention.row_time_field
     if name is None:
         return
     _check_is_column("record-level.time-field", name, columns, where)

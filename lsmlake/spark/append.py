@@ -82,7 +82,7 @@ def _placed(messages: Iterable[WriterCommitMessage | None], schema: Schema) -> I
         for batch in pa.ipc.open_stream(message.data):
             rows, key = pa.Table.from_batches([batch]), schema.bucket_key
             keys = conform(rows.select(key), schema, key)  # the hash depends on the type
-            numbers = bucket_of([keys[name] for name in key], schema.parsed_options.bucket)
+            numbers = bucket_of([keys[name] for name in key], schema.parsed_options.layout.buckets)
             order = np.arange(place, place + len(rows))
             yield rows, pa.chunked_array([numbers]), pa.chunked_array([order])
             place += len(rows)

@@ -40,7 +40,7 @@ _PARTITION_BITS = 33  # of monotonically_increasing_id, below them the row in it
 
 def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, pick: Picker | None) -> int:
     """How many rows the driver may fetch and write; 0: let the tasks do it."""
-    limit = schema.parsed_options.collect_rows
+    limit = schema.parsed_options.write.collect_rows
     if latest is None or not limit or not 0 < _last_rows(meta, latest) <= limit:
         return 0
     try:

@@ -86,7 +86,7 @@ def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
     if not masked:
         return plan.splits, ()
     _, sizes = mask.chunk_bytes([f.rows for _, f in masked], [split.vectors[f.name].cardinality for split, f in masked])
-    limit = plan.schema.parsed_options.vector_broadcast_bytes
+    limit = plan.schema.parsed_options.read.vector_broadcast_bytes
     if sizes.sum() <= limit:
         return plan.splits, ()
     order = np.argsort(sizes, kind="stable")

@@ -29,7 +29,7 @@ from lsmlake.cdc.changes import Piece, by_bucket, frame, read_piece
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.lsm.difference import KIND_FIELD
-from lsmlake.options.types import boolean, parsed
+from lsmlake.options.types import boolean
 from lsmlake.read.plan import Plan
 from lsmlake.read.scan import read_split
 from lsmlake.spark.append import Writer
@@ -120,7 +120,7 @@ class LakeSource(DataSource):
 
     @property
     def changelog(self) -> bool:
-        return parsed(CHANGELOG, boolean, self.given.get(CHANGELOG, "false"), 'format("lsmlake")')
+        return boolean.parse(CHANGELOG, self.given.get(CHANGELOG, "false"), 'format("lsmlake")')
 
     @property
     def columns(self) -> list[str] | None:

@@ -76,7 +76,7 @@ def upsert(
         rows = rows.rename_columns(columns)
         return upsert_rows(meta, schema, prepare(rows, schema, request, None)[0], identity, collected.modest(pick))
     write = _Write(meta, schema, columns, latest, request, pick is not None)
-    snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.bucket)
+    snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(root)
     return snapshot
@@ -136,7 +136,7 @@ def _placed(df, write: _Write, parallelism: int):
         numbered = cast_rows(numbered, numbered.columns, fields, write.request.cast)
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
-    buckets = schema.parsed_options.bucket
+    buckets = schema.parsed_options.layout.buckets
     bucket = f"cast(pmod(hash({key}), {buckets}) as int) as {_BUCKET}"
     placed = numbered.selectExpr("*", bucket, f"monotonically_increasing_id() as {_ORDER}")
     if not schema.partition_by:
@@ -185,7 +185,7 @@ def write_here(
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
     meta, schema = write.meta, write.schema
-    pick = as_needed(schema.parsed_options, meta.env.clock()) if write.compact else None
+    pick = as_needed(schema.parsed_options.compaction, meta.env.clock()) if write.compact else None
     with Intake(schema, write.request) as intake:
         for rows, numbers, order in placed:
             intake.add(rows, numbers, order)

@@ -62,7 +62,7 @@ def write_run(
     table. A file becomes visible only when complete; after an error there is none.
     """
     files: list[DataFile] = []
-    directory = bucket_directory(bucket, schema.partition_by, schema.parsed_options.partition_default_name)
+    directory = bucket_directory(bucket, schema.partition_by, schema.parsed_options.layout.default_partition)
     try:
         with ExitStack() as stack:
             writer: _FileWriter | None = None
@@ -75,7 +75,7 @@ def write_run(
                         stack.push(writer.discard_on_error)
                     table = writer.add(table)
                     key_ends = not table.num_rows or _row(table.select(schema.key), 0) != writer.max_key
-                    if writer.bytes >= schema.parsed_options.target_file_bytes and key_ends:
+                    if writer.bytes >= schema.parsed_options.files.target_bytes and key_ends:
                         files.append(writer.finish(origin, env.clock()))
                         stack.pop_all().close()
                         writer = None
@@ -90,7 +90,7 @@ def write_run(
 
 def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
     row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
-    return int(min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, schema.parsed_options.row_group_bytes // row_bytes)))
+    return int(min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, schema.parsed_options.files.row_group_bytes // row_bytes)))
 
 
 class _FileWriter:
@@ -111,8 +111,8 @@ class _FileWriter:
         self.writer = pq.ParquetWriter(
             self.buffered,
             self.arrow,
-            compression=options.compression,
-            compression_level=options.zstd_level if options.compression == "zstd" else None,
+            compression=options.files.compression,
+            compression_level=options.files.zstd_level if options.files.compression == "zstd" else None,
             use_dictionary=chosen.dictionary,
             column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
             sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key],
@@ -237,5 +237,5 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
         known = [(s.min, s.max) for s in found if s.has_min_max]
         complete = len(known) == sum(s.num_values > 0 for s in found)
         low, high = (min(k[0] for k in known), max(k[1] for k in known)) if known and complete else (None, None)
-        result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.stats_bytes))
+        result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
     return result

@@ -107,7 +107,7 @@ def _split(
 
 def _group_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
     """(partition number * buckets + bucket number) of every row, and the partition values by partition number."""
-    buckets = schema.parsed_options.bucket
+    buckets = schema.parsed_options.layout.buckets
     if not schema.partition_by:
         return numbers.astype(np.int64), [()]
     code = np.zeros(rows.num_rows, np.int64)
@@ -135,7 +135,7 @@ def write_bucket(
     `base`: the bucket as of the snapshot the compaction starts from (`None` = no such bucket yet). `given`: the rows `as_given`,
     sorted by key, that are to be the changelog.
     """
-    total = schema.parsed_options.bucket
+    total = schema.parsed_options.layout.buckets
     kept: list[pa.Table] = []
     columns = own_columns(schema)
     remembered = (_remember(table, columns, kept) for table in tables) if pick else tables

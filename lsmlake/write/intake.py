@@ -22,7 +22,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import with_kind, with_kinds
-from lsmlake.options.table_options import INPUT
+from lsmlake.options.changelog import INPUT
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.store.spill import Spill
@@ -56,7 +56,7 @@ class Intake:
         self.bytes = 0
         self.spill: Spill | None = None
         self.kinds = False  # whether any row spilled is no +I
-        self.tells = schema.parsed_options.changelog_producer == INPUT
+        self.tells = schema.parsed_options.changelog.producer == INPUT
 
     def __enter__(self) -> Intake:
         return self
@@ -70,13 +70,13 @@ class Intake:
         spilled or taken at the latest."""
         self.tables.append((rows, numbers, order))
         self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
-        if self.bytes >= self.schema.parsed_options.write_buffer_bytes:
+        if self.bytes >= self.schema.parsed_options.write.buffer_bytes:
             self.spill = self.spill or Spill()
             self.spill.write(self._unmerged())
 
     def sorted(self) -> Iterator[Taken]:
         """Bucket after bucket."""
-        buckets = self.schema.parsed_options.bucket
+        buckets = self.schema.parsed_options.layout.buckets
         if self.spill is None:
             if not self.tables:
                 return
@@ -110,7 +110,7 @@ class Intake:
         self.kinds |= ROW_KIND in rows.column_names
         rows = _uniform(rows).append_column(_ORDER, pa.array(order))
         parts = split_unfolded if self.tells or rule_of(self.schema).repeats_keys else split
-        yield from parts(rows, self.schema, self.schema.parsed_options.bucket, numbers, order)
+        yield from parts(rows, self.schema, self.schema.parsed_options.layout.buckets, numbers, order)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key

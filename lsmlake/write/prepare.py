@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
-from lsmlake.lsm.merge.field_settings import sequence_groups
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import with_kind
-from lsmlake.options.table_options import AGGREGATION, INPUT, PARTIAL_UPDATE
+from lsmlake.options.changelog import INPUT
+from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast, check_names, conform
 from lsmlake.schema.schema import RESERVED, Schema
@@ -42,7 +42,7 @@ class Request:
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
     """The columns of a delete by key: the primary key and, unless it ignores sequences, the columns of `sequence.field`."""
-    sequence = () if request.ignore_sequence else schema.parsed_options.sequence_field
+    sequence = () if request.ignore_sequence else schema.parsed_options.merge.sequence_field
     return (*schema.primary_key, *(name for name in sequence if name not in schema.primary_key))
 
 
@@ -69,7 +69,7 @@ def prepare(
 
 def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
     """The column that holds the row kinds of a write, if any does."""
-    field = schema.parsed_options.rowkind_field
+    field = schema.parsed_options.write.rowkind_field
     return request.row_kind or (rowkind.Source(field) if field else None)
 
 
@@ -78,9 +78,9 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
     be null and are no sequence. So several writers can bring some columns each. Raises InvalidData if the columns `found` include
     some of a sequence group but not its sequence: their values would count for nothing."""
     options = schema.parsed_options
-    if options.merge_engine not in (PARTIAL_UPDATE, AGGREGATION):
+    if options.merge.engine not in (PARTIAL_UPDATE, AGGREGATION):
         return frozenset()
-    for sequence, members in sequence_groups(schema, "").items():
+    for sequence, members in options.columns.sequence_groups.items():
         given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]
         if given and missing:
             raise InvalidData(
@@ -89,7 +89,7 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
                 found=list(found),
                 cure="add the sequence columns, or leave out the columns of the group",
             )
-    needed = {*schema.primary_key, *options.sequence_field}
+    needed = {*schema.primary_key, *options.merge.sequence_field}
     return frozenset(field.name for field in schema.columns if field.nullable and field.name not in needed)
 
 
@@ -104,11 +104,11 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
         kind = rowkind.ERASE
     else:
         kind = rowkind.DELETE
-        if options.ignore_delete:
+        if options.write.ignore_delete:
             keys = keys.slice(0, 0)
         if not rule_of(schema).deletes_by_key and keys.num_rows:
             raise InvalidData(
-                f"merge-engine = {options.merge_engine} cannot delete by key as this table is set up",
+                f"merge-engine = {options.merge.engine} cannot delete by key as this table is set up",
                 expected="rows of kind -D with all columns, or an rule that removes a row by its key",
                 found=f"{keys.num_rows} keys",
                 cure="use upsert with row_kind, set the engine's remove-record-on-delete, "
@@ -127,7 +127,7 @@ def check_sequence(found: Sequence[str], schema: Schema, request: Request) -> No
         raise InvalidData(
             "a delete by key lacks the sequence",
             where=f"columns {missing}",
-            expected=f"{list(names)}: the table has sequence.field = {','.join(schema.parsed_options.sequence_field)}",
+            expected=f"{list(names)}: the table has sequence.field = {','.join(schema.parsed_options.merge.sequence_field)}",
             found=list(found),
             cure="add them, so that only older rows are deleted, or pass ignore_sequence=True to delete whatever the sequence",
         )
@@ -147,9 +147,9 @@ def _check_no_nulls(data: pa.Table, names: Sequence[str], schema: Schema) -> Non
 
 def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple[pa.Table, np.ndarray | None]:
     options, number, kept = schema.parsed_options, np.asarray(kinds), None
-    if options.ignore_delete:
+    if options.write.ignore_delete:
         kept = np.flatnonzero(~np.asarray(rowkind.is_retract(kinds)))
-    elif options.ignore_update_before or options.remove_on_delete:  # which knows only whole rows, come or gone
+    elif options.write.ignore_update_before or options.merge.remove_on_delete:  # which knows only whole rows, come or gone
         kept = np.flatnonzero(number != rowkind.UPDATE_BEFORE)
     if kept is not None:
         rows, number = rows.take(kept), number[kept]
@@ -164,7 +164,7 @@ def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
         rule = rule_of(schema)
         rule.validate(rows, kinds)
         stored = rule.stored(kinds)
-    if schema.parsed_options.changelog_producer == INPUT:
+    if schema.parsed_options.changelog.producer == INPUT:
         rows = rows.append_column(GIVEN, pa.array(rowkind.plain(kinds).astype(np.int8)))
     return with_kind(rows, stored) if stored.any() else rows
 

@@ -11,7 +11,7 @@ from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.pick.strategy import as_needed
-from lsmlake.options.table_options import INPUT
+from lsmlake.options.changelog import INPUT
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.together import together
@@ -22,8 +22,8 @@ from lsmlake.write.prepare import as_given
 def inline_picker(meta: Metadata, schema: Schema, compact: bool | None) -> Picker | None:
     """What a writer compacts at once: as the options say (None), in any case (True) or nothing (False)."""
     options = schema.parsed_options
-    wanted = not options.write_only if compact is None else compact
-    return as_needed(options, meta.env.clock()) if wanted else None
+    wanted = not options.write.write_only if compact is None else compact
+    return as_needed(options.compaction, meta.env.clock()) if wanted else None
 
 
 def upsert_rows(meta: Metadata, schema: Schema, rows: pa.Table, identity: Identity, pick: Picker | None) -> Snapshot | None:
@@ -36,8 +36,8 @@ def upsert_rows(meta: Metadata, schema: Schema, rows: pa.Table, identity: Identi
     if done := replayed(meta, identity, latest):
         return done
     options = schema.parsed_options
-    parts = list(split(rows, schema, options.bucket))
-    given = dict(split_given(rows, schema, options.bucket)) if options.changelog_producer == INPUT else {}
+    parts = list(split(rows, schema, options.layout.buckets))
+    given = dict(split_given(rows, schema, options.layout.buckets)) if options.changelog.producer == INPUT else {}
     states = base_states(meta, schema, latest, [bucket for bucket, _ in parts]) if pick else {}
 
     def written(item: tuple[Bucket, pa.Table]) -> CommitMessage | None:

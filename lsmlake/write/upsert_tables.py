@@ -34,7 +34,7 @@ def upsert_tables(
     if done := replayed(meta, identity, meta.latest()):
         return done
     prepared = _prepared(tables, schema, request)
-    held, size, limit = [], 0, schema.parsed_options.write_buffer_bytes
+    held, size, limit = [], 0, schema.parsed_options.write.buffer_bytes
     for part in prepared:
         held.append(part)
         size += part.rows.get_total_buffer_size()
@@ -70,7 +70,7 @@ def _upsert_spilled(
     meta: Metadata, schema: Schema, parts: Iterator[_Part], identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
     messages: list[CommitMessage] = []
-    latest, buckets = meta.latest(), schema.parsed_options.bucket
+    latest, buckets = meta.latest(), schema.parsed_options.layout.buckets
     try:
         with Intake(schema, None) as intake:
             for rows, places in parts:

@@ -20,8 +20,8 @@ from lsmlake.lsm.aggregate.nested import NestedKey, NestedPartialUpdate, NestedU
 from lsmlake.lsm.aggregate.numbers import Sum
 from lsmlake.lsm.aggregate.opaque import Union
 from lsmlake.lsm.aggregate.product import Product
-from lsmlake.lsm.aggregate.settings import NULL_STRATEGIES, FieldSettings, option
 from lsmlake.lsm.aggregate.text import ListAgg
+from lsmlake.options.columns import SETTINGS, FieldSettings
 
 Make = Callable[[pa.Field, FieldSettings, str], Function]
 _t = pa.types
@@ -100,31 +100,15 @@ def _keytime(field: pa.Field, settings: FieldSettings, where: str) -> Function:
 
 
 def _nested_key(field: pa.Field, settings: FieldSettings, where: str) -> NestedKey:
-    strategy = settings.nested_key_null_strategy
-    if strategy not in NULL_STRATEGIES:
-        raise InvalidOption(
-            "unknown nested-key-null-strategy",
-            where=where,
-            expected=", ".join(NULL_STRATEGIES),
-            found=repr(strategy),
-            cure="choose one of them",
-        )
     for name in ("nested_key_null_strategy", "nested_sequence_field"):
         if name in settings.given() and not settings.nested_key:
-            raise InvalidOption(f"{option(name)} needs a nested key", where=where, cure="set nested-key too")
-    return NestedKey(_numbers_of(field.type.value_type, settings.nested_key, "nested_key", where), strategy, where)
+            raise InvalidOption(f"{SETTINGS[name].name} needs a nested key", where=where, cure="set nested-key too")
+    numbers = _numbers_of(field.type.value_type, settings.nested_key, "nested_key", where)
+    return NestedKey(numbers, settings.nested_key_null_strategy, where)
 
 
 def _nested_update(field: pa.Field, settings: FieldSettings, where: str) -> Function:
     key = _nested_key(field, settings, where)
-    if settings.count_limit is not None and settings.count_limit < 1:
-        raise InvalidOption(
-            "a limit that lets nothing in",
-            where=where,
-            expected="count-limit of at least 1",
-            found=settings.count_limit,
-            cure="raise it or leave it out",
-        )
     sequence = _orderable(field.type.value_type, settings.nested_sequence_field, "nested_sequence_field", where)
     return NestedUpdate(key, sequence, settings.count_limit)
 
@@ -141,7 +125,7 @@ def _numbers_of(type_: pa.DataType, names: Sequence[str], setting: str, where: s
     for name in names:
         if name not in present:
             raise InvalidOption(
-                f"{option(setting)} names no field of the struct",
+                f"{SETTINGS[setting].name} names no field of the struct",
                 where=where,
                 expected=", ".join(present),
                 found=repr(name),
@@ -155,7 +139,7 @@ def _orderable(type_: pa.DataType, names: Sequence[str], setting: str, where: st
     for number in numbers:
         if not _ordered(type_.field(number).type):
             raise InvalidOption(
-                f"{option(setting)} needs a field with an order",
+                f"{SETTINGS[setting].name} needs a field with an order",
                 where=where,
                 found=type_.field(number),
                 cure="choose a field that is no array, map or struct",

@@ -17,7 +17,7 @@ from lsmlake.errors import InvalidOption, LakeError
 from lsmlake.lsm.aggregate.builtin import BUILTIN
 from lsmlake.lsm.aggregate.function import Function, Guarded, IgnoreRetract, NoRetract
 from lsmlake.lsm.aggregate.overflow import OverflowAsNull
-from lsmlake.lsm.aggregate.settings import NULL, FieldSettings, option
+from lsmlake.options.columns import NULL, SETTINGS, FieldSettings
 
 Maker = Callable[[pa.Field, FieldSettings], Function]
 
@@ -63,10 +63,10 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
     for setting in settings.given():
         if setting not in builtin.reads and setting != "ignore_retract":
             raise InvalidOption(
-                f"aggregate function {name!r} has no use for {option(setting)}",
+                f"aggregate function {name!r} has no use for {SETTINGS[setting].name}",
                 where=where,
                 found=repr(getattr(settings, setting)),
-                cure=f"remove fields.{field.name}.{option(setting)}",
+                cure=f"remove fields.{field.name}.{SETTINGS[setting].name}",
             )
     return builtin.make(field, settings, where)
 

@@ -22,14 +22,14 @@ from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.merge import field_settings
+from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
 from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
 from lsmlake.lsm.merge.rule import MergeRule, Old
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 from lsmlake.lsm.row_kinds import takes_back
-from lsmlake.options.fields import AGGREGATE
+from lsmlake.options.columns import FUNCTION
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.schema.schema import Schema
 
@@ -53,27 +53,28 @@ class Aggregation(MergeRule):
     @staticmethod
     def of(schema: Schema, sequence: SequenceFields, where: str) -> Aggregation:
         """Raises InvalidOption."""
-        if field_settings.sequence_groups(schema, where):
+        options = schema.parsed_options.columns
+        if options.sequence_groups:
             raise InvalidOption(
                 "a sequence group means nothing under merge-engine = aggregation",
                 where=where,
                 cure="set merge-engine = partial-update, where a column of a group may have an aggregate function",
             )
-        named = field_settings.aggregates(schema, where)
+        named = options.functions
         for name in sequence.columns:
             if name in named:
                 raise InvalidOption(
                     f"column {name!r} is in sequence.field and has an aggregate function",
                     where=where,
                     expected="one of the two: a sequence column takes the newest value",
-                    cure=f"leave fields.{name}.{AGGREGATE} out",
+                    cure=f"leave fields.{name}.{FUNCTION} out",
                 )
-        default = field_settings.default_aggregate(schema) or field_settings.LAST_NON_NULL
+        default = options.default_function or LAST_NON_NULL
         others = [name for name in schema.columns.names if name not in (*schema.primary_key, *sequence.columns)]
         names = {name: named.get(name, default) for name in others}
-        field_settings.check_settings(schema, set(names), where)
-        functions = {column: field_settings.make(name, column, schema, where) for column, name in names.items()}
-        return Aggregation(schema.primary_key, sequence, functions, schema.parsed_options.aggregation_remove_on_delete)
+        options.check_settings(names, where)
+        functions = {column: function_for(column, name, schema, where) for column, name in names.items()}
+        return Aggregation(schema.primary_key, sequence, functions, schema.parsed_options.merge.aggregation_remove_on_delete)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)

@@ -21,7 +21,7 @@ from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.merge import field_settings
+from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
 from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
@@ -29,7 +29,7 @@ from lsmlake.lsm.merge.rule import MergeRule, Old
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.sequence_group import GroupColumns, SequenceGroup
 from lsmlake.lsm.row_kinds import takes_back
-from lsmlake.options.fields import AGGREGATE
+from lsmlake.options.columns import FUNCTION
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 from lsmlake.schema.schema import Schema
 
@@ -54,10 +54,10 @@ class PartialUpdate(MergeRule):
     def of(schema: Schema, sequence: SequenceFields, where: str) -> PartialUpdate:
         """Raises InvalidOption."""
         options = schema.parsed_options
-        groups = field_settings.sequence_groups(schema, where)
+        groups = options.columns.sequence_groups
         _check_sequence(sequence, groups, where)
         functions = _functions(schema, groups, where)
-        removing = options.remove_on_sequence_group
+        removing = options.merge.remove_on_sequence_group
         if unknown := [name for name in removing if not any(name in fields for fields in groups)]:
             raise InvalidOption(
                 "partial-update.remove-record-on-sequence-group names no sequence column of a group",
@@ -66,7 +66,7 @@ class PartialUpdate(MergeRule):
                 found=unknown,
                 cure="correct the names",
             )
-        if options.remove_on_delete and groups:
+        if options.merge.remove_on_delete and groups:
             raise InvalidOption(
                 "partial-update.remove-record-on-delete contradicts sequence groups: a -D row takes back single groups",
                 where=where,
@@ -78,7 +78,7 @@ class PartialUpdate(MergeRule):
             for fields, columns in groups.items()
             for removes in [any(name in removing for name in fields)]
         )
-        return PartialUpdate(schema.primary_key, sequence, tuple(made), options.remove_on_delete)
+        return PartialUpdate(schema.primary_key, sequence, tuple(made), options.merge.remove_on_delete)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)
@@ -209,7 +209,8 @@ def _check_sequence(sequence: SequenceFields, groups: Mapping[tuple[str, ...], t
 
 def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]], where: str) -> dict[str, Function]:
     """Of the columns in groups. Outside of them a column takes its newest value that is not null, whatever is said."""
-    named = field_settings.aggregates(schema, where)
+    options = schema.parsed_options.columns
+    named = options.functions
     sequences = {name for fields in groups for name in fields}
     members = {name for columns in groups.values() for name in columns}
     for column, name in named.items():
@@ -218,20 +219,20 @@ def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]]
                 f"sequence column {column!r} of a group has an aggregate function",
                 where=where,
                 found=name,
-                cure=f"leave fields.{column}.{AGGREGATE} out: the column holds the newest sequence",
+                cure=f"leave fields.{column}.{FUNCTION} out: the column holds the newest sequence",
             )
-        if column not in members and name != field_settings.LAST_NON_NULL:
+        if column not in members and name != LAST_NON_NULL:
             raise InvalidOption(
                 f"column {column!r} has an aggregate function but is in no sequence group",
                 where=where,
-                expected=f"a group, or {field_settings.LAST_NON_NULL!r}",
+                expected=f"a group, or {LAST_NON_NULL!r}",
                 found=name,
                 cure=f"put it into a group: fields.<sequence column>.sequence-group = {column}",
             )
-    if default := field_settings.default_aggregate(schema):
+    if default := options.default_function:
         named = dict.fromkeys(members, default) | named
-    field_settings.check_settings(schema, set(named), where)
-    return {column: field_settings.make(name, column, schema, where) for column, name in named.items() if column in members}
+    options.check_settings(named, where)
+    return {column: function_for(column, name, schema, where) for column, name in named.items() if column in members}
 
 
 def _newest_value(values: pa.Array, groups: Groups, adds: np.ndarray | None) -> pa.Array:

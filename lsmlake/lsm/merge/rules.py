@@ -10,7 +10,7 @@ from lsmlake.lsm.merge.first_row import FirstRow
 from lsmlake.lsm.merge.partial_update import PartialUpdate
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.options.table_options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
+from lsmlake.options.merge import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 
 
@@ -18,14 +18,14 @@ def rule_of(schema: Schema, where: str = "") -> MergeRule:
     """The rule the options ask for. Raises InvalidOption for columns and functions that do not go together; `where` names
     the table."""
     options = schema.parsed_options
-    sequence = SequenceFields(options.sequence_field, options.sequence_sort_order == "descending")
+    sequence = SequenceFields(options.merge.sequence_field, options.merge.sequence_sort_order == "descending")
     _check_sequence(schema, sequence.columns, "sequence.field", where)
-    if options.merge_engine == FIRST_ROW:
+    if options.merge.engine == FIRST_ROW:
         return FirstRow()
-    if options.merge_engine not in (PARTIAL_UPDATE, AGGREGATION):
+    if options.merge.engine not in (PARTIAL_UPDATE, AGGREGATION):
         return Deduplicate(sequence)
     _check_nullable(schema, where)
-    if options.merge_engine == AGGREGATION:
+    if options.merge.engine == AGGREGATION:
         return Aggregation.of(schema, sequence, where)
     rule = PartialUpdate.of(schema, sequence, where)
     for group in rule.groups:
@@ -55,7 +55,7 @@ def _check_nullable(schema: Schema, where: str) -> None:
     strict = [field.name for field in schema.columns if not field.nullable and field.name not in schema.primary_key]
     if strict:
         raise InvalidOption(
-            f"merge-engine = {schema.parsed_options.merge_engine} may leave a column null",
+            f"merge-engine = {schema.parsed_options.merge.engine} may leave a column null",
             where=where,
             expected="columns outside the key that may be null",
             found=f"NOT NULL {', '.join(strict)}",

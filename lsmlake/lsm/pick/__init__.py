@@ -1,24 +1,19 @@
 """Choosing what to compact. Values in, values out: nothing here reads, writes or looks at a clock."""
 
-from lsmlake.lsm.pick.compaction import Compaction
+from lsmlake.lsm.pick.compaction import Compaction, last_level_of
 from lsmlake.lsm.pick.full import pick_full
-from lsmlake.lsm.pick.options import GENTLE, RADICAL, TIERED, UNIVERSAL, PickOptions
 from lsmlake.lsm.pick.pick import pick
 from lsmlake.lsm.pick.task import Rewrite, Steps, Upgrade, drops_deletes, plan_task
 from lsmlake.lsm.pick.tiered import pick_tiered
 from lsmlake.lsm.pick.universal import pick_universal
 
 __all__ = [
-    "GENTLE",
-    "RADICAL",
-    "TIERED",
-    "UNIVERSAL",
     "Compaction",
-    "PickOptions",
     "Rewrite",
     "Steps",
     "Upgrade",
     "drops_deletes",
+    "last_level_of",
     "pick",
     "pick_full",
     "pick_tiered",

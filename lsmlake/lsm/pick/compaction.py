@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.levels import SortedRun
+from lsmlake.lsm.levels import Levels, SortedRun
+from lsmlake.options.compaction import CompactionOptions
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,8 @@ def stretches(files: Sequence[DataFile], chosen: Collection[str]) -> tuple[tuple
     """The chosen files of a run (by name), neighbours together."""
     grouped = groupby(files, key=lambda file: file.name in chosen)
     return tuple(tuple(group) for taken, group in grouped if taken)
+
+
+def last_level_of(options: CompactionOptions, levels: Levels) -> int:
+    """The level that a full compaction brings everything to. A deeper tree keeps its depth."""
+    return max(options.num_levels, levels.highest_level + 1, 2) - 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick.compaction import Compaction, stretches, whole_runs
-from lsmlake.lsm.pick.options import PickOptions
+from lsmlake.lsm.pick.compaction import Compaction, last_level_of, stretches, whole_runs
+from lsmlake.options.compaction import CompactionOptions
 
 
-def pick_full(levels: Levels, options: PickOptions) -> Compaction | None:
+def pick_full(levels: Levels, options: CompactionOptions) -> Compaction | None:
     """All runs to the last level; of a bucket that is already one run there, the files with dead rows; `None` if it has none."""
-    max_level = options.max_level(levels)
+    max_level = last_level_of(options, levels)
     if not levels.runs:
         return None
     if len(levels.runs) > 1 or levels.highest_level < max_level:

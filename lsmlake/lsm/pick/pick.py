@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.compaction import Compaction
-from lsmlake.lsm.pick.options import TIERED, PickOptions
 from lsmlake.lsm.pick.tiered import pick_tiered
 from lsmlake.lsm.pick.universal import pick_universal
+from lsmlake.options.compaction import TIERED, CompactionOptions
 
 
 def pick(
-    levels: Levels, options: PickOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
+    levels: Levels, options: CompactionOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
 ) -> Compaction | None:
     """The next compaction by the table's strategy, `None` if the bucket is in order.
 

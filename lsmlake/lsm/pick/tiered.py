@@ -13,7 +13,7 @@ towards level 1. The weight of a run is the bytes of its live rows. All of level
 3. No free slot: the newest runs are merged, level 1 included, to the end of a tier.
 4. The output goes to the slot just newer than the next older run, to the last slot if no run is left: what is free stays on
    the new side.
-5. If there is nothing of this to do, dead rows: the files with more than `reclaim_dead_share` of them are rewritten where they
+5. If there is nothing of this to do, dead rows: the files with more than `reclaim_dead_percent` of them are rewritten where they
    stand, and when the bucket as a whole has more than `reclaim_bucket_share`, so are the dirtiest until it has not. One run
    at a time, the one with most to gain first.
 
@@ -31,13 +31,13 @@ from itertools import accumulate, pairwise
 from math import sqrt
 
 from lsmlake.lsm.levels import Levels, SortedRun
-from lsmlake.lsm.pick.compaction import Compaction, stretches, whole_runs
-from lsmlake.lsm.pick.options import PickOptions
+from lsmlake.lsm.pick.compaction import Compaction, last_level_of, stretches, whole_runs
+from lsmlake.options.compaction import CompactionOptions
 
 
-def pick_tiered(levels: Levels, options: PickOptions) -> Compaction | None:
+def pick_tiered(levels: Levels, options: CompactionOptions) -> Compaction | None:
     """The next compaction, or `None` if the bucket is in order. O(runs), and O(files log files) for rule 5."""
-    max_level = options.max_level(levels)
+    max_level = last_level_of(options, levels)
     fresh, older = levels.level0_runs, levels.older_runs
     heads = ([fresh] if fresh else []) + [(run,) for run in older]
     weights = [sum(run.live_bytes for run in head) for head in heads]
@@ -53,7 +53,7 @@ def pick_tiered(levels: Levels, options: PickOptions) -> Compaction | None:
     return whole_runs(taken, output_level, max_level, reason, options.dead_share)
 
 
-def tiers(weights: Sequence[int], options: PickOptions) -> list[int]:
+def tiers(weights: Sequence[int], options: CompactionOptions) -> list[int]:
     """Ends of the tiers: the first holds runs [0, ends[0]), the next [ends[0], ends[1]), ..."""
     ends, start, total = [], 0, 0
     for number, weight in enumerate(max(weight, options.small_run_bytes) for weight in weights):
@@ -64,7 +64,7 @@ def tiers(weights: Sequence[int], options: PickOptions) -> list[int]:
     return [*ends, len(weights)] if weights else []
 
 
-def full_tiers(weights: Sequence[int], options: PickOptions) -> int:
+def full_tiers(weights: Sequence[int], options: CompactionOptions) -> int:
     """Rule 2: how many of the newest runs to merge, 0 if no tier is full."""
     count = 0
     while True:
@@ -76,12 +76,12 @@ def full_tiers(weights: Sequence[int], options: PickOptions) -> int:
         count = full - len(merged) + count
 
 
-def _make_room(weights: Sequence[int], older: Sequence[SortedRun], options: PickOptions) -> int:
+def _make_room(weights: Sequence[int], older: Sequence[SortedRun], options: CompactionOptions) -> int:
     """Rule 3: level 0 and level 1 are merged at least."""
     return next(end for end in tiers(weights, options) if end > 1)
 
 
-def _reclaim(levels: Levels, options: PickOptions, max_level: int) -> Compaction | None:
+def _reclaim(levels: Levels, options: CompactionOptions, max_level: int) -> Compaction | None:
     """Rule 5."""
     chosen = _dirty(levels, options)
     if not chosen:
@@ -91,7 +91,7 @@ def _reclaim(levels: Levels, options: PickOptions, max_level: int) -> Compaction
     return Compaction(stretches(run.files, chosen), run.level, max_level, "dead rows")
 
 
-def _dirty(levels: Levels, options: PickOptions) -> frozenset[str]:
+def _dirty(levels: Levels, options: CompactionOptions) -> frozenset[str]:
     """Names of the files to be rewritten for their dead rows."""
     files = [file for run in levels.older_runs for file in run.files if levels.dead.get(file.name)]
     files.sort(key=lambda file: levels.dead[file.name] / file.rows, reverse=True)
@@ -104,9 +104,9 @@ def _dirty(levels: Levels, options: PickOptions) -> frozenset[str]:
     )
 
 
-def _surplus(runs: Sequence[SortedRun], share: float | None) -> float:
+def _surplus(runs: Sequence[SortedRun], share: float) -> float:
     """Dead rows that must go until at most `share` of the rows of these runs is dead."""
-    if share is None or share >= 1:
+    if share >= 1:
         return 0.0
     rows, live = sum(run.rows for run in runs), sum(run.live_rows for run in runs)
     return (rows - live - share * rows) / (1 - share)

@@ -25,19 +25,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lsmlake.lsm.levels import Levels, SortedRun
-from lsmlake.lsm.pick.compaction import Compaction, whole_runs
-from lsmlake.lsm.pick.options import GENTLE, PickOptions
+from lsmlake.lsm.pick.compaction import Compaction, last_level_of, whole_runs
+from lsmlake.options.compaction import RADICAL, CompactionOptions
 
 
 def pick_universal(
-    levels: Levels, options: PickOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
+    levels: Levels, options: CompactionOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
 ) -> Compaction | None:
     """The next compaction, or `None` if the bucket is in order.
 
     `hour` of the day (0-23) decides off-peak, `None` takes that of `now_ms` in UTC. `empty_picks`: picks in a row that
-    came to nothing, for GENTLE; `None` counts the waiting runs.
+    came to nothing, for lookup-compact = gentle; `None` counts the waiting runs.
     """
-    runs, max_level = levels.runs, options.max_level(levels)
+    runs, max_level = levels.runs, last_level_of(options, levels)
     ratio = options.size_ratio + offpeak_ratio(options, now_ms // 3_600_000 % 24 if hour is None else hour)
     found = _first_rule(runs, max_level, options, ratio, now_ms)
     if found is None and _forced(levels, options, empty_picks):
@@ -51,7 +51,7 @@ def pick_universal(
 
 
 def _first_rule(
-    runs: Sequence[SortedRun], max_level: int, options: PickOptions, ratio: int, now_ms: int
+    runs: Sequence[SortedRun], max_level: int, options: CompactionOptions, ratio: int, now_ms: int
 ) -> tuple[int, str] | None:
     """Rules 1 to 4: how many of the newest runs, and why."""
     if early_full(runs, max_level, options, now_ms):
@@ -66,7 +66,7 @@ def _first_rule(
     return None
 
 
-def early_full(runs: Sequence[SortedRun], max_level: int, options: PickOptions, now_ms: int) -> bool:
+def early_full(runs: Sequence[SortedRun], max_level: int, options: CompactionOptions, now_ms: int) -> bool:
     """Rule 1."""
     if len(runs) < 2:
         return False
@@ -115,22 +115,21 @@ def unit(runs: Sequence[SortedRun], count: int, max_level: int) -> tuple[Sequenc
     return runs[:count], output_level if count < len(runs) else max_level
 
 
-def offpeak_ratio(options: PickOptions, hour: int) -> int:
+def offpeak_ratio(options: CompactionOptions, hour: int) -> int:
     """What off-peak hours add to the size ratio at this hour of the day."""
     start, end = options.offpeak_start_hour, options.offpeak_end_hour
-    if start == -1 or end == -1 or start == end:
+    if start is None or end is None or start == end:
         return 0
     inside = start <= hour < end if start < end else hour >= start or hour < end
     return options.offpeak_ratio if inside else 0
 
 
-def _forced(levels: Levels, options: PickOptions, empty_picks: int | None) -> bool:
+def _forced(levels: Levels, options: CompactionOptions, empty_picks: int | None) -> bool:
     """Rule 5: whether level 0 must go up now."""
     waiting = len(levels.level0_runs)
-    if not waiting or options.force_level0 is None:
+    if not waiting or options.lookup_compact is None:
         return False
-    if options.force_level0 != GENTLE:
+    if options.lookup_compact == RADICAL:
         return True
-    interval = options.lookup_max_interval or 2 * options.sorted_run_trigger
     attempts = (waiting - 1 if empty_picks is None else empty_picks) + 1
-    return attempts >= max(options.sorted_run_trigger, interval)
+    return attempts >= max(options.sorted_run_trigger, options.lookup_max_interval)

@@ -1,0 +1,141 @@
+"""Options of compaction: which sorted runs it takes, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lsmlake.options.changelog import FULL_COMPACTION, LOOKUP
+from lsmlake.options.option import Change, Values, When, option
+from lsmlake.options.types import duration, hour, integer, one_of, size
+
+TIERED, UNIVERSAL = "tiered", "universal"
+RADICAL, GENTLE = "radical", "gentle"
+
+_TIERED = (When("compaction.strategy", (TIERED,)),)
+_UNIVERSAL = (When("compaction.strategy", (UNIVERSAL,)),)
+_LOOKING_UP = When("deletion-vectors.enabled", (True,)), When("changelog-producer", (LOOKUP,))
+"""Then a compaction looks the keys of level 0 up in older files, and an empty level 0 saves reads the merge."""
+
+
+def _levels(values: Values) -> int:
+    return 32 if values["compaction.strategy"] == TIERED else values["num-sorted-run.compaction-trigger"] + 1
+
+
+def _level_of_changelog(values: Values) -> int | None:
+    """By full compactions the changelog reports what reaches the last level."""
+    return values["num-levels"] if values["changelog-producer"] == FULL_COMPACTION else None
+
+
+@dataclass(frozen=True)
+class CompactionOptions:
+    strategy: str = option(
+        "compaction.strategy",
+        one_of(TIERED, UNIVERSAL),
+        TIERED,
+        "which sorted runs a compaction takes; default without deletion vectors: universal",
+        own=True,
+        derived=lambda values: TIERED if values["deletion-vectors.enabled"] else UNIVERSAL,
+    )
+    full_delta_commits: int | None = option(
+        "full-compaction.delta-commits",
+        integer(1),
+        None,
+        "a writer compacts a bucket in full after this many commits; default: never, or 1 under changelog-producer ="
+        " full-compaction",
+        derived=lambda values: 1 if values["changelog-producer"] == FULL_COMPACTION else None,
+    )
+    num_levels: int = option(
+        "num-levels",
+        integer(2, 1_000),
+        32,
+        "levels of a bucket, including level 0; default under universal: num-sorted-run.compaction-trigger + 1. A deeper tree"
+        " keeps its depth. Under changelog-producer = full-compaction a change rewrites the table",
+        change=Change.REWRITES,
+        derived=_levels,
+        matters=_level_of_changelog,
+    )
+    tier_runs: int = option(
+        "compaction.tier-runs", integer(2, 1_000), 8, "number of runs of similar size that are merged", own=True, only=(_TIERED,)
+    )
+    reclaim_dead_percent: int = option(
+        "compaction.reclaim-dead-percent",
+        integer(1, 100),
+        50,
+        "a file with a greater share of dead rows is rewritten",
+        own=True,
+        only=(_TIERED,),
+    )
+    sorted_run_trigger: int = option(
+        "num-sorted-run.compaction-trigger", integer(1), 5, "number of sorted runs that start a compaction", only=(_UNIVERSAL,)
+    )
+    stop_trigger: int | None = option(
+        "num-sorted-run.stop-trigger",
+        integer(1),
+        None,
+        "number of sorted runs that a writer must not exceed; it never does, because it compacts before it commits",
+    )
+    max_size_amplification_percent: int = option(
+        "compaction.max-size-amplification-percent",
+        integer(0),
+        200,
+        "a full compaction starts when all other runs have more than this percentage of the bytes of the oldest run",
+        only=(_UNIVERSAL,),
+    )
+    size_ratio: int = option(
+        "compaction.size-ratio",
+        integer(0),
+        1,
+        "percentage by which the next older run may be larger than the newer runs together and still join them",
+        only=(_UNIVERSAL,),
+    )
+    optimization_interval_ms: int | None = option(
+        "compaction.optimization-interval", duration, None, "longest time between full compactions", only=(_UNIVERSAL,)
+    )
+    total_size_threshold_bytes: int | None = option(
+        "compaction.total-size-threshold", size, None, "buckets smaller than this are compacted in full", only=(_UNIVERSAL,)
+    )
+    incremental_size_threshold_bytes: int | None = option(
+        "compaction.incremental-size-threshold",
+        size,
+        None,
+        "a full compaction starts when more bytes than this are outside of the last level",
+        only=(_UNIVERSAL,),
+    )
+    lookup_compact: str | None = option(
+        "lookup-compact",
+        one_of(RADICAL, GENTLE),
+        RADICAL,
+        "radical: every compaction takes level 0; gentle: the size rules decide, and level 0 is taken at least every"
+        " lookup-compact.max-interval commits",
+        only=(_UNIVERSAL, _LOOKING_UP),
+        derived=lambda values: RADICAL if any(when.holds(values) for when in _LOOKING_UP) else None,
+    )
+    lookup_max_interval: int = option(
+        "lookup-compact.max-interval",
+        integer(1),
+        10,
+        "most runs at level 0, but never fewer than the trigger; default: twice num-sorted-run.compaction-trigger",
+        only=((When("lookup-compact", (GENTLE,)),),),
+        derived=lambda values: 2 * values["num-sorted-run.compaction-trigger"],
+    )
+    offpeak_start_hour: int | None = option(
+        "compaction.offpeak.start.hour", hour, None, "first hour of the off-peak time, in UTC", only=(_UNIVERSAL,)
+    )
+    offpeak_end_hour: int | None = option(
+        "compaction.offpeak.end.hour", hour, None, "first hour after the off-peak time, in UTC", only=(_UNIVERSAL,)
+    )
+    offpeak_ratio: int = option(
+        "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio at off-peak times", only=(_UNIVERSAL,)
+    )
+
+    # no options: `bench/tiers.py` compares other values
+    reclaim_bucket_share: float = 0.2
+    """Share of dead rows among all rows at level >= 1 above which the files with most dead rows are rewritten: a scan reads at
+    most a quarter more than the live rows."""
+    small_run_bytes: int = 1 << 17
+    """Smaller runs are of similar size whatever their size."""
+
+    @property
+    def dead_share(self) -> float:
+        """Share of dead rows up to which a file may move to another level as it is."""
+        return self.reclaim_dead_percent / 100

@@ -1,0 +1,33 @@
+"""Options of the layout: which bucket and directory a row belongs to, and whether files have deletion vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lsmlake.options.changelog import FULL_COMPACTION
+from lsmlake.options.option import Change, option
+from lsmlake.options.types import boolean, directory_name, integer, names
+
+
+@dataclass(frozen=True)
+class LayoutOptions:
+    buckets: int = option("bucket", integer(1, 32_767), 1, "number of buckets of a partition", change=Change.WHILE_EMPTY)
+    bucket_key: tuple[str, ...] = option(
+        "bucket-key",
+        names,
+        (),
+        "columns whose hash selects the bucket; default: the primary key without the partition columns",
+        change=Change.WHILE_EMPTY,
+    )
+    deletion_vectors: bool = option(
+        "deletion-vectors.enabled",
+        boolean,
+        True,
+        "compaction marks superseded rows in deletion vectors; without them reads merge. Paimon's default is false;"
+        " so it is here under changelog-producer = full-compaction",
+        change=Change.REWRITES,
+        derived=lambda values: values["changelog-producer"] != FULL_COMPACTION,
+    )
+    default_partition: str = option(
+        "partition.default-name", directory_name, "__DEFAULT_PARTITION__", "directory name of the null partition"
+    )

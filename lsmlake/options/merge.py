@@ -1,0 +1,59 @@
+"""Options of merging: how the rows of one key become one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lsmlake.options.option import Change, When, option
+from lsmlake.options.types import boolean, names, one_of
+
+DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
+_PARTIAL_UPDATE = (When("merge-engine", (PARTIAL_UPDATE,)),)
+_AGGREGATION = (When("merge-engine", (AGGREGATION,)),)
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    engine: str = option(
+        "merge-engine", one_of(*ENGINES), DEDUPLICATE, "how the rows of one key become one row", change=Change.REWRITES
+    )
+    sequence_field: tuple[str, ...] = option(
+        "sequence.field",
+        names,
+        (),
+        "columns that order the rows of a key; equal rows, and rows of a table without these columns, are in order of arrival",
+        change=Change.REWRITES,
+        only=((When("merge-engine", (DEDUPLICATE, PARTIAL_UPDATE, AGGREGATION)),),),
+    )
+    sequence_sort_order: str = option(
+        "sequence.field.sort-order",
+        one_of("ascending", "descending"),
+        "ascending",
+        "whether the row with the greater or the smaller sequence is newer",
+        change=Change.REWRITES,
+        only=((When("sequence.field"),),),
+    )
+    remove_on_delete: bool = option(
+        "partial-update.remove-record-on-delete",
+        boolean,
+        False,
+        "a -D row removes the whole row",
+        change=Change.REWRITES,
+        only=(_PARTIAL_UPDATE,),
+    )
+    remove_on_sequence_group: tuple[str, ...] = option(
+        "partial-update.remove-record-on-sequence-group",
+        names,
+        (),
+        "a -D row that is not late for the group of these sequence columns removes the whole row",
+        change=Change.REWRITES,
+        only=(_PARTIAL_UPDATE,),
+    )
+    aggregation_remove_on_delete: bool = option(
+        "aggregation.remove-record-on-delete",
+        boolean,
+        False,
+        "a -D row removes the whole row",
+        change=Change.REWRITES,
+        only=(_AGGREGATION,),
+    )

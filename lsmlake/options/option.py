@@ -1,0 +1,90 @@
+"""A table option as data: name, type, default, meaning, origin, the options it needs, and when it can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, NamedTuple
+
+from lsmlake.options.types import Type
+
+Values = Mapping[str, Any]
+"""Option name -> its value in effect, of all options of a table."""
+
+
+class Change(Enum):
+    """When an option of a table can be changed."""
+
+    ANY_TIME = "any time"
+    REWRITES = "any time; rewrites the table"
+    """The files of the table mean other rows under another value: `alter` compacts every bucket in full."""
+    WHILE_EMPTY = "while the table has no rows"
+
+
+@dataclass(frozen=True)
+class When:
+    """The option has one of `values`; without `values`: it is set at all."""
+
+    option: str
+    values: tuple[object, ...] = ()
+
+    def holds(self, values: Values) -> bool:
+        value = values[self.option]
+        return value in self.values if self.values else is_set(value)
+
+    def __str__(self) -> str:
+        values = [str(value).lower() if isinstance(value, bool) else str(value) for value in self.values]
+        return f"{self.option} = {' or '.join(values)}" if values else self.option
+
+
+Only = tuple[When, ...]
+"""At least one of these must hold."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """`default`: the value where no option is set; None or () = off. `derived`: the default from the other values, where those
+    decide. `own`: Apache Paimon does not have it. `only`: all must hold, or the option has no effect and is refused.
+    `matters`: the part of its value that decides which rows the files of a table mean, if that is not the value itself."""
+
+    name: str
+    type: Type
+    default: Any
+    meaning: str
+    own: bool = False
+    change: Change = Change.ANY_TIME
+    only: tuple[Only, ...] = ()
+    derived: Callable[[Values], Any] | None = None
+    matters: Callable[[Values], Any] | None = None
+
+
+def option(
+    name: str,
+    type: Type,
+    default: Any,
+    meaning: str,
+    *,
+    own: bool = False,
+    change: Change = Change.ANY_TIME,
+    only: tuple[Only, ...] = (),
+    derived: Callable[[Values], Any] | None = None,
+    matters: Callable[[Values], Any] | None = None,
+) -> Any:
+    """A dataclass field that holds the value of an `Option`."""
+    described = Option(name, type, default, meaning, own, change, only, derived, matters)
+    return field(default=default, metadata={"option": described})
+
+
+class Declared(NamedTuple):
+    attribute: str
+    option: Option
+
+
+def options_of(group: type) -> Iterator[Declared]:
+    """The options that are fields of this dataclass."""
+    return (Declared(each.name, each.metadata["option"]) for each in fields(group) if "option" in each.metadata)
+
+
+def is_set(value: object) -> bool:
+    return not (value is None or value is False or value == ())

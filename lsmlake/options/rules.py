@@ -1,0 +1,106 @@
+"""Rules between options, as data: what excludes what, what is at most what, and what is set together.
+
+An option that has an effect only under other options says so itself, in `Option.only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from lsmlake.errors import InvalidOption
+from lsmlake.options.changelog import FULL_COMPACTION, INPUT
+from lsmlake.options.compaction import TIERED
+from lsmlake.options.merge import FIRST_ROW
+from lsmlake.options.option import Only, Option, Values, When, is_set
+
+
+class Excludes(NamedTuple):
+    one: When
+    other: When
+    why: str
+    cure: str = "leave one of them out"
+
+
+class AtMost(NamedTuple):
+    """The value of option `low` is at most that of `high`, unless one of them is off."""
+
+    low: str
+    high: str
+
+
+class Together(NamedTuple):
+    """Both options are set, or none."""
+
+    one: str
+    other: str
+
+
+_REMOVING = (
+    When("partial-update.remove-record-on-delete"),
+    When("partial-update.remove-record-on-sequence-group"),
+    When("aggregation.remove-record-on-delete"),
+)
+
+RULES: tuple[Excludes | AtMost | Together, ...] = (
+    Excludes(
+        When("compaction.strategy", (TIERED,)),
+        When("deletion-vectors.enabled", (False,)),
+        "tiered keeps many sorted runs, and without deletion vectors every read merges them",
+        "set compaction.strategy = universal, or leave it out",
+    ),
+    Excludes(
+        When("changelog-producer", (FULL_COMPACTION,)),
+        When("deletion-vectors.enabled", (True,)),
+        "a full compaction reports what reaches the last level, and deletion vectors change the last level in between",
+        "set changelog-producer = lookup, or leave deletion-vectors.enabled out",
+    ),
+    Excludes(
+        When("merge-engine", (FIRST_ROW,)),
+        When("changelog-producer", (INPUT, FULL_COMPACTION)),
+        "they cannot tell the first row of a key from later ones",
+        "set changelog-producer = lookup or none",
+    ),
+    *(Excludes(removing, When("ignore-delete", (True,)), "no -D row would be left") for removing in _REMOVING),
+    Excludes(_REMOVING[0], _REMOVING[1], "one removes the row at every -D, the other at some"),
+    Together("record-level.expire-time", "record-level.time-field"),
+    Together("compaction.offpeak.start.hour", "compaction.offpeak.end.hour"),
+    AtMost("num-sorted-run.compaction-trigger", "num-sorted-run.stop-trigger"),
+    AtMost("file.block-size", "target-file-size"),
+    AtMost("snapshot.num-retained.min", "snapshot.num-retained.max"),
+    AtMost("changelog.num-retained.min", "changelog.num-retained.max"),
+    AtMost("commit.min-retry-wait", "commit.max-retry-wait"),
+)
+
+
+def check(given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options: Mapping[str, Option], where: str) -> None:
+    """`given`: the names of the options that are given, each with the conditions under which it has an effect. Raises
+    InvalidOption."""
+
+    def found(*names: str) -> str:
+        return ", ".join(f"{name} = {options[name].type.text(values[name]) or 'nothing'}" for name in dict.fromkeys(names))
+
+    for name, conditions in given:
+        for alternatives in conditions:
+            if not any(when.holds(values) for when in alternatives):
+                needed = " or ".join(map(str, alternatives))
+                raise InvalidOption(
+                    f"option {name!r} has no effect unless {needed}",
+                    where=where,
+                    found=found(*(when.option for when in alternatives)),
+                    cure=f"set {needed}, or leave the option out",
+                )
+    for what, names, cure in _broken(values):
+        raise InvalidOption(what, where=where, found=found(*names), cure=cure)
+
+
+def _broken(values: Values) -> Iterator[tuple[str, tuple[str, str], str]]:
+    """What is wrong, the options it is about, and the cure, for every rule that does not hold."""
+    for rule in RULES:
+        match rule:
+            case Excludes(one, other, why, cure) if one.holds(values) and other.holds(values):
+                yield f"{one} and {other} exclude each other: {why}", (one.option, other.option), cure
+            case AtMost(low, high) if is_set(values[low]) and is_set(values[high]) and values[low] > values[high]:
+                yield f"{low} is above {high}", (low, high), f"lower {low}, or raise {high}"
+            case Together(one, other) if is_set(values[one]) != is_set(values[other]):
+                yield f"only one of {one} and {other} is set", (one, other), "set both, or none"
