@@ -133,6 +133,42 @@ def test_functions_of_installed_packages(no_registrations, monkeypatch):
         register("theirs", lambda field, settings: Longest())
 
 
+class Wordless(Function):
+    """Forgets to reduce."""
+
+
+class Duck:
+    """Reduces, but is no Function."""
+
+    def reduce(self, values, starts, retract):
+        return values
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda field, settings: Wordless(), "abstract class Wordless .*reduce"),
+        (lambda field, settings: None, "found a NoneType without .*reduce"),
+        (lambda field, settings: Duck(), "found a Duck without associative_adds, commutative_adds, may_overflow_midway"),
+    ],
+)
+def test_a_function_without_a_method_is_refused_when_it_is_registered(no_registrations, make, words):
+    with pytest.raises(InvalidOption, match=f"'incomplete', which is not built in, is incomplete, expected .*{words}"):
+        register("incomplete", make)
+    assert registry._registered == {}
+
+
+def test_a_maker_that_refuses_the_trial_column_is_judged_by_the_columns_of_tables(no_registrations):
+    def make(field, settings):
+        if field.type != pa.string():
+            raise ValueError("text only")
+        return None
+
+    register("texts", make)
+    with pytest.raises(InvalidOption, match=r"table 't' column 'c': .*'texts'.*is incomplete.*without .*reduce"):
+        function("texts", pa.field("c", pa.string()), FieldSettings(), "table 't' column 'c'")
+
+
 class Faulty(Longest):
     """Fails in one of many ways."""
 

@@ -43,7 +43,7 @@ _CURES = {
 
 
 class Entry(NamedTuple):
-    """A listed file; `modified_ms` since the epoch, by the storage's own clock."""
+    """A listed file. `modified_ms`: milliseconds since the epoch, by the clock of the storage."""
 
     path: str
     size: int
@@ -51,41 +51,42 @@ class Entry(NamedTuple):
 
 
 class Storage(ABC):
-    """Where a warehouse lives. Backends are safe to share between threads."""
+    """Where a warehouse is stored. Implementations are safe to share between threads."""
 
     @abstractmethod
     def read(self, path: str) -> pa.NativeFile:
-        """The file, open for random access; the caller closes it. Raises FileNotFoundError."""
+        """Open a file for random access; the caller closes it. Raises FileNotFoundError."""
 
     @abstractmethod
     def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
-        """A sink for the whole file, replacing any of that name. Leaving the context makes it durable and visible; leaving it by
-        an exception makes nothing visible. An OSError of the body counts as the sink's. Parent directories are made."""
+        """A sink for a whole file; replaces an existing file. A normal exit of the context makes the file durable and visible; an
+        exit by an exception makes nothing visible. An OSError in the body counts as an error of the sink. Creates parent
+        directories."""
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Creates the file with this content unless it exists; says whether it did. Atomic, durable when it returns."""
+        """Create a file with this content unless it exists; return whether it was created. Atomic, and durable on return."""
 
     @abstractmethod
     def list(self, prefix: str) -> Iterator[Entry]:
-        """The files below the directory `prefix` ("" = the root) at any depth, ascending by path; none if there is no directory.
-        Files that come or go meanwhile may or may not be among them."""
+        """The files below the directory `prefix` ("" = the root) at any depth, ascending by path; none if the directory does not
+        exist. Files that are created or deleted during the listing may be missing or included."""
 
     @abstractmethod
     def folders(self, prefix: str) -> Iterator[str]:
-        """The names of the directories right below the directory `prefix` ("" = the root), ascending; nothing below them is read.
-        A directory whose last file is gone may still be among them."""
+        """The names of the directories directly below the directory `prefix` ("" = the root), ascending; not recursive. May
+        include a directory whose last file was deleted."""
 
     @abstractmethod
     def size(self, path: str) -> int | None:
-        """Bytes of the file; None if there is none."""
+        """The size of a file in bytes; None if it does not exist."""
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Removes the file; does nothing if there is none."""
+        """Delete a file; do nothing if it does not exist."""
 
     def copy(self, source: str, target: str) -> None:
-        """Replaces the file `target` by the content of `source`, atomically. Cheap: durable only once a later `write` into the
+        """Replace the file `target` by the content of `source`, atomically. Durable only after a later `write` into the
         directory of `target` has returned. Raises FileNotFoundError."""
         data = read_bytes(self, source)
         with self.write(target) as sink:
@@ -93,26 +94,26 @@ class Storage(ABC):
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:
-        """Gives the directory `source`, with everything below it, the name `target`; says whether it did. It does not if there is
-        no file below `source`, or if there is one below `target`. Atomic: a reader never sees files under both names or none.
+        """Rename the directory `source`, with everything below it, to `target`; return whether it was renamed. Does nothing if
+        there is no file below `source`, or if there is a file below `target`. Atomic: a reader never sees files under both names
+        or under neither.
 
-        A file system does this at once. A backend without it must raise InvalidQuery: copying objects one by one is no move.
-        There, a table would be found through one small object per name, which says the folder, and renaming would replace that
-        object conditionally."""
+        A storage without an atomic rename must raise InvalidQuery: copying objects one by one is not a move. There, a small
+        object per table name would hold the folder of the table, and renaming would replace that object conditionally."""
 
     @abstractmethod
     def prune(self, prefix: str) -> None:
-        """Removes the directory `prefix` and those below it in which there is no file; symbolic links too, never what they point
-        to. Does nothing where a directory exists only as a part of paths."""
+        """Remove the directory `prefix` and all directories below it that contain no file. Removes symbolic links, never their
+        targets. Does nothing if directories exist only as parts of paths."""
 
     @abstractmethod
     def place(self, path: str) -> str:
-        """Where another process finds this file or folder. Raises InvalidQuery if none can."""
+        """The path under which another process finds this file or folder. Raises InvalidQuery if there is none."""
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """The address under which `spark.read` finds this file and no other: what Spark would take for a pattern is escaped.
-        Raises InvalidQuery if Spark cannot reach this storage."""
+        """The address under which `spark.read` finds this file and no other: pattern characters are escaped. Raises InvalidQuery
+        if Spark cannot reach this storage."""
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:

@@ -1,14 +1,14 @@
-"""An aggregate function: what a column of a merge rule becomes when several rows of a key meet. Arrow in, Arrow out.
+"""Aggregate functions: how the values of a column are combined when rows of a key are merged. Arrow in, Arrow out.
 
-The invariant: `reduce` is the left fold of every group, oldest row first, starting from no value. The result of a fold may stand
-for the rows it was made of as the first added row of another fold. Functions are values without state. The three classes at the
-end wrap another function: one guards a function that is not built in, two decide what a retract row (-U, -D) does.
+Invariant: `reduce` is the left fold of every group, oldest row first, starting from no value. The result of a fold may replace
+its rows as the first added row of another fold. Functions are values without state. The three wrappers at the end guard functions
+that are not built in, and decide what a retract row (-U, -D) does.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +18,19 @@ from lsmlake.kernels import nested, segments
 
 
 class Overflow(InvalidData):
-    """A result does not fit the type of its column. Only the rows of a key together tell, so no writer can refuse them."""
+    """A result does not fit the type of its column. Only merging the rows of a key shows this, so no writer can refuse them."""
 
 
-class Function(Protocol):
-    """Subclass it: a property that is not set has the value that is always safe.
+class Function(ABC):
+    """Base class of aggregate functions. The default of every property is always safe.
 
-    `retracts`: rows can be taken back. `associative_adds`: neighbouring added rows may be reduced on their own and the result put
-    in their place. `commutative_adds`: the value there is and an added row may change places, so a row that comes late needs no
-    other treatment. `skips_nulls`: an added null leaves the value as it is. Rounding of floats and the layout of a sketch's bytes
-    do not count as a difference.
+    Attributes:
+        retracts: rows can be taken back.
+        associative_adds: neighbouring added rows may be reduced separately and replaced by their result.
+        commutative_adds: the current value and an added row may be swapped, so a late row needs no special treatment.
+        skips_nulls: an added null leaves the value unchanged.
+
+    Rounding of floats and the byte layout of a sketch do not count as differences.
     """
 
     retracts: bool = False
@@ -35,28 +38,37 @@ class Function(Protocol):
     commutative_adds: bool = False
     skips_nulls: bool = False
 
+    @abstractmethod
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
-        """One value a group, of the type of `values`.
+        """Return one value per group, of the type of `values`.
 
-        `values`: the rows of all groups one after the other, oldest first in each. `starts`: int64, ascending, the first row of
-        every group, `starts[0] == 0`, none empty. `retract`: bool a row, True = take the row's value back; None = no such row.
-        Raises InvalidData for values that it cannot combine.
+        Args:
+            values: the rows of all groups, group after group; within a group, oldest first.
+            starts: int64, ascending: the first row of every group. `starts[0] == 0`; no group is empty.
+            retract: one bool per row: True takes the value of the row back. None: no row is taken back.
+
+        Raises:
+            InvalidData: the values cannot be combined.
         """
-        ...
 
     def validate(self, values: pa.Array) -> None:
-        """Raises InvalidData for an added value that `reduce` could never take, whatever it is combined with. Writers ask before
-        they write."""
+        """Refuse an added value that `reduce` could never accept, whatever it is combined with. Called before rows are written.
+
+        Raises:
+            InvalidData: there is such a value.
+        """
+        return None  # the default: every value is accepted
 
     def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
-        """One flag a group: False only if `reduce` raises Overflow whenever a value does not fit that changes the fold from there
-        on. Asked under `overflow = null`, which then folds the other groups row by row. Arguments as for `reduce`."""
+        """Return one flag per group: False only if `reduce` raises Overflow for every intermediate value that does not fit and
+        affects the result. Called under `overflow = null`, which folds the groups with True row by row. Arguments as for
+        `reduce`."""
         return np.ones(len(starts), bool)
 
 
 @dataclass(frozen=True)
 class Wrapper(Function):
-    """`inner` with another way to reduce; a subclass says which."""
+    """Base class of functions that change how `inner` reduces."""
 
     inner: Function
 
@@ -78,7 +90,8 @@ class Wrapper(Function):
 
 @dataclass(frozen=True)
 class Guarded(Wrapper):
-    """`inner`, a function that is not built in: what it raises, or returns instead of a value for each group, is InvalidData."""
+    """`inner`, a function that is not built in. Its exceptions, and results that are not one value per group, become
+    InvalidData."""
 
     name: str
     where: str
@@ -119,7 +132,7 @@ class Guarded(Wrapper):
 
 @dataclass(frozen=True)
 class NoRetract(Wrapper):
-    """`inner`, which cannot take rows back; being asked to raises InvalidData."""
+    """`inner`, which cannot take rows back: a retract row raises InvalidData."""
 
     where: str
     cure: str
@@ -138,9 +151,10 @@ class NoRetract(Wrapper):
 
 @dataclass(frozen=True)
 class IgnoreRetract(Wrapper):
-    """`inner` without the retract rows; a group of nothing else has no value (null).
+    """`inner` without the retract rows. A group of retract rows only has no value (null).
 
-    If `inner` does not skip nulls, a retract at the beginning of a group counts as a null: that is what a table holds after it.
+    If `inner` does not skip nulls, a retract row at the start of a group counts as a null, because that is what a table holds
+    after it.
     """
 
     retracts = True

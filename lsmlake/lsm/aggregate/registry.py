@@ -1,8 +1,8 @@
-"""From the name of an aggregate function to the function for a column: built-in ones, and the user's own.
+"""Aggregate functions by name: built-in functions and those of users.
 
-A user's function is registered in the process, or by an installed package as an entry point of the group `lsmlake.aggregates`
-(name = the function's name, object = its maker). Spark workers are other processes: there only the second way reaches.
-Built-in names cannot be taken.
+A user registers a function in the process, or an installed package does so as an entry point of the group `lsmlake.aggregates`
+(name = the name of the function, object = its maker). Spark workers are other processes and see only entry points. The names of
+built-in functions are reserved.
 """
 
 from __future__ import annotations
@@ -23,16 +23,25 @@ Maker = Callable[[pa.Field, FieldSettings], Function]
 
 GROUP = "lsmlake.aggregates"
 NAMES = tuple(BUILTIN)
-"""The built-in names. `primary_key` is for key columns, which the engines give it themselves."""
+"""The built-in names. The merge rules themselves assign `primary_key` to key columns."""
 
+_REQUIRED = tuple(name for name in dir(Function) if not name.startswith("_"))
+_TRIAL = pa.field("trial", pa.int64())
 _registered: dict[str, Maker] = {}
 
 
 def function(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
-    """The function of that name for a column of type `field.type`; `where` (a table and column) goes into the messages.
+    """The aggregate function of a column. The result handles retract rows: it ignores them if the settings say so, and raises
+    InvalidData if the function cannot take rows back.
 
-    Retract rows are settled: dropped if the settings ignore them, refused with InvalidData if the function has no use for them.
-    Raises InvalidOption: no such function, a type it has no meaning for, settings it does not read or that contradict.
+    Args:
+        name: the name of the function.
+        field: the column.
+        settings: the options `fields.<column>.*`.
+        where: the table and column, for error messages.
+
+    Raises:
+        InvalidOption: there is no such function; it does not support the type; or a setting is unused or contradictory.
     """
     made = _builtin(name, field, settings, where) if name in BUILTIN else _other(name, field, settings, where)
     if settings.overflow == NULL:
@@ -44,10 +53,40 @@ def function(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
 
 
 def register(name: str, make: Maker) -> None:
-    """Let `name` stand for the functions of `make(field, settings)`, in this process. Raises InvalidOption if it is taken."""
+    """Register an aggregate function under a name, in this process.
+
+    Args:
+        name: the name, as in the option `fields.<column>.aggregate-function`.
+        make: makes the function of a column from its field and settings. It is called once now, for a BIGINT column, to check
+            that its functions are complete; it may refuse this column by an exception.
+
+    Raises:
+        InvalidOption: the name is taken, or a function lacks a method such as `reduce`.
+
+    Example:
+        >>> register("longest", lambda field, settings: Longest())
+    """
     if name in BUILTIN or name in _registered or name in _installed():
         raise InvalidOption("an aggregate function has this name already", found=repr(name), cure="choose another name")
+    try:
+        made = make(_TRIAL, FieldSettings())
+    except Exception as error:
+        if isinstance(error, TypeError) and "abstract" in str(error):
+            raise _incomplete(name, "", error) from error
+    else:
+        _check_complete(name, made, "")
     _registered[name] = make
+
+
+def _check_complete(name: str, made: object, where: str) -> None:
+    if missing := [each for each in _REQUIRED if not hasattr(made, each)]:
+        raise _incomplete(name, where, f"a {type(made).__name__} without {', '.join(missing)}")
+
+
+def _incomplete(name: str, where: str, found: object) -> InvalidOption:
+    what = f"the aggregate function {name!r}, which is not built in, is incomplete"
+    expected = "a subclass of lsmlake.lsm.aggregate.Function with the method reduce"
+    return InvalidOption(what, where=where, expected=expected, found=found, cure="write the missing methods")
 
 
 def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
@@ -74,7 +113,9 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
 def _other(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
     """A function that is not built in."""
     try:
-        return Guarded(_maker(name, where)(field, settings), name, where)
+        made = _maker(name, where)(field, settings)
+        _check_complete(name, made, where)
+        return Guarded(made, name, where)
     except LakeError:
         raise
     except Exception as error:

@@ -1,11 +1,11 @@
-"""What every merge rule answers: how the rows of a key become one."""
+"""The interface of merge rules: how the rows of a key become one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from concurrent.futures import Executor
 from enum import Enum
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +23,17 @@ class Old(Enum):
     JOINS = "it is merged with the new row into one that replaces both"
 
 
-class MergeRule(Protocol):
-    """A value without state, made from a schema by `rule_of`.
+class MergeRule(ABC):
+    """How the rows of a key become one. A value without state, made from a schema by `rule_of`.
 
-    The result of a merge is that of applying rows one at a time in the order they arrived, however they are cut into batches,
-    files and compactions.
+    The result of a merge is that of applying the rows one at a time in the order of their arrival. It does not depend on how rows
+    are divided into batches, files and compactions.
 
-    `old`: see `Old`. `sequence`: the columns of `sequence.field`, if the rule follows them. `repeats_keys`: a run may hold
-    several rows of a key, because what they come to depends on a row that is older than the run. `deletes_by_key`: a -D row of
-    which only the key is known removes the row of the key.
+    Attributes:
+        old: see `Old`.
+        sequence: the columns of `sequence.field`; empty if the rule does not use them.
+        repeats_keys: a run may hold several rows of a key, because their result depends on a row that is older than the run.
+        deletes_by_key: a -D row with only the key columns removes the row of the key.
     """
 
     old: Old
@@ -39,37 +41,44 @@ class MergeRule(Protocol):
     repeats_keys: bool
     deletes_by_key: bool
 
+    @abstractmethod
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
-        """The merged rows, ascending as the groups are; a key that is gone has a -D row.
+        """Merge the rows of each key.
 
         Args:
-            rows: The key and any columns closed under `needs`, maybe `_row_kind`; then the result may have it, too.
-            groups: The rows of every key in the order they arrived.
-            pool: Threads that make columns side by side, or None.
-            complete: No older row of these keys exists: the result has one row a key. Otherwise an rule that `repeats_keys`
-                may leave several rows of a key in the result, in the order they arrived.
+            rows: the key and any columns that are closed under `needs`, with or without `_row_kind`.
+            groups: the rows of every key in the order of their arrival.
+            pool: threads that compute columns in parallel, or None.
+            complete: no older row of these keys exists, so the result has one row per key. Otherwise a rule that `repeats_keys`
+                may leave several rows of a key in the result, in the order of their arrival.
+
+        Returns:
+            The merged rows in the order of the groups. A key that is deleted has a -D row. The result may have the column
+            `_row_kind` if `rows` has it.
         """
-        ...
 
+    @abstractmethod
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
-        """The row numbers key by key, the rows of a key in an order in which applying them without a look at the sequence gives
-        the merged row."""
-        ...
+        """The row numbers, key by key. Applying the rows of a key in this order, without comparing sequences, gives the merged
+        row."""
 
+    @abstractmethod
     def needs(self, columns: Collection[str]) -> frozenset[str]:
-        """The columns without which these cannot be merged, themselves included."""
-        ...
+        """The columns that are required to merge `columns`, including `columns`."""
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        """Raises InvalidData for a row that the rule could never merge. Writers ask before they write.
-
-        Such a row has a value that no merge takes, such as bytes that are no sketch, or a kind that its columns cannot take.
+        """Refuse rows that the rule could never merge: a value that no merge accepts, such as bytes that are not a sketch, or a
+        kind that does not fit the columns. Called before rows are written.
 
         Args:
-            rows: The rows of a batch, all columns.
-            kinds: Their kinds (int8, `schema.rowkind`), as the writer gave them. None: all are +I.
-        """
+            rows: the rows of a batch, all columns.
+            kinds: their row kinds (int8, `schema.rowkind`) as the writer gave them. None: all are +I.
 
+        Raises:
+            InvalidData: there is such a row.
+        """
+        return None  # the default: every row is accepted
+
+    @abstractmethod
     def stored(self, kinds: np.ndarray) -> np.ndarray:
-        """The kinds of a batch that passed `validate`, as they are stored."""
-        ...
+        """The row kinds to store, for a batch that passed `validate`."""
