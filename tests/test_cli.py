@@ -329,8 +329,8 @@ def test_options_are_listed_and_altered(copy: Path):
         "default": "1",
         "description": OPTIONS["bucket"].meaning,
         "only_with": None,
-        "origin": "Apache Paimon",
-        "change": "while the table has no rows",
+        "origin": "Paimon",
+        "change": "while empty",
     }
     assert call("alter", "sales.orders", "--set", "write-only=true", "-w", copy) == "sales.orders: altered in snapshot 4\n"
     values = {row["name"]: row["value"] for row in json.loads(call("options", "sales.orders", "--all", "--json", "-w", copy))}

@@ -227,7 +227,7 @@ def test_a_rule_does_not_refuse_equal_values_or_what_is_off():
         ("fields.a.agregate-function", "sum", "did you mean .aggregate-function"),
         ("fields.aggregate-function", "sum", "unknown option"),
         ("fields.a,b.aggregate-function", "sum", "names several columns"),
-        ("fields.a.count-limit", "0", "an integer from 1"),
+        ("fields.a.count-limit", "0", "an integer of at least 1"),
         ("fields.a.nested-key-null-strategy", "drop", "'merge' or 'ignore' or 'error'"),
         ("fields.a.distinct", "maybe", "true or false"),
     ],

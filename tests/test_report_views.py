@@ -165,6 +165,15 @@ def test_a_narrow_window_says_what_it_has_no_room_for():
     assert "2 snapshots; no room for kind, writer, commit: use --json" in drawn(snapshots_view(wide), 60)
 
 
+def test_every_option_has_its_name_default_and_kind_on_one_line():
+    facts = option_reference().to_pylist()
+    lines = [line.split() for line in drawn(Reference(option_reference()), 80).splitlines() if not line.startswith(" ")]
+    for option in facts:
+        default = [] if option["default"] is None else ["=", *option["default"].split()]
+        kind = f"{option['type']}, {option['origin']}, {option['change']}".split()
+        assert [option["name"], *default, *kind] in lines
+
+
 def golden(width: int | None) -> Path:
     return Path(__file__).parent / "golden" / "views" / f"{width or 'plain'}.txt"
 

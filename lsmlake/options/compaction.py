@@ -49,7 +49,7 @@ class CompactionOptions:
         integer(2, 1_000),
         32,
         "levels of a bucket, including level 0; default under universal: num-sorted-run.compaction-trigger + 1. A deeper tree"
-        " keeps its depth. Under changelog-producer = full-compaction a change rewrites the table",
+        " keeps its depth. A change rewrites the table only under changelog-producer = full-compaction",
         change=Change.REWRITES,
         derived=_levels,
         matters=_level_of_changelog,

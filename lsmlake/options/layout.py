@@ -23,8 +23,8 @@ class LayoutOptions:
         "deletion-vectors.enabled",
         boolean,
         True,
-        "compaction marks superseded rows in deletion vectors; without them reads merge. Paimon's default is false;"
-        " so it is here under changelog-producer = full-compaction",
+        "compaction marks superseded rows in deletion vectors; without them reads merge. Default under changelog-producer ="
+        " full-compaction, and always in Paimon: false",
         change=Change.REWRITES,
         derived=lambda values: values["changelog-producer"] != FULL_COMPACTION,
     )

@@ -17,9 +17,9 @@ class Change(Enum):
     """When an option of a table can be changed."""
 
     ANY_TIME = "any time"
-    REWRITES = "any time; rewrites the table"
+    REWRITES = "rewrites"
     """The files of the table mean other rows under another value: `alter` compacts every bucket in full."""
-    WHILE_EMPTY = "while the table has no rows"
+    WHILE_EMPTY = "while empty"
 
 
 @dataclass(frozen=True)

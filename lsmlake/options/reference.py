@@ -9,7 +9,7 @@ from lsmlake.options import columns
 from lsmlake.options.option import Change, Only, Option
 from lsmlake.options.table_options import OPTIONS, group_of
 
-PAIMON, OWN = "Apache Paimon", "lsmlake"
+PAIMON, OWN = "Paimon", "lsmlake"
 COLUMNS = "columns"
 """The group of the options of single columns."""
 

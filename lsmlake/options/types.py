@@ -47,14 +47,17 @@ class Type(Generic[T]):
         return f"{value // factor} {unit}"
 
 
-def integer(low: int, high: int = 2**31 - 1) -> Type[int]:
+_MOST = 2**31 - 1
+
+
+def integer(low: int, high: int = _MOST) -> Type[int]:
     def read(value: object) -> int:
         number = int(str(value))
         if not low <= number <= high:
             raise ValueError
         return number
 
-    return Type("integer", f"an integer from {low} to {high}", read)
+    return Type("integer", f"an integer from {low} to {high}" if high < _MOST else f"an integer of at least {low}", read)
 
 
 def one_of(*names: str) -> Type[str]:
