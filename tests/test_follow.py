@@ -233,7 +233,7 @@ def test_from_now_on_means_from_the_call_on():
     assert told(batches) == [(2, [("+I", 2, 2)])]
     with pytest.raises(SnapshotNotFound):
         table.follow(snapshot=99)
-    with pytest.raises(InvalidQuery, match="ahead"):
+    with pytest.raises(InvalidQuery, match="after the next snapshot"):
         table.reset_consumer("c", 9)
 
 

@@ -121,7 +121,7 @@ def test_not_a_number_is_no_key(spark, spark_lake, tmp_path, ddl):
 
 @pytest.mark.usefixtures("unchanged")
 def test_a_number_of_a_commit_needs_a_writer(spark, table):
-    with pytest.raises(InvalidData, match="means nothing without its writer"):
+    with pytest.raises(InvalidData, match="a commit_id needs a writer_id"):
         table.upsert(spark.range(3).selectExpr(*GOOD), commit_id=3)
 
 

@@ -51,12 +51,10 @@ class Following:
                     where=root,
                     expected="1 or more",
                     found=repr(most),
-                    cure="correct it",
+                    cure="correct the limit",
                 )
         if self.consumer is not None:
             meta.paths.consumer(self.consumer)  # refuses an invalid name
-        if self.where is not None and not isinstance(self.where, str):
-            raise InvalidQuery("where is a predicate in SQL text", where=root, found=repr(self.where), cure="write it as text")
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
         return Follower(meta, frame(meta, schema, predicate, self.columns), mode, start, self.consumer)
 

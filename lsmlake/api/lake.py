@@ -47,7 +47,7 @@ def table_at(path: str) -> Table:
     database, dot, suffix = folder.parent.name.rpartition(".")
     if (dot, suffix) != (".", "db"):
         raise InvalidQuery(
-            "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="name it by its path"
+            "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="correct the path"
         )
     return Lake(Env(LocalStorage(folder.parent.parent)), Runtime()).table(f"{database}.{folder.name}")
 

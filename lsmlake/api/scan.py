@@ -154,7 +154,7 @@ class Scan(Readable):
             )
         if self.limit is not None and self.limit > _SPARK_LIMIT_MAX:
             expected = f"at most {_SPARK_LIMIT_MAX:,}"
-            raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="leave it out")
+            raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="omit the limit")
         frame = self.runtime.frame(self.meta, self._plan(runtime_filters=True)[0], self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 

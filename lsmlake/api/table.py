@@ -208,13 +208,9 @@ class Table:
         if commit_id is None:
             return Identity(writer_id or self.meta.env.ids())
         if not writer_id:
-            raise InvalidData(
-                "a commit_id means nothing without its writer", found=f"commit_id={commit_id}", cure="give writer_id too"
-            )
-        if isinstance(commit_id, bool) or not isinstance(commit_id, int) or commit_id < 0:
-            raise InvalidData(
-                "a commit_id is a number", expected="an integer from 0 on", found=repr(commit_id), cure="count batches"
-            )
+            raise InvalidData("a commit_id needs a writer_id", found=f"commit_id={commit_id}", cure="pass writer_id, too")
+        if commit_id < 0:
+            raise InvalidData("a commit_id is negative", expected="0 or more", found=commit_id, cure="number the batches from 0")
         return Identity(writer_id, commit_id)
 
     def sink(
@@ -294,7 +290,7 @@ class Table:
             >>> duckdb.sql("SELECT * FROM scan")
         """
         if limit is not None and limit < 0:
-            raise InvalidQuery("limit is a number of rows", expected="0 or more", found=limit, cure="correct it")
+            raise InvalidQuery("limit is negative", expected="0 or more", found=limit, cure="correct limit")
         names = None if columns is None else tuple(columns)
         return Scan(self.meta, self.runtime, where, names, mode, Moment(snapshot, timestamp), limit)
 
@@ -432,14 +428,12 @@ class Table:
             InvalidQuery: at once, if the arguments contradict each other.
             SnapshotNotFound: the next snapshot to read has expired.
         """
-        if wait is not None and (isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 < wait < inf):
-            raise InvalidQuery(
-                "wait is a number of seconds", expected="more than 0, or None", found=repr(wait), cure="correct it"
-            )
+        if wait is not None and not 0 < wait < inf:
+            raise InvalidQuery("wait is out of range", expected="more than 0 seconds, or None", found=wait, cure="correct wait")
         following = Following(start, snapshot, timestamp, mode, where, columns, consumer)
         return follow(following.follower(self.meta, self.runtime.zone), wait)
 
-    # -- looking after it ---------------------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------------------------
 
     def compact(self, *, full: bool = False, where: str | None = None, buckets: Sequence[int] | None = None) -> CompactionReport:
         """Compact the buckets that need it. With Spark attached, Spark compacts them in parallel.
@@ -528,10 +522,12 @@ class Table:
         if next_snapshot is None:
             remove_consumer(self.meta, name)
             return
-        if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int) or next_snapshot < 1:
-            raise InvalidQuery("next_snapshot is the number of a snapshot", found=repr(next_snapshot), cure=LIST_SNAPSHOTS)
+        if next_snapshot < 1:
+            raise InvalidQuery(
+                "next_snapshot is not a snapshot id", expected="1 or more", found=next_snapshot, cure=LIST_SNAPSHOTS
+            )
         if next_snapshot > (self.meta.latest_id() or 0) + 1:
-            raise InvalidQuery("a consumer cannot be ahead of its table", found=next_snapshot, cure=LIST_SNAPSHOTS)
+            raise InvalidQuery("next_snapshot is after the next snapshot of the table", found=next_snapshot, cure=LIST_SNAPSHOTS)
         put_consumer(self.meta, name, Progress(next_snapshot))
 
     def repair(self, *, action: RepairAction | None = None, keys: Sequence[Mapping[str, object]] | None = None) -> RepairReport:
@@ -600,17 +596,20 @@ def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zo
     numbers = None if buckets is None else {int(number) for number in buckets}
     if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.layout.buckets)):
         raise InvalidQuery(
-            "no such buckets", expected=f"0 to {schema.parsed_options.layout.buckets - 1}", found=wrong, cure="correct them"
+            "no such buckets",
+            expected=f"0 to {schema.parsed_options.layout.buckets - 1}",
+            found=wrong,
+            cure="correct the numbers",
         )
     predicate = None
     if where is not None:
         predicate = parse(where, schema.plain_columns, zone=zone)
         if other := sorted(predicate.columns - set(schema.partition_by)):
             raise InvalidQuery(
-                "where chooses partitions here",
+                "where may use partition columns only",
                 expected=f"partition columns {list(schema.partition_by)}",
                 found=other,
-                cure="leave the others out",
+                cure="remove the other columns",
             )
 
     def wanted(bucket: Bucket) -> bool:

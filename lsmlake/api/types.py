@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     TableSchema: TypeAlias = ArrowSchema | str | SparkSchema
     SparkSession: TypeAlias = ClassicSession | ConnectSession
     BatchFunction: TypeAlias = Callable[[SparkDataFrame, int], None]
-else:  # what the border tests; the verbs themselves refuse other values, with messages of their own
+else:  # the types that the border tests at run time; the verbs themselves refuse other values, with better messages
     Data = Keys = OptionValue = TableSchema = SparkSession = object
     ArrowStream = DuckDBConnection = SparkDataFrame = object
     DuckDBRelation = PandasDataFrame = PolarsDataFrame = StreamingQuery = BatchFunction = object

@@ -63,9 +63,21 @@ def load(
         keys, partitions = column_names(primary_key), column_names(partition_by) or ()
         if not keys:
             raise InvalidSchema("a table needs a primary key", cure="add --primary-key NAMES, separated by commas")
-        how = {"primary_key": keys, "partition_by": partitions, "options": settings(option), "cast": cast, "row_kind": row_kind}
-        with _no_folders_after_an_error(lake, table, new_warehouse):
-            rows, snapshot = _create(lake, table, files, **how)
+        options = settings(option)
+        with _no_folders_after_an_error(lake, table, new_warehouse), spinner() as progress:
+            counter = _Counter(progress)
+            _, snapshot = created_from(
+                lake,
+                table,
+                counter.watched(as_input(files, inferred=True)),
+                primary_key=keys,
+                partition_by=partitions,
+                options=options,
+                comment=None,
+                cast=cast,
+                row_kind=row_kind,
+            )
+            rows = counter.rows
     else:
         if primary_key or partition_by or option:
             raise InvalidSchema("the table is there already", where=table, cure="leave out what belongs to --create")
@@ -92,13 +104,6 @@ def _no_folders_after_an_error(lake: Lake, name: str, new_warehouse: bool) -> It
         if new_folder:
             storage.prune("" if new_warehouse else database_dir(database))
         raise
-
-
-def _create(lake: Lake, name: str, files: Sequence[str], **how: object) -> tuple[int, Snapshot | None]:
-    with spinner() as progress:
-        counter = _Counter(progress)
-        _, snapshot = created_from(lake, name, counter.watched(as_input(files, inferred=True)), comment=None, **how)
-        return counter.rows, snapshot
 
 
 def _insert(table: Table, files: Sequence[str], cast: bool, row_kind: str | None) -> tuple[int, Snapshot | None]:
