@@ -108,7 +108,7 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
         stack.enter_context(patch.object(bucket, "merge_windows", partial(bucket.merge_windows, window_bytes=window_bytes)))
         stack.enter_context(patch.object(supersede, "_LOOKUP_ROWS", lookup_rows))
         if not ahead:
-            stack.enter_context(patch.object(bucket, "_ahead", lambda tables, pool: tables))
+            stack.enter_context(patch.object(bucket, "_prefetched", lambda tables, pool: tables))
         chunks = data_reader.DataReader.chunks
         short = lambda self, columns, groups=None, rows=1 << 16: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
         stack.enter_context(patch.object(lookup.DataReader, "chunks", short))

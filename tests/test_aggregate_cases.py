@@ -230,7 +230,7 @@ WITHOUT_RETRACT = [
 
 @pytest.mark.parametrize(("name", "type_", "value"), WITHOUT_RETRACT)
 def test_what_cannot_be_taken_back(name, type_, value):
-    with pytest.raises(InvalidData, match=r"column 'c'.*cannot take rows back.*set fields\.c\.ignore-retract"):
+    with pytest.raises(InvalidData, match=r"column 'c'.*does not support retraction.*set fields\.c\.ignore-retract"):
         fold(name, type_, value, Back(value))
     assert fold(name, type_, value, Back(value), ignore_retract=True) == value
     assert fold(name, type_, Back(value), ignore_retract=True) is None

@@ -88,14 +88,14 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("damaged", "message"),
         [
-            (b"", "cut off, expected at least 20 bytes, found 0"),
+            (b"", "truncated, expected at least 20 bytes, found 0"),
             (bytes(30), "wrong length, expected 22 bytes, found 0"),
             (reframed(b"\xd1\xd3\x39\x65" + bytes(8)), "bad magic.*expected d1d33964, found d1d33965"),
             (GOLDEN[:-1] + b"\x2c", "checksum, expected 0x54d61d2c, found 0x54d61d2b"),
             (reframed(GOLDEN[4:-4] + b"\0"), "1 bytes past its bitmap"),
-            (reframed(GOLDEN[4:-5]), "no roaring bitmap"),
-            (reframed(bytes.fromhex("d1d33964") + b"\xff" * 40), "no roaring bitmap"),
-            (reframed(bytes.fromhex("d1d33964") + BitMap64([1 << 63]).serialize()), "no roaring bitmap.*key"),
+            (reframed(GOLDEN[4:-5]), "an invalid roaring bitmap"),
+            (reframed(bytes.fromhex("d1d33964") + b"\xff" * 40), "an invalid roaring bitmap"),
+            (reframed(bytes.fromhex("d1d33964") + BitMap64([1 << 63]).serialize()), "an invalid roaring bitmap.*key"),
         ],
     )
     def test_is_told_by_kind_with_place_and_cure(self, damaged, message):
@@ -123,23 +123,23 @@ class TestDamage:
             ("39300000 00000000", "cookie 12345"),
             ("3a300000 ffffffff", "4294967295 containers"),
             ("3a300000 02000000 0100 0000 0100 0000 18000000 1a000000 0500 0600", "keys that do not ascend"),
-            ("3a300000 01000000 0000 0100 11000000 0500 0600", "do not lie one after another"),
+            ("3a300000 01000000 0000 0100 11000000 0500 0600", "are not stored one after another"),
             ("3a300000 01000000 0000 0100 10000000 0600 0600", "positions that do not ascend"),
             ("3a300000 01000000 0000 0100 10000000 0600", "where at least"),
-            ("3a300000 01000000 0000 ff2f 10000000" + "01" * 8192, "a bitmap of another cardinality"),
-            ("3b300000 01 0000 0900 0000", "a container without a run"),
+            ("3a300000 01000000 0000 ff2f 10000000" + "01" * 8192, "a bitmap with a wrong cardinality"),
+            ("3b300000 01 0000 0900 0000", "a run container without runs"),
             ("3b300000 01 0000 0900 ffff", "where at least 262163"),
-            ("3b300000 01 0000 0900 0100 0500 0800", "runs of another cardinality"),
+            ("3b300000 01 0000 0900 0100 0500 0800", "runs with a wrong cardinality"),
             ("3b300000 01 0000 0900 0100 faff 0900", "runs that do not ascend"),
             ("3b300000 01 0000 0900 0200 0500 0400 0a00 0400", "runs that do not ascend"),
-            ("3b300300 01" + "0000 0000 0100 0000 0200 0000 0300 0000" + "ffffff7f" * 4, "a container outside of the bytes"),
+            ("3b300300 01" + "0000 0000 0100 0000 0200 0000 0300 0000" + "ffffff7f" * 4, "a container past the end of the bytes"),
         ],
     )
     def test_of_a_container_is_refused_before_the_library_reads_it(self, bitmap, why):
         data = (1).to_bytes(8, "little") + bytes(4) + bytes.fromhex(bitmap)
         with pytest.raises(roaring.Malformed, match=why):
             roaring.check(memoryview(data))
-        with pytest.raises(Corrupt, match="no roaring bitmap"):
+        with pytest.raises(Corrupt, match="an invalid roaring bitmap"):
             DeletionVector.decode(reframed(bytes.fromhex("d1d33964") + data), "f")
 
     @examples(100)

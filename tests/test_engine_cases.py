@@ -456,7 +456,7 @@ REFUSED = {
     "removal by no group": (
         PARTIAL,
         GROUP | {"partial-update.remove-record-on-sequence-group": "f2"},
-        ["no sequence column", "['f2']"],
+        ["not a sequence column", "['f2']"],
     ),
     "a function of a sequence": (PARTIAL, GROUP | {"fields.f1.aggregate-function": "max"}, ["sequence column 'f1'"]),
     "a group of no column": (PARTIAL, {"fields.f1.sequence-group": "f9"}, ["'f9'", "['k', 'f1', 'f2', 'f3']"]),

@@ -175,7 +175,7 @@ def test_what_has_expired_is_told_with_the_cure():
     table.expire_snapshots(retain_max=2)
     with pytest.raises(SnapshotNotFound):
         next(batches)
-    with pytest.raises(SnapshotNotFound, match=r"without snapshot 3, which has expired.*name a consumer"):
+    with pytest.raises(SnapshotNotFound, match=r"need snapshot 3, which has expired.*name a consumer"):
         next(table.follow(snapshot=4))
     assert [batch.snapshot for batch in table.follow(snapshot=5)] == [5]
 
@@ -184,16 +184,16 @@ def test_what_has_expired_is_told_with_the_cure():
     ("how", "words"),
     [
         ({"start": "earliest"}, "latest-full or latest"),
-        ({"start": "from-snapshot"}, "give snapshot"),
-        ({"start": "latest", "snapshot": 1}, "and a snapshot"),
+        ({"start": "from-snapshot"}, "pass snapshot"),
+        ({"start": "latest", "snapshot": 1}, "'latest' takes no snapshot"),
         ({"snapshot": "1"}, "an integer"),
         ({"snapshot": 0}, "1 or more"),
-        ({"start": "from-timestamp"}, "give timestamp"),
+        ({"start": "from-timestamp"}, "pass timestamp"),
         ({"timestamp": "yesterday"}, "not a timestamp"),
         ({"mode": "changelog"}, "changelog-producer"),
         ({"mode": "full"}, "'diff'"),
         ({"columns": "v"}, r"write \['v'\]"),
-        ({"columns": ["w"]}, "no such columns"),
+        ({"columns": ["w"]}, "unknown columns"),
         ({"where": "v >"}, "v >"),
         ({"consumer": "../x"}, "consumer"),
         ({"wait": 0}, "more than 0"),
@@ -210,7 +210,7 @@ def test_nonsense_is_refused_at_once(how, words):
 def test_a_snapshot_that_is_not_there_is_no_place_to_start():
     table = made()
     write(table, [1], 1)
-    with pytest.raises(SnapshotNotFound, match=r"no snapshot 9 to start from.*1 to 2"):
+    with pytest.raises(SnapshotNotFound, match=r"snapshot 9 to start from does not exist.*1 to 2"):
         next(table.follow(snapshot=9))
 
 

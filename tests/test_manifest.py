@@ -274,5 +274,5 @@ def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
         manifest.check_columns(manifest.decode(manifest.encode(table), "manifest-7"), schema, "manifest-7")
 
     read(good)
-    with pytest.raises(Corrupt, match=f"manifest-7: manifest has an impossible '({column}|kmin:0|lo:{column[-1]})'"):
+    with pytest.raises(Corrupt, match=f"manifest-7: manifest has an invalid '({column}|kmin:0|lo:{column[-1]})'"):
         read(with_value(good, column, value))

@@ -111,36 +111,42 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("damaged", "message"),
         [
-            (b"PFA1", "cut off, expected at least 20 bytes, found 4"),
+            (b"PFA1", "truncated, expected at least 20 bytes, found 4"),
             (b"PAR1" + DATA[4:], "bad magic at its start.*expected b'PFA1', found b'PAR1'"),
             (DATA[:-4] + b"PAR1", "bad magic at its end"),
             (DATA[:-8] + b"\1\0\0\0PFA1", "unknown flags, expected 00000000, found 01000000"),
-            (DATA[:-12] + b"\xff\xff\xff\xff" + DATA[-8:], "impossible size.*found -1"),
-            (DATA[:-12] + b"\xff\xff\xff\x7f" + DATA[-8:], "impossible size"),
-            (DATA[:-12] + b"\x05\0\0\0" + DATA[-8:], "does not start where it should"),
-            (with_payload(b"{"), "not as it was written"),
-            (with_payload(b"\xff"), "not as it was written"),
-            (with_payload(b"[]"), "not as it was written"),
-            (with_payload(b'{"blobs":[{}]}'), "not as it was written.*type"),
+            (DATA[:-12] + b"\xff\xff\xff\xff" + DATA[-8:], "invalid size.*found -1"),
+            (DATA[:-12] + b"\xff\xff\xff\x7f" + DATA[-8:], "invalid size"),
+            (DATA[:-12] + b"\x05\0\0\0" + DATA[-8:], "does not start at the expected position"),
+            (with_payload(b"{"), "footer cannot be read"),
+            (with_payload(b"\xff"), "footer cannot be read"),
+            (with_payload(b"[]"), "footer cannot be read"),
+            (with_payload(b'{"blobs":[{}]}'), "footer cannot be read.*type"),
             (
                 with_payload(PAYLOAD.replace(b"deletion-vector-v1", b"apache-datasketches-theta-v1")),
-                "no plain deletion-vector-v1",
+                "not an uncompressed deletion-vector-v1",
             ),
-            (with_payload(PAYLOAD.replace(b'"fields"', b'"compression-codec":"zstd","fields"')), "no plain deletion-vector-v1"),
-            (with_payload(PAYLOAD), "lies outside the blobs, expected bytes 4 to 4, found 52 bytes at 4"),
-            (DATA.replace(b'"offset":4', b'"offset":3'), "lies outside the blobs"),
+            (
+                with_payload(PAYLOAD.replace(b'"fields"', b'"compression-codec":"zstd","fields"')),
+                "not an uncompressed deletion-vector-v1",
+            ),
+            (with_payload(PAYLOAD), "is outside the blobs, expected bytes 4 to 4, found 52 bytes at 4"),
+            (DATA.replace(b'"offset":4', b'"offset":3'), "is outside the blobs"),
             (DATA.replace(b"data-3", b"data-1"), "two vectors of one data file"),
             (
                 DATA.replace(b'"cardinality":"6"', b'"cardinality":"7"'),
                 "of data-1.parquet: wrong cardinality, expected 7, found 6",
             ),
-            (with_payload(PAYLOAD.replace(b'"offset":4', b'"offset":Infinity')), "not as it was written"),
+            (with_payload(PAYLOAD.replace(b'"offset":4', b'"offset":Infinity')), "footer cannot be read"),
             *(
-                (with_payload(PAYLOAD.replace(b'"offset":4,', b'"offset":%s,' % v)), "no integer")
+                (with_payload(PAYLOAD.replace(b'"offset":4,', b'"offset":%s,' % v)), "not an integer")
                 for v in (b'"4"', b"4.7", b"true")
             ),
-            *((with_payload(PAYLOAD.replace(b':"6"', b":%s" % v)), "another form") for v in (b"6", b'"+6"', b'" 6"', b"[6]")),
-            (with_payload(PAYLOAD.replace(b'"data-1.parquet"', b"7")), "another form"),
+            *(
+                (with_payload(PAYLOAD.replace(b':"6"', b":%s" % v)), "invalid properties")
+                for v in (b"6", b'"+6"', b'" 6"', b"[6]")
+            ),
+            (with_payload(PAYLOAD.replace(b'"data-1.parquet"', b"7")), "invalid properties"),
         ],
     )
     def test_is_told_by_kind(self, damaged, message):

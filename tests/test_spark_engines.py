@@ -77,7 +77,7 @@ def test_a_history_through_spark(spark, spark_lake, name, mode):
 
 def test_an_invalid_row_reaches_the_user_as_the_error_it_is(spark, spark_lake):
     table = spark_lake.create_table("d.t", SETUPS["first-row"].columns, primary_key=["k"], options={"merge-engine": "first-row"})
-    with pytest.raises(lsmlake.errors.InvalidData, match="first-row takes no row back"):
+    with pytest.raises(lsmlake.errors.InvalidData, match="first-row does not support deletes"):
         table.upsert(frame(spark, [("-D", 1, 1, 1, 1, 1)]), row_kind="op")
     assert table.snapshots().num_rows == 0
 

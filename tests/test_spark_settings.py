@@ -163,7 +163,7 @@ def test_the_option_zone_of_the_data_source_is_that_of_times_too(lake, zone, hou
     source = LakeSource(given)
     assert len(source.reader(source.schema()).partitions()) == 1
     assert source.streamReader(source.schema()).initialOffset()["snapshot"] == 2
-    with pytest.raises(SnapshotNotFound, match="no snapshot so old"):
+    with pytest.raises(SnapshotNotFound, match="all snapshots of the table are newer"):
         LakeSource({**given, "zone": "Pacific/Kiritimati"}).reader(source.schema())
     elsewhere = LakeSource({"path": given["path"], "where": given["where"], "zone": "Pacific/Kiritimati"})
     assert len(elsewhere.reader(source.schema()).partitions()) == 0

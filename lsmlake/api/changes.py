@@ -10,7 +10,18 @@ from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.types import ChangesMode, SparkDataFrame
 from lsmlake.border import public, through
-from lsmlake.cdc.changes import DIFF, MODES, Piece, by_bucket, changes_schema, check_mode, frame, net, of_snapshot, read_piece
+from lsmlake.cdc.changes import (
+    DIFF,
+    MODES,
+    Piece,
+    by_bucket,
+    changes_schema,
+    check_mode,
+    diff_pieces,
+    frame,
+    read_piece,
+    snapshot_pieces,
+)
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
@@ -62,10 +73,10 @@ class Changes(Readable):
         if self.mode == DIFF:
             first = resolve(self.meta, Moment(self.start), self.runtime.zone) if self.start else None
             with self.meta.unless_expired(first, last):
-                return like, net(self.meta, like, first, last)
+                return like, diff_pieces(self.meta, like, first, last)
         with self.meta.unless_expired(*range(max(1, self.start), last.id + 1)):
             snapshots = (self.meta.recorded(number) for number in range(self.start + 1, last.id + 1))
-            pieces = by_bucket(piece for snapshot in snapshots for piece in of_snapshot(self.meta, like, snapshot, self.mode))
+            pieces = by_bucket(piece for snapshot in snapshots for piece in snapshot_pieces(self.meta, like, snapshot, self.mode))
             return like, pieces
 
     def _check_start(self, last: Snapshot | None) -> None:

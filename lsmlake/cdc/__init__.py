@@ -1,1 +1,1 @@
-"""Row changes: between two snapshots, and followed as they are committed."""
+"""Row changes: between two snapshots, or followed from commit to commit."""

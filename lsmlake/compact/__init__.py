@@ -1,1 +1,1 @@
-"""Compaction: which files of a bucket, the merge and lookup, the changelog, and the job over all buckets."""
+"""Compaction of a bucket: merge, lookup and changelog; and the job that compacts the buckets of a table."""

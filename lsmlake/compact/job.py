@@ -1,4 +1,4 @@
-"""The compaction job: state -> choices -> results -> one commit, again for the buckets another commit overtook."""
+"""The compaction job: compacts the buckets of a table and commits the result; repeats for buckets that conflicted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ _ROUNDS = 10
 
 @dataclass(frozen=True)
 class CompactionReport(Shown):
-    """What a compaction did. `upgraded` files only changed their level; `rows`, `bytes`: written; `marked`: rows newly dead.
-
-    `snapshot_id` is None if there was nothing to do.
-    """
+    """The result of a compaction. `upgraded`: files that only changed their level; `rows`, `bytes`: written; `marked`: rows newly
+    marked as deleted. `snapshot_id` is None if there was nothing to do."""
 
     snapshot_id: int | None = None
     buckets: int = 0
@@ -37,8 +35,8 @@ class CompactionReport(Shown):
 
 @dataclass(frozen=True)
 class Goal:
-    """What a compaction is for: what the strategy asks for, or one run a bucket (`full`); with `becoming`, the next schema of the
-    table, files are then as that schema wants them: at its last level, every row what its merge rule makes of it."""
+    """The goal of a compaction: the picks of the strategy, or one run per bucket (`full`). With `becoming`, the next schema of
+    the table, the result fits that schema: files are at its last level and rows are as its merge rule makes them."""
 
     full: bool = False
     becoming: Schema | None = None
@@ -50,7 +48,7 @@ CompactBuckets = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
 def compact_here(
     meta: Metadata, schema: Schema, watch: Callable[[Sequence[BucketState]], Iterable[BucketState]] = iter
 ) -> CompactBuckets:
-    """Compact buckets in this process. `watch` passes the buckets on and may tell somebody how far it is."""
+    """Returns a function that compacts buckets in this process. `watch` passes the buckets on and may report progress."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
         pick = picker_of(meta, schema, goal.full)
@@ -71,28 +69,32 @@ def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
 def compact_table(
     meta: Metadata, schema: Schema, run: CompactBuckets, wanted: Callable[[Bucket], bool], *, full: bool = False
 ) -> CompactionReport:
-    """Compact the buckets for which `wanted` holds, the heaviest first. Raises CommitConflict if others kept overtaking some."""
-    report, left = CompactionReport(), None
+    """Compacts the buckets for which `wanted` is true, the largest first.
+
+    Raises:
+        CommitConflict: Other commits changed some of the buckets in each attempt.
+    """
+    report, remaining = CompactionReport(), None
     for _ in range(_ROUNDS):
         latest = meta.latest()
         try:
             with meta.unless_expired(latest):
-                states = meta.states(latest, schema, left) if latest else {}
+                states = meta.states(latest, schema, remaining) if latest else {}
                 picked = [state for bucket, state in states.items() if wanted(bucket)]
                 messages = run(sorted(picked, key=_bytes, reverse=True), Goal(full))
-        except SnapshotNotFound:  # others have compacted it, and let it go
+        except SnapshotNotFound:  # the snapshot has expired meanwhile: start again from the latest
             continue
         if not messages:
             return report
         committed = commit(meta, schema, messages, Identity(meta.env.ids()))
         report = _add(report, committed)
-        left = committed.overtaken
-        if not left:
+        remaining = committed.overtaken
+        if not remaining:
             return report
     raise CommitConflict(
-        "other compactions were faster every time",
+        "other commits changed the buckets in each attempt",
         where=meta.paths.root,
-        found=f"{len(left)} buckets left",
+        found=f"{len(remaining)} buckets not compacted after {_ROUNDS} attempts",
         cure="run one compaction at a time",
     )
 
@@ -102,15 +104,15 @@ def _bytes(state: BucketState) -> int:
 
 
 def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
-    gone = {file.name for edit in committed.edits for file in edit.removed}
-    made = {file.name for edit in committed.edits for file in edit.added}
-    new = [file for edit in committed.edits for file in edit.added if file.name not in gone]
+    removed = {file.name for edit in committed.edits for file in edit.removed}
+    added = {file.name for edit in committed.edits for file in edit.added}
+    new = [file for edit in committed.edits for file in edit.added if file.name not in removed]
     return CompactionReport(
         committed.snapshot.id if committed.snapshot else report.snapshot_id,
         report.buckets + len(committed.edits),
-        report.files_in + len(gone),
-        report.files_out + len(made),
-        report.upgraded + len(gone & made),
+        report.files_in + len(removed),
+        report.files_out + len(added),
+        report.upgraded + len(removed & added),
         report.rows + sum(f.rows for f in new),
         report.bytes + sum(f.bytes for f in new),
         report.marked + sum(_marked(edit.base, edit.vectors) for edit in committed.edits),

@@ -1,4 +1,4 @@
-"""A bucket while it is being compacted: its files and vectors as they would be now. The one mutable thing of a compaction."""
+"""The mutable state of a compaction: the files and vectors of the bucket after the steps so far."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass
 class Work:
-    """`files` and `vectors` change, `base` does not. `waiting`: files just written, at level 0, not in `base`; `own`: of their
-    rows, by name, so they need not be read again, the columns of `own_columns` and maybe `_row_kind`."""
+    """`files` and `vectors` change, `base` does not. `uncommitted`: level-0 files that are not in `base`; `cached_rows`: their
+    rows by file name, with the columns `lookup_columns` and maybe `_row_kind`, so they are not read again."""
 
     meta: Metadata
     schema: Schema
     rule: MergeRule
     base: BucketState
-    waiting: tuple[DataFile, ...]
-    own: Mapping[str, pa.Table]
+    uncommitted: tuple[DataFile, ...]
+    cached_rows: Mapping[str, pa.Table]
     pool: Executor
     files: dict[str, DataFile] = field(default_factory=dict)
     vectors: dict[str, DeletionVector] = field(default_factory=dict)  # changed or read so far
     changed: set[str] = field(default_factory=set)
     written: list[DataFile] = field(default_factory=list)
-    remade: bool = False  # every row may be another
+    rows_changed: bool = False  # a new merge rule may have changed any row
 
     @property
     def bucket(self) -> Bucket:
@@ -46,13 +46,13 @@ class Work:
         return Levels.of(self.files.values(), known | {name: len(vector) for name, vector in self.vectors.items()})
 
     def vector(self, name: str) -> DeletionVector:
-        """As it stands now, the marks made so far included."""
+        """Returns the current vector of a file, including the marks of this compaction."""
         if name not in self.vectors:
             self.vectors[name] = self.base_vector(name)
         return self.vectors[name]
 
     def base_vector(self, name: str) -> DeletionVector:
-        """As it was before anything was marked. Reads it."""
+        """Reads the vector of a file in `base`."""
         files = [file for file in self.base.files if file.name == name]
         return self.meta.vectors(self.base.vectors, files).get(name, EMPTY)
 
@@ -72,19 +72,19 @@ class Work:
         return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema)
 
     def rows(self, file: DataFile, columns: Iterable[str]) -> pa.Table:
-        """All rows of a level-0 file, dead ones included; of the columns in `own_columns` and `_row_kind`."""
-        if file.name in self.own:
-            return self.own[file.name].select(list(columns))
+        """Returns all rows of a level-0 file, including deleted ones. `columns`: some of `lookup_columns` and `_row_kind`."""
+        if file.name in self.cached_rows:
+            return self.cached_rows[file.name].select(list(columns))
         with self.reader(file) as reader:
             return reader.read(range(reader.groups), list(columns))
 
 
-def own_columns(schema: Schema) -> tuple[str, ...]:
-    """What a compaction asks of level-0 rows before it merges any: the key and the sequence."""
+def lookup_columns(schema: Schema) -> tuple[str, ...]:
+    """Returns the columns of level-0 rows that a compaction reads before it merges rows: the key and the sequence."""
     wanted = {*schema.key, *rule_of(schema).sequence.columns}
     return tuple(name for name in schema.columns.names if name in wanted)
 
 
 def kinds(work: Work, file: DataFile) -> np.ndarray:
-    """The row kinds of a level-0 file that has them."""
+    """Returns the row kinds of a level-0 file that has a `_row_kind` column."""
     return np.asarray(work.rows(file, [ROW_KIND])[ROW_KIND])

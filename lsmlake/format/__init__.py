@@ -1,1 +1,1 @@
-"""What lies on disk, as values: files, manifests, snapshots, deletion vectors and paths. Bytes in, values out."""
+"""The on-disk format as values: files, manifests, snapshots, deletion vectors and paths. Pure: bytes in, values out."""

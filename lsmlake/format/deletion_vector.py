@@ -1,17 +1,17 @@
-"""Deletion vectors: the set of dead row positions of one data file, as a value, and its bytes.
+"""Deletion vectors: the set of deleted row positions of one data file, as an immutable value, and its encoding.
 
-A vector is never changed: a compaction makes `vector | DeletionVector.of(positions)` and stores that. Positions count the rows of
-the file from 0 in file order and stay below 2^63.
+A compaction stores `vector | DeletionVector.of(positions)` as a new vector. Positions count the rows of the file from 0 in file
+order and are less than 2^63.
 
-The bytes are the blob type `deletion-vector-v1` of the Iceberg Puffin specification:
+The encoding is the blob type `deletion-vector-v1` of the Iceberg Puffin specification:
 
 1. length of parts 2 and 3 together, 4 bytes, big-endian;
 2. the magic D1 D3 39 64;
-3. the positions in the portable 64-bit roaring format: number of 32-bit bitmaps (8 bytes, little-endian), then of each, by
+3. the positions in the portable 64-bit roaring format: the number of 32-bit bitmaps (8 bytes, little-endian), then for each, by
    ascending key, the key (the positions' high 32 bits; 4 bytes, little-endian) and the portable 32-bit roaring bytes;
 4. CRC-32 of parts 2 and 3, 4 bytes, big-endian.
 
-The bitmap is run-length optimised before encoding; a container keeps the smallest of its three forms.
+The bitmap is run-length optimised before encoding; each container uses the smallest of its three forms.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CURE = "restore the file, or roll back to a snapshot that does not use it"
 
 @dataclass(frozen=True)
 class DeletionVector:
-    """Dead positions of one data file. Equal when the positions are; pickles. The bitmap must not be changed in place."""
+    """The deleted positions of one data file. Equal by positions; pickles. The bitmap must not be modified in place."""
 
     bitmap: BitMap64
 
     @classmethod
     def of(cls, positions: np.ndarray) -> DeletionVector:
-        """The vector of these positions: integers >= 0 in any order, repeats allowed; sorted ones are fastest."""
+        """Creates a vector from positions >= 0, in any order, duplicates allowed; sorted positions are fastest."""
         signed = np.asarray(positions, dtype=np.int64)
         assert signed.min(initial=0) >= 0, "a row position is never negative"
-        return cls(BitMap64(array("Q", signed.tobytes())))  # of all constructors only array.array is one call into C
+        return cls(BitMap64(array("Q", signed.tobytes())))  # only array.array is passed to C as a whole
 
     def __len__(self) -> int:
         return len(self.bitmap)
@@ -56,35 +56,35 @@ class DeletionVector:
 
     @property
     def cardinality(self) -> int:
-        """Number of dead rows."""
+        """The number of deleted rows."""
         return len(self.bitmap)
 
     @property
     def max_position(self) -> int:
-        """The last dead position; -1 when there is none, so `max_position < rows` always asks whether the vector fits a file."""
+        """The last deleted position; -1 if there is none, so a vector fits a file if `max_position < rows`."""
         return self.bitmap.max() if self.bitmap else -1
 
     def positions(self) -> np.ndarray:
-        """The dead positions, int64, ascending."""
+        """Returns the deleted positions, int64, ascending."""
         return _to_numpy(self.bitmap)
 
-    def alive(self, positions: np.ndarray) -> np.ndarray:
-        """Booleans for `positions` (int64, ascending, unique), True = not dead."""
-        alive = np.ones(len(positions), dtype=bool)
+    def live_mask(self, positions: np.ndarray) -> np.ndarray:
+        """Flags the `positions` (int64, ascending, unique) that are not deleted."""
+        live = np.ones(len(positions), dtype=bool)
         if self.bitmap:
-            alive[np.searchsorted(positions, _to_numpy(self.bitmap & DeletionVector.of(positions).bitmap))] = False
-        return alive
+            live[np.searchsorted(positions, _to_numpy(self.bitmap & DeletionVector.of(positions).bitmap))] = False
+        return live
 
     def dead_mask(self, start: int, count: int) -> np.ndarray:
-        """Booleans for rows [start, start + count) of the file, True = dead. Costs O(count + dead rows among them)."""
+        """Flags the deleted rows among rows [start, start + count) of the file."""
         mask = np.zeros(count, dtype=bool)
         mask[_to_numpy(self.bitmap & BitMap64(range(start, start + count))) - start] = True
         return mask
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
-        """The 64-row words that have a dead row: (their numbers, ascending; their bits), both int64.
+        """Returns the 64-row words with a deleted row as (numbers, ascending; bits), both int64.
 
-        Position p is dead if bit `p & 63` of word `p >> 6` is 1; bit 63 is the sign.
+        Position p is deleted if bit `p & 63` of word `p >> 6` is 1; bit 63 is the sign.
         """
         positions = self.positions()
         numbers = positions >> 6
@@ -93,18 +93,18 @@ class DeletionVector:
         return numbers[first_of_each], np.bitwise_or.reduceat(bits, first_of_each) if len(bits) else bits
 
     def encode(self) -> bytes:
-        """The `deletion-vector-v1` blob."""
-        body = _MAGIC + BitMap64(self.bitmap, optimize=True).serialize()  # a copy, its containers in their smallest form
+        """Encodes the vector as a `deletion-vector-v1` blob."""
+        body = _MAGIC + BitMap64(self.bitmap, optimize=True).serialize()  # optimises a copy
         return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
 
     @classmethod
     def decode(cls, data: bytes | memoryview, where: str, rows: int = 1 << 63) -> DeletionVector:
-        """The vector whose blob is `data`, no byte more or less, of a file of `rows` rows. Raises Corrupt, naming `where`, on any
-        damage and if it marks a row that the file does not have."""
+        """Decodes the blob `data` of a file with `rows` rows. Raises Corrupt naming `where` if the blob is damaged, has extra
+        bytes or marks a row that the file does not have."""
         blob = memoryview(data)
         check(
             len(blob) >= _FRAME_BYTES + _COUNT_BYTES,
-            "deletion vector is cut off",
+            "deletion vector is truncated",
             where,
             f"at least {_FRAME_BYTES + _COUNT_BYTES} bytes",
             len(blob),
@@ -133,10 +133,10 @@ def _decode_bitmap(data: memoryview, where: str) -> BitMap64:
         roaring.check(data)
         return BitMap64.deserialize(data)
     except ValueError as error:
-        raise Corrupt("deletion vector holds no roaring bitmap", where=where, found=error, cure=CURE) from error
+        raise Corrupt("deletion vector holds an invalid roaring bitmap", where=where, found=error, cure=CURE) from error
 
 
 def check(holds: bool, what: str, where: str, expected: object, found: object) -> None:
-    """Raises Corrupt unless it holds; for the bytes of vectors and of the Puffin files around them."""
+    """Raises Corrupt unless `holds`. Used for vectors and for Puffin files."""
     if not holds:
         raise Corrupt(what, where=where, expected=expected, found=found, cure=CURE)

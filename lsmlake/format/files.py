@@ -1,7 +1,7 @@
-"""The values a table is made of: data files, where they stand, and what a commit does to them.
+"""The values of a table: data files, buckets, and the edits of a commit.
 
-All are frozen; a change of the table is a value (`BucketEdit`) that somebody else publishes. Keys and statistics hold plain
-Python values of the column's type (int, str, Decimal, date, ...), partitions likewise, `None` for a null partition.
+All are frozen; a modification is a value (`BucketEdit`) that `commit` publishes. Keys, statistics and partitions hold plain
+Python values of the column's type (int, str, Decimal, date, ...), `None` for a null partition.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Bucket(NamedTuple):
 
 
 class ColumnStats(NamedTuple):
-    """Bounds of one column in one file. `min`/`max` are inclusive, sound but maybe not tight; `None` = unknown
-    (no value but nulls, a NaN among the values, or a type without order). `nulls` is exact."""
+    """Statistics of one column in one file. `min` and `max` are inclusive bounds, not always tight; None = unknown (only nulls, a
+    NaN, or a type that is not sortable). `nulls` is exact."""
 
     nulls: int
     min: object
@@ -31,13 +31,13 @@ class ColumnStats(NamedTuple):
 
 @dataclass(frozen=True)
 class DataFile:
-    """A sorted Parquet file. `min_key`, `max_key`: first and last key, inclusive, exact, in key-column order.
+    """A sorted Parquet file. `min_key` and `max_key` are its first and last key, exact, in key-column order.
 
-    `name` is unique in the table. `directory`: where the file lies, relative to the table's root; its writer chose it, and
-    readers never build it from partition values or options. `sequence` is the snapshot that brought its newest rows, `None` while
-    it inherits it from the commit that adds the file; `min_sequence` that of its oldest rows. `delete_rows` counts the rows of
-    another kind than +I. `checksum`: CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet
-    footer, with the eight bytes that end the file. `None` = not known.
+    `name` is unique in the table. `directory` is relative to the table's root; the writer chose it, and readers never compute it
+    from partition values or options. `sequence` is the snapshot that added its newest rows, `min_sequence` that of its oldest
+    rows; None: inherited from the commit that adds the file. `delete_rows` counts the rows whose kind is not +I. `checksum`:
+    CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet footer, including the last eight bytes
+    of the file. None = unknown.
     """
 
     name: str
@@ -62,7 +62,7 @@ class DataFile:
         return replace(self, level=level)
 
     def inheriting(self, sequence: int) -> DataFile:
-        """The file as seen after snapshot `sequence` added it."""
+        """Returns the file with empty sequences set to that of the snapshot that added it."""
         if self.sequence is not None and self.min_sequence is not None:
             return self
         return replace(
@@ -73,7 +73,7 @@ class DataFile:
 
 
 class VectorRef(NamedTuple):
-    """Where a deletion vector lies: blob `[offset, offset + length)` of Puffin file `puffin`; `cardinality` dead rows."""
+    """The location of a deletion vector: blob [offset, offset + length) of Puffin file `puffin`; `cardinality` deleted rows."""
 
     puffin: str
     offset: int
@@ -83,7 +83,7 @@ class VectorRef(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketState:
-    """A bucket at a snapshot: live files, and the vector of each file that has one (by file name)."""
+    """A bucket at a snapshot: its live files and their deletion vectors (by file name)."""
 
     bucket: Bucket
     total_buckets: int
@@ -93,11 +93,11 @@ class BucketState:
 
 @dataclass(frozen=True)
 class BucketEdit:
-    """What happens to one bucket: files removed, files added, vectors that replace the ones standing.
+    """The edit of one bucket: files added, files removed, vectors replaced.
 
-    A file in both `removed` and `added` (same name) is an upgrade: only its level changes. `vectors` names files that are live
-    after the change. `base` is the state the change was computed from when it must still hold (a compaction); `None` for an
-    append, which never conflicts. `changelog`: files that tell what the change does to rows; they are of this commit only.
+    A file in both `removed` and `added` (same name) is an upgrade: only its level changes. `vectors`: the new vectors, by the
+    names of files that are live after the edit. `base`: the state that a compaction started from and that must still hold; None
+    for an append, which never conflicts. `changelog`: files with the row changes of this commit.
     """
 
     bucket: Bucket
@@ -115,12 +115,11 @@ class BucketEdit:
 
 @dataclass(frozen=True)
 class CommitMessage:
-    """What one task wrote to one bucket, to be committed by the driver.
+    """What one task wrote to one bucket; the driver commits it.
 
-    `append`: the new level-0 run, always valid. `compact`: the same rows already moved up or merged, valid only while
-    `compact.base`
-    stands; then it is used *instead of* `append`. A pure compaction has no `append`. `rows`: the user's rows, repeats of
-    a key folded. `written`: every path the task wrote; what the commit does not use of them is removed after it.
+    `append`: the new level-0 run, always valid. `compact`: an edit with the same rows compacted, used instead of `append` if
+    `compact.base` is still the state of the bucket. A pure compaction has no `append`. `rows`: the user's rows after rows of
+    equal keys were combined. `written`: all paths that the task wrote; the commit removes those it does not use.
     """
 
     bucket: Bucket

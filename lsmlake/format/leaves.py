@@ -1,7 +1,7 @@
-"""Leaves: the physical columns that Parquet makes of a schema, in the order in which a file stores them.
+"""Leaves: the physical columns of a schema in Parquet, in file order.
 
-A leaf is addressed by its position, and a column by its field id, never by a dotted path: `a.b` may be the field b of the struct
-a, or a column that is called `a.b`.
+Leaves are addressed by position and columns by field id, never by a dotted path: `a.b` may be the field b of the struct a, or a
+column named `a.b`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 class Leaf(NamedTuple):
-    """A physical column. `column`: the position of the column it belongs to; `nested`: it lies inside a struct, list or map."""
+    """A physical column. `column`: the position of its column in the schema; `nested`: it is inside a struct, list or map."""
 
     column: int
     type: pa.DataType
@@ -20,7 +20,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
-    """The leaves of a schema; a leaf's place in the result is its position in a file."""
+    """Returns the leaves of a schema, in file order."""
     return tuple(
         Leaf(number, type_, pa.types.is_nested(field.type))
         for number, field in enumerate(schema)
@@ -29,7 +29,7 @@ def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
 
 
 def positions(schema: pa.Schema) -> tuple[range, ...]:
-    """For each column of a schema the positions of its leaves."""
+    """Returns for each column of a schema the positions of its leaves."""
     found, start = [], 0
     for field in schema:
         stop = start + len(_leaf_types(field.type))

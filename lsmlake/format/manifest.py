@@ -1,13 +1,13 @@
-"""Manifests: what commits did to the live set, as columns; and the lists that name them.
+"""Manifests: the entries of commits, which add files to the live set or delete them; and the manifest lists that name them.
 
-In memory a manifest is an Arrow table, one row an entry, so 100,000 files are folded and pruned by array operations:
+In memory a manifest is an Arrow table, one row per entry, so 100,000 files are folded and pruned by array operations:
 
     kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, directory, bytes, rows, delete_rows,
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
-    checksum, footer_bytes and footer_checksum (null = not known), n:<id>, lo:<id>, hi:<id> statistics by field id
+    checksum, footer_bytes and footer_checksum (null = unknown), n:<id>, lo:<id>, hi:<id> statistics by field id
 
-On disk it is zstd(msgpack({"columns": [{name, type, values}]})) in the common envelope: self-describing, any reader of
-msgpack can follow. Dates are days, timestamps microseconds, decimals text.
+On disk it is zstd(msgpack({"columns": [{name, type, values}]})) in the common envelope. Dates are stored as days, timestamps as
+microseconds, decimals as text.
 
 The live set is the fold of all entries in commit order: the last entry of a file name decides.
 """
@@ -80,7 +80,7 @@ _RANGES = {
     "footer_bytes": (8, BYTES_MAX),
     "footer_checksum": (0, (1 << 32) - 1),
 }
-"""What the numbers of an entry can be, both ends included."""
+"""The valid ranges of the numbers in an entry, inclusive."""
 _MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
 _OUTSIDE = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
 _COLUMN = {
@@ -114,7 +114,7 @@ _INDEX_COLUMNS = {
 _CODEC = pa.Codec("zstd", 3)
 _CONTENT_BYTES_MAX = 1 << 30
 _CONTENT_RATIO_MAX, _CONTENT_SLACK = 1 << 10, 1 << 24
-"""A file holds at most so many times its own bytes, and a little: more is not decompressed."""
+"""Limits of the decompressed size: a multiple of the file's size plus a constant."""
 
 
 class ManifestEntry(NamedTuple):
@@ -125,8 +125,8 @@ class ManifestEntry(NamedTuple):
 
 
 class ManifestMeta(NamedTuple):
-    """A manifest as its list knows it. `sequence` is the snapshot that added it: what its entries inherit. Bounds are
-    inclusive; those of the partition have a value for each partition column, as stored, `None` where there are only nulls."""
+    """The entry of a manifest in a manifest list. `sequence`: the snapshot that added it, which its entries inherit. Bounds are
+    inclusive; partition bounds have one stored value per partition column, None if it has only nulls."""
 
     name: str
     bytes: int
@@ -143,12 +143,12 @@ class ManifestMeta(NamedTuple):
 
 
 def has_order(type_: pa.DataType) -> bool:
-    """True if the manifest keeps bounds of such a column."""
+    """True if manifests store bounds for columns of this type."""
     return not pa.types.is_nested(type_)
 
 
 def entries_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of the manifest table of a table of `schema`."""
+    """Returns the Arrow schema of the manifest entries of a table with `schema`."""
     columns = schema.plain_columns
     fields = [pa.field(name, type_) for name, type_ in _FIXED]
     fields += [pa.field(f"p:{i}", columns.field(name).type) for i, name in enumerate(schema.partition_by)]
@@ -162,7 +162,7 @@ def entries_schema(schema: Schema) -> pa.Schema:
 
 
 def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
-    """Entries as columns. O(entries x columns)."""
+    """Converts entries to an Arrow table. O(entries x columns)."""
     arrow, files = entries_schema(schema), [entry.file for entry in entries]
     values: dict[str, list] = {name: [getattr(file, name) for file in files] for name, _ in _FIXED[3:]}
     values |= {
@@ -193,7 +193,7 @@ def encode(table: pa.Table) -> bytes:
 
 
 def decode(data: bytes, where: str) -> pa.Table:
-    """Raises Corrupt or UnsupportedFormat naming `where`."""
+    """Decodes a manifest. Raises Corrupt or UnsupportedFormat naming `where`."""
     content = _unpack("MANF", data, where)
     check("manifest", content, {"rows": integer(), "columns": listing(Kind("a column", lambda v: isinstance(v, dict)))}, where)
     for column in content["columns"]:
@@ -211,7 +211,7 @@ def decode(data: bytes, where: str) -> pa.Table:
 
 
 def _check_entries(table: pa.Table, where: str) -> None:
-    """What an entry of any table must be. Raises Corrupt naming `where`."""
+    """Checks the columns that all tables have. Raises Corrupt naming `where`."""
     for name, type_ in _FIXED:
         if name not in table.column_names or table[name].type != type_:
             _refuse(where, name, _type_name(type_), "no such column" if name not in table.column_names else table[name].type)
@@ -227,7 +227,7 @@ def _check_entries(table: pa.Table, where: str) -> None:
     sources = pc.is_in(table["source"], value_set=pa.array([APPEND, COMPACT]))
     for name, good, expected in (
         ("name", names, NAME.words),
-        ("directory", pc.invert(outside), "a path below the table"),
+        ("directory", pc.invert(outside), "a path inside the table directory"),
         ("source", sources, f"{APPEND} or {COMPACT}"),
         ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"]), "at most the rows of the file"),
         ("bucket", pc.less(table["bucket"], table["total_buckets"]), "less than total_buckets"),
@@ -238,16 +238,16 @@ def _check_entries(table: pa.Table, where: str) -> None:
 
 
 def _check_all(table: pa.Table, name: str, good: pa.ChunkedArray, expected: str, where: str) -> None:
-    """Raises Corrupt unless `good` holds for every entry. Null means that there is nothing to compare."""
+    """Raises Corrupt unless `good` is true for every entry. Null: there is nothing to compare."""
     if pc.all(good).as_py() is False:
         _refuse(where, name, expected, table[name].filter(pc.invert(good))[0].as_py())
 
 
 def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
-    """The columns that depend on the schema: partition values, keys, statistics. Raises Corrupt naming `where`."""
-    there = set(table.column_names)
+    """Checks the columns that depend on the schema: partition values, keys, statistics. Raises Corrupt naming `where`."""
+    present = set(table.column_names)
     for field in entries_schema(schema):
-        if field.name not in there:
+        if field.name not in present:
             if field.name.startswith(("p:", "kmin:", "kmax:")):
                 _refuse(where, field.name, _type_name(field.type), "no such column")
         elif table[field.name].type != field.type:
@@ -256,11 +256,11 @@ def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
             _refuse(where, field.name, "no null", "null")
     _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     for name, number in schema.field_ids().items():
-        if (nulls := f"n:{number}") in there:
+        if (nulls := f"n:{number}") in present:
             good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
             _check_all(table, nulls, good, "0 to the rows of the file", where)
         low, high = f"lo:{number}", f"hi:{number}"
-        if {low, high} <= there:
+        if {low, high} <= present:
             _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
             if name == schema.key[0]:
                 inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
@@ -268,7 +268,7 @@ def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
 
 
 def _keys_ascend(table: pa.Table, count: int) -> pa.ChunkedArray:
-    """For every entry whether its first key, of `count` columns, is its last key or comes before it."""
+    """Flags the entries whose first key, of `count` columns, is less than or equal to the last key."""
     ascend: pa.ChunkedArray | bool = True
     for i in reversed(range(count)):
         low, high = table[f"kmin:{i}"], table[f"kmax:{i}"]
@@ -277,7 +277,7 @@ def _keys_ascend(table: pa.Table, count: int) -> pa.ChunkedArray:
 
 
 def _refuse(where: str, column: str, expected: str, found: object) -> NoReturn:
-    raise Corrupt(f"manifest has an impossible {column!r}", where=where, expected=expected, found=shown(found), cure=RESTORE)
+    raise Corrupt(f"manifest has an invalid {column!r}", where=where, expected=expected, found=shown(found), cure=RESTORE)
 
 
 def _type_name(type_: pa.DataType) -> str:
@@ -330,7 +330,7 @@ def _unpack(kind: str, data: bytes, where: str) -> dict:
 
 
 def inherit(table: pa.Table, sequence: int) -> pa.Table:
-    """Empty sequences filled with that of the snapshot which added the manifest."""
+    """Fills empty sequences with that of the snapshot that added the manifest."""
     for name in ("sequence", "min_sequence"):
         column = table[name]
         if column.null_count:
@@ -338,8 +338,8 @@ def inherit(table: pa.Table, sequence: int) -> pa.Table:
     return table
 
 
-def _decisive(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """For every file name: the row of its first and of its last entry."""
+def _first_and_last(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Returns for each file name the row of its first and of its last entry."""
     names = table["name"].combine_chunks().dictionary_encode()
     names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
     codes = names.indices.to_numpy()
@@ -355,28 +355,28 @@ def concat(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
 
 
 def fold(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
-    """The live set: the entries, all ADD, in the order they were added. `tables` in commit order."""
+    """Returns the live set: the ADD entries of live files, in the order they were added. `tables` are in commit order."""
     table = concat(tables, schema)
     if not table.num_rows:
         return table
-    last = np.sort(_decisive(table)[1])
+    last = np.sort(_first_and_last(table)[1])
     live = last[table["kind"].to_numpy()[last] == ADD]
     return table if len(live) == table.num_rows else table.take(live)
 
 
 def merge(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
-    """A run of manifests as one: last entry of every file, less the files that came and went inside the run."""
+    """Merges consecutive manifests: keeps the last entry of each file, drops files that were added and deleted within them."""
     table = concat(tables, schema)
     if not table.num_rows:
         return table
-    first, last = _decisive(table)
+    first, last = _first_and_last(table)
     kinds = table["kind"].to_numpy()
     kept = last[~((kinds[first] == ADD) & (kinds[last] == DELETE))]
     return table.take(np.sort(kept))
 
 
 def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> list[tuple[Bucket, int, DataFile]]:
-    """The rows as values: (bucket, total buckets, file). Statistics cost most of the time; leave them out for reading."""
+    """Converts entries to values: (bucket, total buckets, file). Statistics take most of the time; readers omit them."""
     if not table.num_rows:
         return []
     column = {name: table[name].to_pylist() for name, _ in _FIXED}
@@ -398,11 +398,12 @@ def _tuples(table: pa.Table, prefix: str, count: int) -> list[tuple]:
 
 
 def _statistics(table: pa.Table, schema: Schema) -> list[dict[int, ColumnStats]]:
-    per_column, there = [], set(table.column_names)
+    per_column, present = [], set(table.column_names)
     for number in schema.field_ids().values():
         nulls = table[f"n:{number}"].to_pylist()
         bounds = [
-            table[f"{side}:{number}"].to_pylist() if f"{side}:{number}" in there else [None] * len(nulls) for side in ("lo", "hi")
+            table[f"{side}:{number}"].to_pylist() if f"{side}:{number}" in present else [None] * len(nulls)
+            for side in ("lo", "hi")
         ]
         per_column.append((number, list(map(ColumnStats, nulls, *bounds))))
     return [{number: stats[row] for number, stats in per_column if stats[row].nulls is not None} for row in range(table.num_rows)]
@@ -411,7 +412,7 @@ def _statistics(table: pa.Table, schema: Schema) -> list[dict[int, ColumnStats]]
 def states(
     table: pa.Table, vectors: Mapping[str, VectorRef], schema: Schema, *, statistics: bool = True
 ) -> dict[Bucket, BucketState]:
-    """The live set by bucket."""
+    """Groups the live set by bucket."""
     grouped: dict[Bucket, tuple[int, list[DataFile]]] = {}
     for bucket, total, file in files_of(table, schema, statistics=statistics):
         grouped.setdefault(bucket, (total, []))[1].append(file)
@@ -425,7 +426,7 @@ def states(
 
 
 def describe(name: str, data: bytes, table: pa.Table, schema_id: int, sequence: int) -> ManifestMeta:
-    """What a list says of the manifest `table`, stored as `data` under `name`."""
+    """Returns the list entry of the manifest `table`, stored as `data` under `name`."""
     kinds = table["kind"].to_numpy()
     buckets, levels = table["bucket"].to_numpy(), table["level"].to_numpy()
     added = int((kinds == ADD).sum())
@@ -452,7 +453,7 @@ def encode_list(manifests: Sequence[ManifestMeta]) -> bytes:
 
 
 def decode_list(data: bytes, where: str) -> tuple[ManifestMeta, ...]:
-    """Raises Corrupt or UnsupportedFormat naming `where`."""
+    """Decodes a manifest list. Raises Corrupt or UnsupportedFormat naming `where`."""
     content = _unpack("MLST", data, where)
     if content == {}:
         return ()
@@ -463,18 +464,18 @@ def decode_list(data: bytes, where: str) -> tuple[ManifestMeta, ...]:
 
 def _check_lengths(what: str, columns: Iterable[list], where: str) -> None:
     if len(lengths := sorted(set(map(len, columns)))) > 1:
-        raise Corrupt(f"{what} has columns of several lengths", where=where, expected="one", found=lengths, cure=RESTORE)
+        raise Corrupt(f"{what} has columns of different lengths", where=where, expected="one length", found=lengths, cure=RESTORE)
 
 
 def encode_index(vectors: Mapping[str, VectorRef]) -> bytes:
-    """The index manifest: for every live file with a vector where the vector lies."""
+    """Encodes the index manifest: the location of the vector of each live file that has one."""
     refs = list(vectors.values())
     columns = dict(zip(VectorRef._fields, map(list, zip(*refs, strict=True)), strict=True)) if refs else {}
     return _pack("INDX", {"kind": _VECTORS, "file": list(vectors), **columns})
 
 
 def decode_index(data: bytes, where: str) -> dict[str, VectorRef]:
-    """Raises Corrupt or UnsupportedFormat naming `where`."""
+    """Decodes an index manifest. Raises Corrupt or UnsupportedFormat naming `where`."""
     content = _unpack("INDX", data, where)
     kinds = {"kind": one_of(_VECTORS), **_INDEX_COLUMNS}
     check(
@@ -488,5 +489,5 @@ def decode_index(data: bytes, where: str) -> dict[str, VectorRef]:
     _check_lengths("index manifest", [content["file"], *columns], where)
     found = dict(zip(content["file"], map(VectorRef, *columns), strict=True))
     if len(found) < len(content["file"]):
-        raise Corrupt("index manifest names a file twice", where=where, expected="one vector a file", cure=RESTORE)
+        raise Corrupt("index manifest names a file twice", where=where, expected="one vector per file", cure=RESTORE)
     return found

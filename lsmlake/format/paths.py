@@ -1,7 +1,7 @@
-"""Every path of a table is built and parsed here. Paths are relative to the storage root and separated by '/'.
+"""Builds and parses all paths of a table. Paths are relative to the storage root and separated by '/'.
 
-A data file's directory is chosen once, by its writer (`bucket_directory`), and stored in its manifest entry. Readers take it from
-there: a table can be renamed and its options altered, and every file is still found.
+The writer of a data file chooses its directory (`bucket_directory`) and stores it in the manifest entry. Readers use the stored
+directory, so all files are found after a table is renamed or its options are altered.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket, DataFile
 
-_ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines do not see what begins with a dot
+_ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines ignore names that begin with a dot
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
-_NAME_BYTES = 240  # file systems take names of 255 bytes
+_NAME_BYTES = 240  # file systems allow names of 255 bytes
 _CONSUMER = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 
 
@@ -30,22 +30,22 @@ _OF_A_TABLE = re.compile(
 
 
 def is_of_a_table(path: str, root: str) -> bool:
-    """Whether a file below `root` has a name that files of a table have."""
+    """Whether a file in the table directory `root` has a name of lsmlake's form."""
     return _OF_A_TABLE.fullmatch(path.removeprefix(f"{root}/")) is not None
 
 
 def first_schema(root: str) -> str:
-    """Schema 0 of the table in folder `root`. It exists as long as the table does, and holds the table's uuid."""
+    """Returns the path of schema 0 of the table in directory `root`. It exists as long as the table and holds its uuid."""
     return f"{root}/schema/schema-0"
 
 
 def is_name(text: str) -> bool:
-    """Whether a database or a table can have this name; a folder of another name is neither."""
+    """Whether this is a valid name of a database or table. Directories with other names are ignored."""
     return _NAME.fullmatch(text) is not None
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """'sales.orders' -> ('sales', 'orders'). Raises InvalidQuery unless it is two plain names."""
+    """Splits 'sales.orders' into ('sales', 'orders'). Raises InvalidQuery unless both names are valid."""
     parts = name.split(".")
     if len(parts) != 2 or not all(_NAME.fullmatch(part) for part in parts):
         raise InvalidQuery(
@@ -58,7 +58,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def check_database(name: str) -> str:
-    """`name` again. Raises InvalidQuery unless it is a plain name."""
+    """Returns `name`. Raises InvalidQuery unless it is a valid database name."""
     if not _NAME.fullmatch(name):
         raise InvalidQuery("not a database name", where=repr(name), expected="letters, digits, '_' and '-'", cure="e.g. 'sales'")
     return name
@@ -87,10 +87,10 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class TablePaths:
-    """The places of one table below `root` ('sales.db/orders').
+    """The paths of one table with directory `root` ('sales.db/orders').
 
-    A file whose name can occur again (`snapshot-1`) lies in a folder named after the table's uuid. So a program that still works
-    for a dropped table cannot touch the files of another table that was created under the same name.
+    Files with recurring names (`snapshot-1`) are in a directory named after the table's uuid. So a program with a handle to a
+    dropped table cannot modify the files of a new table with the same name.
     """
 
     root: str
@@ -98,7 +98,7 @@ class TablePaths:
 
     @property
     def schemas(self) -> str:
-        """Of all schemas but the first."""
+        """The directory of all schemas except the first."""
         return f"{self.root}/schema/{self.table_uuid}"
 
     def schema(self, number: int) -> str:
@@ -120,7 +120,7 @@ class TablePaths:
         return f"{self.root}/changelog/{self.table_uuid}"
 
     def changelog(self, number: int) -> str:
-        """What is kept of an expired snapshot whose changelog is."""
+        """The snapshot file of an expired snapshot whose changelog is retained."""
         return f"{self.changelogs}/changelog-{number}"
 
     @property
@@ -128,18 +128,18 @@ class TablePaths:
         return f"{self.root}/consumer/{self.table_uuid}"
 
     def consumer(self, name: str) -> str:
-        """Raises InvalidQuery unless it is a plain name."""
+        """Raises InvalidQuery unless the name is valid."""
         if not isinstance(name, str) or not _CONSUMER.fullmatch(name):
             raise InvalidQuery(
                 "not the name of a consumer",
                 where=repr(name),
-                expected="letters, digits, '_', '-' and '.', no '.' in front",
+                expected="letters, digits, '_', '-' and '.', not starting with '.'",
                 cure="e.g. 'daily-export'",
             )
         return f"{self.consumers}/consumer-{name}"
 
     def consumer_name(self, path: str) -> str | None:
-        """The name of the consumer whose file this is; None for a stray file."""
+        """Returns the name of the consumer of this file; None for any other file."""
         name = path.removeprefix(f"{self.consumers}/consumer-")
         return name if name != path and _CONSUMER.fullmatch(name) else None
 
@@ -153,15 +153,15 @@ class TablePaths:
         return self.new_data(file.directory, file.name)
 
     def new_data(self, directory: str, name: str) -> str:
-        """Where a writer puts a data file of this name; `directory` as `bucket_directory` chooses it."""
+        """Returns the path of a new data file; `directory` comes from `bucket_directory`."""
         return f"{self.root}/{directory}/{name}"
 
 
 def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str) -> str:
-    """The directory, relative to the table's root, that a writer chooses for new files of a bucket: 'dt=2026-01-01/bucket-0'.
+    """Returns the directory for new files of a bucket, relative to the table's root: 'dt=2026-01-01/bucket-0'.
 
-    Hive style with escaped values; `null_name` stands for a null. What file systems take for no name, because it is too long, is
-    cut, and ends in '~'. The directory is for people and other engines: values are read from manifests, never from a path.
+    Hive style with escaped values; a null is written as `null_name`. A name that is too long for file systems is cut and ends in
+    '~'. The directory serves people and other engines: lsmlake reads values from manifests, never from a path.
     """
     parts = [
         _cut(f"{_escaped(name)}={_partition_text(value, null_name)}")
@@ -171,9 +171,9 @@ def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str
 
 
 def numbered(paths: Iterable[str], folder: str, prefix: str) -> list[int]:
-    """The numbers n of the paths that are '<folder>/<prefix>-<n>', ascending.
+    """Returns the numbers n of the paths of the form '<folder>/<prefix>-<n>', ascending.
 
-    Any other file is a stray and no part of the table: a number with leading zeros, an editor's backup, a file in a subfolder.
+    Other files are not part of the table: a number with leading zeros, an editor's backup, a file in a subdirectory.
     """
     pattern = re.compile(rf"{re.escape(folder)}/{prefix}-(0|[1-9][0-9]{{0,17}})")
     return sorted(int(match[1]) for match in map(pattern.fullmatch, paths) if match)

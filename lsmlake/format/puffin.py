@@ -3,12 +3,12 @@
     magic  blob 1 ... blob n  |  magic  JSON payload  payload bytes (int32 LE)  flags (4 bytes, 0)  magic
            vectors            |  footer
 
-The payload describes each blob: type `deletion-vector-v1`, offset and length in the file, and in its properties the data file
-it belongs to and its cardinality. A vector's snapshot is unknown when the file is written, so both numbers are -1; `fields` names
-Iceberg's row-position column. Invariant: one blob a data file. Source: Iceberg's Puffin specification, version 1.
+The payload describes each blob: type `deletion-vector-v1`, offset and length in the file, and in its properties its data file and
+cardinality. The snapshot of a vector is unknown when the file is written, so snapshot id and sequence number are -1; `fields`
+names Iceberg's row-position column. Invariant: one blob per data file. Source: Iceberg's Puffin specification, version 1.
 
-lsmlake itself reads a blob by the offset and length that the index manifest holds; the footer is for other engines and for
-verification. It has no checksum of its own: damage that leaves it well-formed shows only against the index manifest.
+lsmlake reads a blob by the offset and length in the index manifest; the footer serves other engines and verification. The footer
+has no checksum: damage that leaves it well-formed is only detected by comparison with the index manifest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TAIL_BYTES = 4 + 4 + len(_MAGIC)  # payload size, flags, magic
 
 
 class Blob(NamedTuple):
-    """Bytes [offset, offset + length) of the file are a vector of `cardinality` dead rows."""
+    """The vector at bytes [offset, offset + length) of the file, with `cardinality` deleted rows."""
 
     offset: int
     length: int
@@ -37,7 +37,7 @@ class Blob(NamedTuple):
 
 
 def encode(vectors: Mapping[str, DeletionVector]) -> tuple[bytes, dict[str, Blob]]:
-    """The Puffin file of these vectors (data file name -> vector), and where in it each one lies; both in the mapping's order."""
+    """Encodes vectors (by data file name) as a Puffin file. Returns its bytes and the location of each vector, in input order."""
     blobs, placed, offset = [], {}, len(_MAGIC)
     for name, vector in vectors.items():
         blobs.append(vector.encode())
@@ -49,7 +49,7 @@ def encode(vectors: Mapping[str, DeletionVector]) -> tuple[bytes, dict[str, Blob
 
 
 def decode(data: bytes, where: str) -> dict[str, DeletionVector]:
-    """The vector of each data file in a Puffin file that `encode` made. Raises Corrupt, naming `where`, on damage."""
+    """Decodes a Puffin file from `encode` into vectors by data file name. Raises Corrupt naming `where` if it is damaged."""
     vectors = {}
     for name, blob in decode_footer(data, where).items():
         place = f"{where}, vector of {name}"
@@ -60,9 +60,9 @@ def decode(data: bytes, where: str) -> dict[str, DeletionVector]:
 
 
 def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
-    """Where the vector of each data file lies in the whole file `data`, without reading the vectors. Raises Corrupt."""
+    """Returns the location of the vector of each data file in the Puffin file `data`. Raises Corrupt."""
     size_min = 2 * len(_MAGIC) + _TAIL_BYTES
-    check(len(data) >= size_min, "Puffin file is cut off", where, f"at least {size_min} bytes", len(data))
+    check(len(data) >= size_min, "Puffin file is truncated", where, f"at least {size_min} bytes", len(data))
     tail = data[-_TAIL_BYTES:]
     payload_size = int.from_bytes(tail[:4], "little", signed=True)
     payload_start = len(data) - _TAIL_BYTES - payload_size
@@ -72,20 +72,20 @@ def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
     check(tail[4:8] == bytes(4), "Puffin footer has unknown flags", where, bytes(4).hex(), tail[4:8].hex())
     check(
         0 <= payload_size <= len(data) - size_min,
-        "Puffin footer has an impossible size",
+        "Puffin footer has an invalid size",
         where,
         f"0 to {len(data) - size_min} bytes",
         payload_size,
     )
     found = data[blobs_end:payload_start]
-    check(found == _MAGIC, "Puffin footer does not start where it should (bad magic)", where, _MAGIC, found)
+    check(found == _MAGIC, "Puffin footer does not start at the expected position (bad magic)", where, _MAGIC, found)
 
     placed = _decode_payload(data[payload_start:-_TAIL_BYTES], where)
     for name, blob in placed.items():
         inside = len(_MAGIC) <= blob.offset and 0 <= blob.length <= blobs_end - blob.offset
         check(
             inside,
-            f"the vector of {name} lies outside the blobs",
+            f"the vector of {name} is outside the blobs",
             where,
             f"bytes {len(_MAGIC)} to {blobs_end}",
             f"{blob.length} bytes at {blob.offset}",
@@ -115,18 +115,18 @@ def _decode_payload(payload: bytes, where: str) -> dict[str, Blob]:
         pairs = [_decode_blob(described) for described in json.loads(payload.decode())["blobs"]]
         placed = dict(pairs)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Corrupt("Puffin footer is not as it was written", where=where, found=repr(error), cure=CURE) from error
+        raise Corrupt("Puffin footer cannot be read", where=where, found=repr(error), cure=CURE) from error
     check(len(placed) == len(pairs), "Puffin file holds two vectors of one data file", where, len(placed), len(pairs))
     return placed
 
 
 def _decode_blob(described: dict) -> tuple[str, Blob]:
     if described["type"] != _BLOB_TYPE or "compression-codec" in described:
-        raise ValueError(f"a blob that is no plain {_BLOB_TYPE}: {described}")
+        raise ValueError(f"not an uncompressed {_BLOB_TYPE} blob: {described}")
     properties = described["properties"]
     name, cardinality = properties["referenced-data-file"], properties["cardinality"]
     if type(name) is not str or type(cardinality) is not str or not _DIGITS.fullmatch(cardinality):
-        raise ValueError(f"properties of another form: {properties}")
-    if type(described["offset"]) is not int or type(described["length"]) is not int:  # a bool is no int here
-        raise ValueError(f"a place that is no integer: {described}")
+        raise ValueError(f"invalid properties: {properties}")
+    if type(described["offset"]) is not int or type(described["length"]) is not int:  # excludes bool
+        raise ValueError(f"offset or length is not an integer: {described}")
     return name, Blob(described["offset"], described["length"], int(cardinality))

@@ -1,10 +1,10 @@
-"""Checks the bytes of a portable 64-bit roaring bitmap before the C++ library reads them, which trusts most of what it is told.
+"""Checks the bytes of a portable 64-bit roaring bitmap before the C++ library reads them, because it checks very little.
 
-The bytes are the number of 32-bit bitmaps, then each bitmap after its key. A 32-bit bitmap is
+The bytes are the number of 32-bit bitmaps, then the key and the bytes of each bitmap. A 32-bit bitmap is
 
 1. a cookie and the number of containers, with one flag per container if any container holds runs;
 2. the key and the cardinality less one of each container, 16 bits each;
-3. the place of each container, 32 bits each; left out if there are runs and fewer than 4 containers;
+3. the offset of each container, 32 bits each; omitted if there are runs and fewer than 4 containers;
 4. the containers: an array of ascending values, 8192 bytes with one bit per value, or runs of (first value, length less one).
 
 Everything is little-endian. Source: https://github.com/RoaringBitmap/RoaringFormatSpec
@@ -17,20 +17,20 @@ from typing import NamedTuple
 import numpy as np
 
 _PLAIN, _WITH_RUNS = 12346, 12347  # cookies
-_KEY_MAX = (1 << 31) - 1  # of a 32-bit bitmap: positions stay below 2^63
+_KEY_MAX = (1 << 31) - 1  # of a 32-bit bitmap: positions are less than 2^63
 _CONTAINERS_MAX = 1 << 16
 _ARRAY_MAX = 4096  # values
 _BITMAP_BYTES = 8192
-_PLACES_FROM = 4  # containers: smaller bitmaps with runs do not say where their containers lie
+_PLACES_FROM = 4  # containers: smaller bitmaps with runs have no offsets
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(-1, 8).sum(axis=1, dtype=np.uint8)  # set bits of each byte
 
 
 class Malformed(ValueError):
-    """The bytes are no bitmap; the message says why."""
+    """The bytes are not a bitmap; the message says why."""
 
 
 class _Containers(NamedTuple):
-    """Of a 32-bit bitmap: cardinality, whether it holds runs and place of each container."""
+    """The cardinality of each container of a 32-bit bitmap, whether it holds runs, and its offset."""
 
     cardinalities: np.ndarray
     runs: np.ndarray
@@ -38,7 +38,7 @@ class _Containers(NamedTuple):
 
 
 def check(data: memoryview) -> None:
-    """Raises Malformed unless `data` is a 64-bit bitmap, no byte more or less. Costs O(bytes) time and memory."""
+    """Raises Malformed unless `data` is exactly one 64-bit bitmap. O(bytes) time and memory."""
     (count,), at, last = _numbers(data, 0, 1, "<u8"), 8, -1
     for _ in range(count):
         ((key,), at) = _numbers(data, at, 1, "<u4"), at + 4
@@ -48,26 +48,26 @@ def check(data: memoryview) -> None:
 
 
 def _check_bitmap(data: memoryview, start: int) -> int:
-    """Checks the 32-bit bitmap that begins at `start`; returns where it ends."""
+    """Checks the 32-bit bitmap that begins at `start`; returns its end."""
     containers, at = _containers(data, start)
     if not len(containers.cardinalities):
         return at
     arrays = ~containers.runs & (containers.cardinalities <= _ARRAY_MAX)
     sizes = np.where(arrays, containers.cardinalities * 2, _BITMAP_BYTES)
-    for number in np.flatnonzero(containers.runs) if len(containers.places) == 0 else ():  # at most 3: they lie one after another
+    for number in np.flatnonzero(containers.runs) if len(containers.places) == 0 else ():  # at most 3, stored one after another
         (runs,) = _numbers(data, at + int(sizes[:number].sum()), 1, "<u2")
         sizes[number] = 2 + 4 * int(runs)
     if len(containers.places):
         sizes[containers.runs] = _run_sizes(data, start + containers.places[containers.runs])
         expected = at - start + np.cumsum(sizes) - sizes
-        _require(np.array_equal(containers.places, expected), "containers that do not lie one after another")
+        _require(np.array_equal(containers.places, expected), "containers that are not stored one after another")
     words = _numbers(data, at, int(sizes.sum()) // 2, "<u2")
     _check_values(words.astype(np.int32), sizes // 2, containers, arrays)
     return at + 2 * len(words)
 
 
 def _containers(data: memoryview, start: int) -> tuple[_Containers, int]:
-    """What the head of the 32-bit bitmap at `start` says, and where the head ends."""
+    """Reads the header of the 32-bit bitmap at `start`; returns it and its end."""
     (cookie,), at = _numbers(data, start, 1, "<u4"), start + 4
     if cookie & 0xFFFF == _WITH_RUNS:
         count = (int(cookie) >> 16) + 1
@@ -86,14 +86,14 @@ def _containers(data: memoryview, start: int) -> tuple[_Containers, int]:
 
 
 def _run_sizes(data: memoryview, places: np.ndarray) -> np.ndarray:
-    """Bytes of the run containers that begin at `places`: their first two bytes hold the number of runs."""
-    _require((places <= len(data) - 2).all(), "a container outside of the bytes")
+    """Returns the sizes of the run containers that begin at `places`; their first two bytes hold the number of runs."""
+    _require((places <= len(data) - 2).all(), "a container past the end of the bytes")
     whole = np.frombuffer(data, np.uint8)
     return 2 + 4 * (whole[places].astype(np.int64) + (whole[places + 1].astype(np.int64) << 8))
 
 
 def _check_values(words: np.ndarray, lengths: np.ndarray, containers: _Containers, arrays: np.ndarray) -> None:
-    """`words`: all containers as 16-bit numbers; `lengths`: how many of them each container has."""
+    """Checks the content of all containers. `words`: the containers as 16-bit numbers; `lengths`: words per container."""
     begins = np.zeros(len(words), bool)
     begins[np.cumsum(lengths) - lengths] = True
     in_array, in_runs = np.repeat(arrays, lengths), np.repeat(containers.runs, lengths)
@@ -102,16 +102,16 @@ def _check_values(words: np.ndarray, lengths: np.ndarray, containers: _Container
 
     bitmaps = words[~in_array & ~in_runs].astype("<u2").view(np.uint8).reshape(-1, _BITMAP_BYTES)
     ones = _ONES[bitmaps].sum(axis=1, dtype=np.int64)
-    _require(np.array_equal(ones, containers.cardinalities[~arrays & ~containers.runs]), "a bitmap of another cardinality")
+    _require(np.array_equal(ones, containers.cardinalities[~arrays & ~containers.runs]), "a bitmap with a wrong cardinality")
 
     counts = words[begins & in_runs]
-    _require((counts > 0).all(), "a container without a run")
+    _require((counts > 0).all(), "a run container without runs")
     firsts, extra = words[in_runs & ~begins].reshape(-1, 2).T
     owners = np.repeat(np.arange(len(counts)), counts)
     apart = (firsts[1:] > (firsts + extra)[:-1] + 1) | (owners[1:] != owners[:-1])
     _require(apart.all() and (firsts + extra < 1 << 16).all(), "runs that do not ascend")
     sums = np.bincount(owners, extra + 1, len(counts)).astype(np.int64)
-    _require(np.array_equal(sums, containers.cardinalities[containers.runs]), "runs of another cardinality")
+    _require(np.array_equal(sums, containers.cardinalities[containers.runs]), "runs with a wrong cardinality")
 
 
 def _numbers(data: memoryview, at: int, count: int, type_: str) -> np.ndarray:

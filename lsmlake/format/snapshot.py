@@ -1,4 +1,4 @@
-"""A snapshot: one published state of a table, a small JSON file that names everything else."""
+"""A snapshot: one published state of a table, a small JSON file that names its manifest lists."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 class Named(NamedTuple):
-    """A metadata file: its name and how many bytes it must have."""
+    """A metadata file: its name and exact size."""
 
     name: str
     bytes: int
@@ -48,11 +48,10 @@ class Snapshot(Shown):
     """State `id` of the table `table_uuid`. The live set is the fold of the manifests in `base_manifest_list`, then
     `delta_manifest_list`.
 
-    `writer_id`, `commit_id`: who published it, for replays. `writers`: the highest commit id of every writer that gave one,
-    so a replay is recognised however old. `queries`: the id of the streaming query that writes under a writer's name, where a
-    stream was given a name; "" if Spark did not say which query it was. `total_rows` counts rows in live files less their dead
-    rows; rows waiting in level 0 count even if they supersede others. `delta_rows`: rows this commit brought. Times are
-    milliseconds since the epoch.
+    `writer_id` and `commit_id` identify the commit, so that a replay is recognised. `writers`: the highest commit id of each
+    writer that passes one, for replays of older commits. `queries`: by writer, the id of the streaming query that uses a named
+    writer; "" if Spark does not report the query. `total_rows`: rows in live files less those marked as deleted; level-0 rows
+    count even if they supersede others. `delta_rows`: rows written by this commit. Times are milliseconds since the epoch.
     """
 
     id: int
@@ -80,7 +79,7 @@ class Snapshot(Shown):
 
     @staticmethod
     def decode(data: bytes, where: str) -> Snapshot:
-        """Raises Corrupt or UnsupportedFormat naming `where`."""
+        """Decodes a snapshot file. Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("snapshot", data, where)
         check("snapshot", content, _KINDS, where)
         for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "changelog_manifest_list"):

@@ -1,16 +1,16 @@
-"""Bounds as manifests keep them: text and bytes cut to a few bytes, soundly (a cut maximum is rounded up)."""
+"""Truncates the bounds of text and binary columns for manifests; a truncated maximum is rounded up, so it stays a bound."""
 
 from __future__ import annotations
 
 
 def bounds(low: object, high: object, length: int) -> tuple[object, object]:
-    """`low`, `high` cut to at most `length` bytes; `None` where there is no such bound."""
+    """Truncates `low` and `high` to at most `length` bytes; None if there is no such bound."""
     return _cut_low(low, length), _cut_high(high, length)
 
 
 def _cut_low(value: object, length: int) -> object:
     if isinstance(value, str):
-        return value.encode()[:length].decode(errors="ignore")  # a prefix is never above
+        return value.encode()[:length].decode(errors="ignore")  # a prefix is never greater
     return value[:length] if isinstance(value, bytes) else value
 
 
@@ -24,11 +24,11 @@ def _cut_high(value: object, length: int) -> object:
 
 
 def _next_text(prefix: str) -> str | None:
-    """The least text above every text that begins with `prefix`, as its code points go."""
+    """Returns the smallest text, by code points, that is greater than all texts that begin with `prefix`."""
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1]) + 1
         if point == 0xD800:
-            point = 0xE000  # surrogates are no characters
+            point = 0xE000  # surrogates are not characters
         if point <= 0x10FFFF:
             return prefix[: end - 1] + chr(point)
     return None

@@ -1,7 +1,7 @@
-"""What happened to the rows of keys between two states: +I, -U and +U, -D. Pure.
+"""Compares two states of a set of keys and returns the changes between them: +I, -U and +U, -D. Pure.
 
-A key only before is deleted, only after inserted; in both, its row is an update, and whether one that changes nothing counts is
-for the caller to say. Source of the rules: Apache Paimon, `LookupChangelogMergeFunctionWrapper`.
+A key that only the old state has is a delete, a key that only the new state has is an insert, a key in both is an update. The
+caller decides whether an update without a difference is reported. Source: Apache Paimon, `LookupChangelogMergeFunctionWrapper`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ KIND_FIELD = pa.field(ROW_KIND, pa.string(), nullable=False)
 
 
 def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: Collection[str] | None) -> pa.Table:
-    """The changes that make `before` into `after`: the columns and `_row_kind`. Ascending by key, -U just before its +U.
+    """Returns the changes from `before` to `after`: the columns and `_row_kind`, ascending by key, each -U just before its +U.
 
-    An update whose rows agree in the columns `compared` is left out (none: any update); `None`: every update stands. Both have
-    the same columns, in any order of rows, and a key at most once. O(rows log rows); nested columns by their elements. Values
-    are equal as Spark compares them: null equals null, NaN equals NaN.
+    Args:
+        before: Rows in any order, each key at most once.
+        after: The same columns as `before`, each key at most once.
+        key: The key columns.
+        compared: An update whose rows are equal in these columns is left out. Empty: all updates are left out. None: all are
+            reported. Null equals null and NaN equals NaN, as in Spark.
     """
     rows = pa.concat_tables([before, after])
     groups = group(np.concatenate(comparable([before.select(key), after.select(key)])))
@@ -46,8 +49,8 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
     return with_kind(gather(rows, groups.rows[keep]), kinds[keep])
 
 
-def told(rows: pa.Table) -> pa.Table:
-    """Rows as users see changes: `KIND_FIELD` first; without `_row_kind` all of them are +I."""
+def as_changes(rows: pa.Table) -> pa.Table:
+    """Returns rows in the form of the public API: `KIND_FIELD` is the first column. Rows without `_row_kind` become +I."""
     kinds = kinds_of(rows)
     kinds = np.full(rows.num_rows, INSERT, np.int8) if kinds is None else plain(kinds).astype(np.int8)
     names = pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(NAMES)).cast(pa.string())

@@ -1,13 +1,13 @@
-"""One bucket as an LSM tree: which files form a sorted run, and which run is newer.
+"""One bucket as an LSM tree: groups its files into sorted runs and orders the runs by age.
 
-Level 0 holds the runs of single commits, every older level one sorted run. Recency is a matter of place alone:
+Level 0 holds one sorted run per commit, each deeper level holds one sorted run. Level and sequence decide which file is newer:
 
-1. at level 0 a higher sequence is newer; files still waiting for their sequence (`None`) belong to the commit being
-   made and are the newest of all; of two with the same sequence the one reaching further back stands first;
-2. everything at level 0 is newer than level 1, level 1 newer than level 2, and so on.
+1. At level 0 the file with the higher sequence is newer. A file without a sequence (`None`) belongs to the commit being built and
+   is the newest. Of two files with equal sequences the one with the smaller `min_sequence` is newer.
+2. Level 0 is newer than level 1, level 1 is newer than level 2, and so on.
 
-Files that `recency` does not tell apart are one sorted run: a commit may write several files into a bucket, but their
-key ranges are disjoint (invariant I1), as they are inside every level from 1 on.
+Files with equal `recency` form one sorted run. A commit may write several files into a bucket, but their key ranges are disjoint
+(invariant I1), as they are inside every level from 1 on.
 
 Source of the order: Apache Paimon, `Levels`.
 """
@@ -24,7 +24,7 @@ from lsmlake.format.files import DataFile
 
 
 def recency(file: DataFile) -> tuple:
-    """Place of a file in time: a smaller value is newer, an equal one means the same sorted run."""
+    """Returns the age of a file as a sort key: smaller is newer, equal means the same sorted run."""
     if file.level > 0:
         return (file.level,)
     newest = -math.inf if file.sequence is None else -file.sequence
@@ -33,18 +33,18 @@ def recency(file: DataFile) -> tuple:
 
 
 def overlaps(files: Sequence[DataFile]) -> list[tuple[DataFile, DataFile]]:
-    """Neighbours, among files ordered by `min_key`, whose key ranges share a key."""
+    """Returns the neighbours, among files ordered by `min_key`, whose key ranges overlap."""
     return [(left, right) for left, right in pairwise(files) if left.max_key >= right.min_key]
 
 
 def disjoint(files: Sequence[DataFile]) -> bool:
-    """Invariant I1: no key lies in the ranges of two of these files, which are ordered by `min_key`."""
+    """Invariant I1: the key ranges of these files, ordered by `min_key`, do not overlap."""
     return not overlaps(files)
 
 
 @dataclass(frozen=True)
 class SortedRun:
-    """A sorted run: files of one level ordered by `min_key`. `live_rows` are the rows no deletion vector marks."""
+    """A sorted run: files of one level ordered by `min_key`. `live_rows` excludes rows marked in deletion vectors."""
 
     level: int
     files: tuple[DataFile, ...]
@@ -65,15 +65,15 @@ class SortedRun:
 
     @property
     def live_bytes(self) -> int:
-        """The bytes a rewrite would leave, taking all rows for equally wide."""
+        """Estimated bytes after a rewrite, if all rows have the same size."""
         return self.bytes * self.live_rows // max(self.rows, 1)
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The sorted runs of one bucket, newest first: level 0 by sequence, then levels 1, 2, ... without the empty ones.
+    """The sorted runs of one bucket, newest first: level 0 by sequence, then the levels 1, 2, ... that hold files.
 
-    `dead` counts the rows each file's deletion vector marks; files without a vector are absent.
+    `dead` maps a file name to the number of rows its deletion vector marks; files without a vector are absent.
     """
 
     runs: tuple[SortedRun, ...] = ()
@@ -81,7 +81,7 @@ class Levels:
 
     @classmethod
     def of(cls, files: Iterable[DataFile], dead: Mapping[str, int] | None = None) -> Levels:
-        """Build from the live files of a bucket in any order and the cardinalities of its vectors. O(files log files)."""
+        """Builds the tree from the live files of a bucket, in any order, and the cardinalities of its vectors."""
         ordered = sorted(files, key=recency)
         marked = {file.name: dead[file.name] for file in ordered if dead and dead.get(file.name)}
         return cls(tuple(SortedRun.of(group, marked) for _, group in groupby(ordered, key=recency)), marked)
@@ -93,9 +93,9 @@ class Levels:
 
     @property
     def level0(self) -> tuple[DataFile, ...]:
-        """Files of level 0, newest first; those of one run by creation time, then name."""
-        waiting = (file for file in self.files if file.level == 0)
-        return tuple(sorted(waiting, key=lambda file: (recency(file), file.created_ms, file.name)))
+        """The files of level 0, newest run first, inside a run by creation time and name."""
+        files = (file for file in self.files if file.level == 0)
+        return tuple(sorted(files, key=lambda file: (recency(file), file.created_ms, file.name)))
 
     @property
     def level0_runs(self) -> tuple[SortedRun, ...]:
@@ -108,7 +108,7 @@ class Levels:
 
     @property
     def highest_level(self) -> int:
-        """The oldest level that holds a file; 0 if only level 0 does, -1 for an empty bucket."""
+        """The deepest level that holds a file; 0 if only level 0 does, -1 for an empty bucket."""
         return self.runs[-1].level if self.runs else -1
 
     @property
@@ -124,7 +124,7 @@ class Levels:
         return self.rows - self.live_rows
 
     def check(self) -> tuple[str, ...]:
-        """Every violation of I1 as a sentence; empty if the tree is sound."""
+        """Returns one sentence per violation of invariant I1; empty if there is none."""
         return tuple(
             f"level {run.level}: key ranges of {left.name} {left.min_key}..{left.max_key}"
             f" and {right.name} {right.min_key}..{right.max_key} overlap"

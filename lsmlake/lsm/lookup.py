@@ -1,10 +1,10 @@
-"""Lookup: where in older files do given keys stand? By sorted search, since files are sorted by key.
+"""Lookup: finds the row positions of given keys in older files by binary search, because files are sorted by key.
 
-1. `slices`: which part of the (sorted) keys falls into the key range of each file.
-2. `groups`: which row groups of a file can hold one of them, by the bounds of the first key column.
-3. `find`: binary search of the keys in the key columns of those row groups.
+1. `slices` returns, for each file, the part of the sorted keys that lies in its key range.
+2. `groups` returns the row groups of a file that may hold one of the keys, by the bounds of the first key column.
+3. `find` searches the key columns of those row groups.
 
-Cost: reading the key columns of the row groups that remain, and O(keys log rows); nothing per row in Python.
+Cost: one read of the key columns of those row groups, and O(keys log rows) comparisons; no Python loop over rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lsmlake.kernels.keys import comparable
 
 
 def slices(keys: pa.Table, files: Sequence[DataFile]) -> list[tuple[int, int]]:
-    """For every file the half-open range of rows of `keys` (ascending) within its [min_key, max_key]."""
+    """Returns for each file the half-open range of rows of `keys` (ascending) inside its [min_key, max_key]."""
     if not files:
         return []
     low = pa.table(
@@ -43,22 +43,25 @@ def slices(keys: pa.Table, files: Sequence[DataFile]) -> list[tuple[int, int]]:
 
 
 def groups(keys: pa.Table, low: pa.Array, high: pa.Array) -> np.ndarray:
-    """Numbers of the row groups whose bounds [low, high] of the first key column hold one of `keys`; null bound = may."""
-    known = np.asarray(low.is_valid()) & np.asarray(high.is_valid())
-    may = ~known
-    if known.any():
-        first, lows, highs = comparable([_one(keys.column(0)), _one(low.drop_null()), _one(high.drop_null())])
-        may[known] = np.searchsorted(first, lows, "left") < np.searchsorted(first, highs, "right")
-    return np.flatnonzero(may)
+    """Returns the numbers of the row groups that may hold one of `keys`.
+
+    `low` and `high` are inclusive bounds of the first key column; a row group with a null bound may hold any key.
+    """
+    bounded = np.asarray(low.is_valid()) & np.asarray(high.is_valid())
+    may_match = ~bounded
+    if bounded.any():
+        first, lows, highs = comparable([_key_table(keys.column(0)), _key_table(low.drop_null()), _key_table(high.drop_null())])
+        may_match[bounded] = np.searchsorted(first, lows, "left") < np.searchsorted(first, highs, "right")
+    return np.flatnonzero(may_match)
 
 
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Table:
+def _key_table(column: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table([column], names=["key"])
 
 
 def find(keys: pa.Table, stored: pa.Table, *, repeats: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """(rows of `keys`, rows of `stored`) that are equal, ascending. Both ascending; `keys` unique, `stored` unique unless it
-    `repeats`."""
+    """Returns (rows of `keys`, rows of `stored`) with equal keys, ascending. Both inputs ascend and hold each key once; with
+    `repeats`, `stored` may hold a key several times."""
     if not keys.num_rows or not stored.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     wanted, there = comparable([keys, stored])

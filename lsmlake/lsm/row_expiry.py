@@ -1,7 +1,7 @@
-"""Rows that have outlived their time: a column says from when a row is, an option for how long it is kept. Pure.
+"""Row expiry: drops rows whose time column is older than the option `record-level.expire-time`. Pure.
 
-A row is kept while now <= time + kept, both in whole seconds; one without a time is kept for good. Integers are seconds since
-1970, 64-bit ones from 10^12 on milliseconds; timestamps are what they are. Rows only go when a compaction rewrites them.
+A row is kept while now <= time + expire time, in whole seconds; a row with a null time never expires. Integers are seconds since
+1970, 64-bit integers from 10^12 on are milliseconds. Only a compaction that rewrites a file drops its expired rows.
 
 Source: Apache Paimon, `RecordLevelExpire`.
 """
@@ -21,7 +21,7 @@ _MILLIS_FROM = 10**12
 
 @dataclass(frozen=True)
 class RowExpiry:
-    """`column` with field id `field_id` holds the time; rows from before `limit_s` (seconds since 1970) have expired."""
+    """`column` with field id `field_id` holds the time; rows older than `limit_s` (seconds since 1970) have expired."""
 
     column: str
     field_id: int
@@ -29,20 +29,20 @@ class RowExpiry:
 
     @staticmethod
     def of(schema: Schema, now_ms: int) -> RowExpiry | None:
-        """What the options say, as of now; `None` if rows are kept for good."""
+        """Reads the options of the table; None if its rows do not expire."""
         options = schema.parsed_options
         if options.retention.rows_ms is None:
             return None
         column = options.retention.row_time_field
         return RowExpiry(column, schema.field_ids()[column], now_ms // 1000 - options.retention.rows_ms // 1000)
 
-    def kept(self, rows: pa.Table) -> pa.Table:
-        """The rows that have not expired."""
+    def live_rows(self, rows: pa.Table) -> pa.Table:
+        """Returns the rows that have not expired."""
         fresh = pc.fill_null(pc.greater_equal(_seconds(rows[self.column]), self.limit_s), True)
         return rows if pc.all(fresh).as_py() is not False else rows.filter(fresh)
 
-    def concerns(self, file: DataFile) -> bool:
-        """Whether the file may hold an expired row, going by its statistics."""
+    def may_apply_to(self, file: DataFile) -> bool:
+        """Whether the file may hold an expired row, according to its statistics."""
         stats = file.stats.get(self.field_id)
         if stats is None or stats.min is None:
             return stats is None or stats.nulls < file.rows
@@ -58,5 +58,5 @@ def _seconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _units(type_: pa.TimestampType) -> float:
-    """In a second."""
+    """Units per second."""
     return {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[type_.unit]

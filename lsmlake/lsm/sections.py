@@ -1,15 +1,14 @@
-"""Cutting files into sections, and each section into as few sorted runs as possible.
+"""Partitions files into sections, and each section into the smallest number of sorted runs.
 
-A section is a set of files no other file shares a key with, so sections can be merged one after the other, or moved
-without a merge if they hold a single file. Inside a section files chain by overlap; the number of runs is the greatest number of
-files that share one key, the least there can be.
+The key ranges of two sections do not overlap, so sections are merged one after the other, and a section of a single file can be
+moved without a merge. The number of runs in a section is the greatest number of files that share one key.
 
-1. Go through the files by first key, then last key. A file starting past everything seen so far opens a section; a shared
-   border key joins.
-2. Inside a section keep the runs on a heap by their last key: the file continues the run that ends first if it starts after that
-   end, else it opens a new run. This is interval partitioning (Kleinberg and Tardos, Algorithm Design, 4.1).
+1. Sort the files by first key, then last key. A file that begins after the last key seen so far starts a new section; a file that
+   begins at this key joins the section.
+2. Inside a section, keep the runs on a heap by their last key. The file is appended to the run that ends first if it begins after
+   that end; otherwise it starts a new run. This is interval partitioning (Kleinberg and Tardos, Algorithm Design, 4.1).
 
-Runs found here mix levels; which of two rows is newer is told by `levels.recency` of their files, never by the run.
+These runs mix levels: `levels.recency` of the files decides which of two rows is newer, not the run.
 
 Source: Apache Paimon, `IntervalPartition`.
 """
@@ -25,7 +24,7 @@ from lsmlake.format.files import DataFile
 
 @dataclass(frozen=True)
 class Section:
-    """Files to be merged together: `runs` in order of their first key, in each the files in key order and disjoint."""
+    """Files that are merged together: `runs` in order of their first key; the files of a run are disjoint and in key order."""
 
     runs: tuple[tuple[DataFile, ...], ...]
 
@@ -43,7 +42,7 @@ class Section:
 
 
 def sections(files: Iterable[DataFile]) -> list[Section]:
-    """The sections of `files` in key order; their key ranges are disjoint. O(files log files)."""
+    """Returns the sections of `files` in key order. O(files log files)."""
     found: list[Section] = []
     chain: list[DataFile] = []
     bound: tuple = ()

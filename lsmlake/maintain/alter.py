@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lsmlake.border import public
 from lsmlake.commit.publish import Identity, Succession, commit
-from lsmlake.compact.bucket import remakes_rows
+from lsmlake.compact.bucket import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError, SnapshotNotFound
 from lsmlake.format.files import CommitMessage
@@ -67,7 +67,7 @@ def alter(
         rule_of(new, name)
         _check_placing(meta, name, latest, old, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
-        remade = settling and (remakes_rows(old, new) or old.parsed_options.retention.rows_ms is not None)
+        remade = settling and (changes_rows(old, new) or old.parsed_options.retention.rows_ms is not None)
         try:
             with meta.unless_expired(latest):
                 messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []

@@ -29,7 +29,7 @@ from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.blame import Unmergeable
-from lsmlake.lsm.merge.rule import MergeRule, Old
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
@@ -37,7 +37,7 @@ from lsmlake.lsm.row_kinds import kinds_of, with_kinds
 from lsmlake.lsm.sections import sections
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
-from lsmlake.store.data_reader import Chunk, DataReader, living
+from lsmlake.store.data_reader import Chunk, DataReader, live_rows
 from lsmlake.store.data_writer import Origin, float_columns, write_run
 from lsmlake.store.metadata import Metadata
 
@@ -103,7 +103,7 @@ def bad_rows(meta: Metadata, schema: Schema, state: BucketState, action: str) ->
     a row is refused even with null in every column.
     """
     rule = rule_of(schema, meta.paths.root)
-    if rule.old is not Old.JOINS:
+    if rule.old_row is not OldRow.MERGED:
         return []
     found: list[BadRow] = []
     bucket = _Bucket(schema, rule, state, action, meta.vectors(state.vectors, state.files))
@@ -168,7 +168,7 @@ def _placed(
         for start, table in reader.stream(columns):
             positions = np.arange(start, start + table.num_rows)
             table = table.append_column(_FILE, pa.array(np.full(table.num_rows, number)))
-            yield living(Chunk(start, table.append_column(_POSITION, pa.array(positions))), vectors.get(file.name, EMPTY))
+            yield live_rows(Chunk(start, table.append_column(_POSITION, pa.array(positions))), vectors.get(file.name, EMPTY))
 
 
 def _inspect(bucket: _Bucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:

@@ -26,7 +26,7 @@ from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import Schema
 from lsmlake.store.checksum import checksum_of
-from lsmlake.store.data_reader import Chunk, DataReader, living, reading
+from lsmlake.store.data_reader import Chunk, DataReader, live_rows, reading
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 
@@ -207,7 +207,7 @@ class _Checker:
             vector = self.meta.vectors(state.vectors, [file]).get(file.name)
             with DataReader(self.meta.env, self.meta.paths.data(file), file, schema) as reader:
                 table = reader.read(range(reader.groups), schema.key)
-            keys.append(table if vector is None else living(Chunk(0, table), vector))
+            keys.append(table if vector is None else live_rows(Chunk(0, table), vector))
         if not keys:
             return
         joined = np.sort(np.concatenate(comparable(keys)))

@@ -1,1 +1,1 @@
-"""Reading a snapshot: plan, splits, rows; lookup by key; time travel."""
+"""Reads a snapshot: plan, splits, rows; point lookups; time travel."""

@@ -1,4 +1,4 @@
-"""Reading a few rows: files that are not needed for them are left out of the plan, and reading stops when there are enough."""
+"""Row limits: drops files from the plan that a limit does not need, and stops reading after enough rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lsmlake.read.plan import Plan, Split
 
 
 def limited(plan: Plan, limit: int) -> Plan:
-    """The plan with the first splits that hold `limit` rows for certain. With a predicate nothing is certain: all splits stay."""
+    """Returns the plan with the first splits that certainly hold `limit` rows. With a predicate all splits are kept."""
     if plan.predicate is not None:
         return plan
     kept, rows = [], 0
@@ -21,16 +21,16 @@ def limited(plan: Plan, limit: int) -> Plan:
         split = _first_files(split, limit - rows) if not split.level0 and not split.merged else split
         rows += _rows_at_least(split)
         kept.append(split)
-    left = replace(plan, splits=tuple(kept))
-    return replace(left, pruned=(*plan.pruned, (f"limit {limit}", left.files)))
+    remaining = replace(plan, splits=tuple(kept))
+    return replace(remaining, pruned=(*plan.pruned, (f"limit {limit}", remaining.files)))
 
 
 def first_rows(tables: Iterator[pa.Table], limit: int) -> Iterator[pa.Table]:
-    """The first `limit` rows. Nothing is read after them."""
+    """Yields the first `limit` rows, then stops reading."""
     for table in tables:
         if limit <= 0:
             return
-        yield table.slice(0, min(limit, table.num_rows))  # Arrow takes no length beyond 64 bits
+        yield table.slice(0, min(limit, table.num_rows))  # Arrow rejects lengths of more than 64 bits
         limit -= table.num_rows
         if limit <= 0:
             return
@@ -48,9 +48,9 @@ def _first_files(split: Split, rows: int) -> Split:
 
 
 def _rows_at_least(split: Split) -> int:
-    """Without a merge: each row waiting at level 0 supersedes one of them at most."""
-    living = sum(file.rows - _dead(split, file.name) for file in split.files)
-    return max(0, living - sum(file.rows for file in split.level0))
+    """A lower bound without reading: each level-0 row supersedes at most one row of the files."""
+    live = sum(file.rows - _dead(split, file.name) for file in split.files)
+    return max(0, live - sum(file.rows for file in split.level0))
 
 
 def _dead(split: Split, name: str) -> int:

@@ -1,11 +1,11 @@
-"""Planning a read: from a snapshot and a predicate to the files that may hold an answer. Metadata only, array operations only.
+"""Plans a read: finds the files of a snapshot that may hold matching rows. Reads metadata only and uses array operations.
 
-Files are pruned in order by partition, bucket (equality on the bucket key), key ranges and column statistics. A file at level 0
-is pruned by the key alone: its rows supersede older ones whether or not they match the filter. And where the merge rule needs
-the older row, an older file that its statistics rule out is still looked into.
+Files are pruned by partition, bucket (equality on the bucket key), key range and column statistics, in this order. Level-0 files
+are pruned by key only, because their rows supersede older rows whether or not they match the predicate. If the merge rule needs
+the old row, older files that statistics exclude are still used for lookups.
 
-Without deletion vectors files whose key ranges overlap are merged at read, so there statistics prune only a file that is alone in
-its section and holds no row to take back.
+Without deletion vectors, files with overlapping key ranges are merged at read. Then statistics prune only files that are alone in
+their section and hold no -U or -D rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.sections import sections
@@ -39,24 +39,24 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 @dataclass(frozen=True)
 class Split:
-    """What is read together: files of one bucket above level 0, the vectors of some, and the level-0 files that supersede
-    them. `met`: files above level 0 that hold no answer but rows that level-0 rows may be merged with.
+    """Files of one bucket that are read together: `files` at level >= 1, their vectors, and the level-0 files with newer rows.
+    `lookup_files`: files at level >= 1 without matching rows, whose rows may be merged with level-0 rows.
 
-    Without deletion vectors: `files` of any level that can be read as they are, and none waits; or `merged`, a section of files
-    that have to be merged with each other.
+    Without deletion vectors: either `files` of any level that can be read without merging, or `merged`, a section of files that
+    must be merged.
     """
 
     bucket: Bucket
     files: tuple[DataFile, ...]
     vectors: Mapping[str, VectorRef]
     level0: tuple[DataFile, ...]
-    met: tuple[DataFile, ...] = ()
+    lookup_files: tuple[DataFile, ...] = ()
     merged: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`columns` in the order they come out. `pruned` tells how many files each step left: (step, files)."""
+    """`columns` in output order. `pruned`: the number of files left after each pruning step, as (step, files)."""
 
     snapshot: Snapshot | None
     schema: Schema
@@ -77,13 +77,13 @@ class Plan:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Columns to read: those asked for and those the predicate looks at."""
+        """The columns to read: the projected ones and those of the predicate."""
         wanted = {*self.columns, *(self.predicate.columns if self.predicate else ())}
         return tuple(name for name in self.schema.columns.names if name in wanted)
 
     @property
     def names_keys(self) -> bool:
-        """Whether only rows of finitely many keys are asked for."""
+        """Whether the predicate limits the rows to a finite set of keys."""
         return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
 
 
@@ -96,15 +96,25 @@ def plan(
     mode: str = FRESH,
     near: pa.Table | None = None,
 ) -> Plan:
-    """The files to read. O(files) array operations for pruning, O(remaining files) values. Raises InvalidQuery.
+    """Plans a read. O(files) array operations for pruning, O(remaining files) Python objects.
 
-    `mode`: FRESH, everything; COMPACTED, what stands above level 0; RAW, what of this needs no merging: without deletion vectors
-    only the last level. `near`: entries; only files that share partition values and bucket number with one of them matter.
+    Args:
+        meta: The table.
+        schema: Its schema at `snapshot`.
+        snapshot: The snapshot to read. None: the table is empty.
+        predicate: Filters rows.
+        columns: The columns to return. None: all.
+        mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
+            only the last level).
+        near: Manifest entries; only files with the partition values and a bucket number of these entries are planned.
+
+    Raises:
+        InvalidQuery: The mode or a column is unknown.
     """
     names = _check_columns(columns, schema)
     if mode not in (FRESH, RAW, COMPACTED):
         raise InvalidQuery(
-            "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh sees every row, raw skips level 0"
+            "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
         )
     if snapshot is None:
         return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
@@ -117,23 +127,23 @@ def plan(
     if mode == COMPACTED or (mode == RAW and vectors):
         table = table.filter(pc.greater(table["level"], 0))
         steps.append((f"{mode}: without level 0", table.num_rows))
-    answers = np.ones(table.num_rows, bool)
+    matches = np.ones(table.num_rows, bool)
     if predicate is not None and table.num_rows:
-        table, left = prune_by_key(table, schema, predicate)
-        steps += left
-        answers = _by_statistics(table, schema, predicate)
-        steps.append(("statistics", int(answers.sum())))
-        if vectors and rule_of(schema).old is Old.DIES:
-            table, answers = table.filter(pa.array(answers)), answers[answers]
+        table, key_steps = prune_by_key(table, schema, predicate)
+        steps += key_steps
+        matches = _by_statistics(table, schema, predicate)
+        steps.append(("statistics", int(matches.sum())))
+        if vectors and rule_of(schema).old_row is OldRow.REPLACED:
+            table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else partial(_merging_splits, last_level=mode == RAW)
-    splits = split(table, answers, meta.vector_refs(snapshot), schema)
+    splits = split(table, matches, meta.vector_refs(snapshot), schema)
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(snapshot, schema, predicate, names, mode, splits, tuple(steps))
 
 
 def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple[pa.Table, list[tuple[str, int]]]:
-    """The entries of files that may hold a key of the predicate, and how many each step left."""
+    """Returns the entries of files that may hold a key of the predicate, and the number of files left after each step."""
     steps = []
     for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys", _by_key)):
         table = table.filter(pa.array(prune(table, schema, predicate)))
@@ -142,7 +152,7 @@ def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple
 
 
 def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
-    """Whether `predicate`, which looks at partition columns only, is true of a partition."""
+    """Whether `predicate`, which has partition columns only, is true of a partition."""
     values = pa.table(
         [pa.array([value], schema.row_columns.field(n).type) for n, value in zip(schema.partition_by, partition, strict=True)],
         names=list(schema.partition_by),
@@ -160,16 +170,16 @@ def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, 
         raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
     if not columns:
         raise InvalidQuery(
-            "no column is asked for",
+            "the list of columns is empty",
             expected=f"some of {schema.columns.names}",
             cure=Wording("count() counts rows", command="name a column"),
         )
     by_lower = {name.lower(): name for name in schema.columns.names}
     unknown = [name for name in columns if name.lower() not in by_lower]
     if unknown:
-        raise InvalidQuery("no such columns", expected=f"some of {schema.columns.names}", found=unknown, cure="correct the names")
+        raise InvalidQuery("unknown columns", expected=f"some of {schema.columns.names}", found=unknown, cure="correct the names")
     if len({name.lower() for name in columns}) != len(columns):
-        raise InvalidQuery("a column is asked for twice", found=list(columns), cure="name it once")
+        raise InvalidQuery("a column is listed twice", found=list(columns), cure="name it once")
     return tuple(by_lower[name.lower()] for name in columns)
 
 
@@ -184,7 +194,7 @@ def _by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.n
 
 
 def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    """Key equality names the buckets. Every file carries the bucket count it was written with."""
+    """Flags files in the buckets of the key values. Each file carries the bucket count it was written with."""
     values = key_values(predicate, schema.bucket_key)
     if values is None or math.prod(map(len, values.values())) > _BUCKET_LISTS_MAX:
         return np.ones(table.num_rows, bool)
@@ -197,7 +207,7 @@ def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndar
 
 
 def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """All combinations of the columns' values."""
+    """Returns all combinations of the columns' values."""
     grids = np.meshgrid(*(np.arange(len(column)) for column in columns), indexing="ij")
     return [column.take(pa.array(grid.ravel())) for column, grid in zip(columns, grids, strict=True)]
 
@@ -207,41 +217,41 @@ def _by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray
 
 
 def _by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    """All columns count, but not at level 0."""
+    """Flags files that may hold a matching row, by the statistics of all columns, and all level-0 files."""
     bounds = _bounds(table, schema, predicate.columns & set(schema.columns.names))
     return (table["level"].to_numpy() == 0) | may_match(predicate, bounds, table["rows"].to_numpy())
 
 
 def _bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
-    ids, there = schema.field_ids(), set(table.column_names)
+    ids, present = schema.field_ids(), set(table.column_names)
     return {
         name: ColumnBounds(*(table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n")))
         for name in names
-        if f"lo:{ids[name]}" in there
+        if f"lo:{ids[name]}" in present
     }
 
 
-def _splits(table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+def _splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
     splits = []
-    read = set(table["name"].filter(pa.array(answers)).to_pylist())
+    read = set(table["name"].filter(pa.array(matches)).to_pylist())
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
         level0 = tuple(file for file in state.files if file.level == 0)
         older = sorted((file for file in state.files if file.level > 0), key=lambda file: (file.level, file.min_key))
         files = tuple(file for file in older if file.name in read)
-        met = tuple(file for file in older if file.name not in read) if level0 else ()
+        lookup_files = tuple(file for file in older if file.name not in read) if level0 else ()
         if files or level0:
-            kept = {file.name for file in (*files, *met)}
+            kept = {file.name for file in (*files, *lookup_files)}
             refs = {name: ref for name, ref in state.vectors.items() if name in kept}
-            splits.append(Split(bucket, files, refs, level0, met))
+            splits.append(Split(bucket, files, refs, level0, lookup_files))
     return tuple(splits)
 
 
 def _merging_splits(
-    table: pa.Table, answers: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, *, last_level: bool
+    table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, *, last_level: bool
 ) -> tuple[Split, ...]:
-    """Of tables without vectors. `last_level`: only what a full compaction has brought to the last level, unmerged."""
+    """Returns the splits of a table without vectors. `last_level`: only files at the last level, which need no merging."""
     splits = []
-    read = set(table["name"].filter(pa.array(answers)).to_pylist())
+    read = set(table["name"].filter(pa.array(matches)).to_pylist())
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
         files = state.files
         if last_level:

@@ -1,8 +1,9 @@
-"""Reading without an rule: the rows of a plan as Arrow tables.
+"""Reads the rows of a plan as Arrow tables, in this process.
 
-For every split: the rows waiting at level 0 are merged, their keys looked up in the older files, and what is found counts as dead
-there; unless it just dies, it is merged with them - a compaction in memory. Then every file is read raw: row groups by
-statistics, dead rows masked by position, filter, projection. Without deletion vectors files that overlap are merged instead.
+For each split the reader does a compaction in memory: it merges the level-0 rows, looks up their keys in the older files, treats
+the found rows as deleted there and, if the merge rule needs them, merges them with the level-0 rows. Then it reads each file:
+prunes row groups by statistics, masks deleted rows by position, filters and projects. Without deletion vectors it merges
+overlapping files instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.blame import located
-from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
@@ -26,28 +27,30 @@ from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.read.plan import Plan, Split
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.store.data_reader import Chunk, DataReader, living
+from lsmlake.store.data_reader import Chunk, DataReader, live_rows
 from lsmlake.store.lookup import fetch, find
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.together import Once, ahead
 
 
 def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
-    """All rows of the plan, columns in the plan's order, types and nullability of the schema. `meta.env.workers` files are read
-    at once; memory: a few chunks of each, and the level-0 rows of as many buckets."""
+    """Yields all rows of the plan, columns in its order, with the types and nullability of the schema.
+
+    Reads `meta.env.workers` files in parallel. Memory: a few chunks of each, and the level-0 rows of as many buckets.
+    """
     with meta.unless_expired(plan.snapshot):
         yield from ahead((part for split in plan.splits for part in _parts(meta, plan, split)), meta.env.workers)
 
 
 def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
-    """The rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile."""
+    """Yields the rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile."""
     with meta.unless_expired(plan.snapshot):
         for part in _parts(meta, plan, split):
             yield from part
 
 
 def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Table]]:
-    """What can be read side by side."""
+    """Yields the parts of a split that can be read in parallel."""
     if split.merged:
         yield _merged(meta, plan, split)
         return
@@ -55,7 +58,7 @@ def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Ta
     for file in split.files:
         yield _raw(meta, plan, file, fresh)
     if split.level0:
-        yield _made(plan, fresh)
+        yield _level0_rows(plan, fresh)
 
 
 def _merged(meta: Metadata, plan: Plan, split: Split) -> Generator[pa.Table]:
@@ -63,12 +66,13 @@ def _merged(meta: Metadata, plan: Plan, split: Split) -> Generator[pa.Table]:
         yield _finish(_filtered(table, plan), plan)
 
 
-def _made(plan: Plan, fresh: Once[Fresh]) -> Generator[pa.Table]:
+def _level0_rows(plan: Plan, fresh: Once[Fresh]) -> Generator[pa.Table]:
     yield _finish(_filtered(fresh().rows, plan), plan)
 
 
 def count(meta: Metadata, plan: Plan) -> int:
-    """The number of rows. Without a predicate from metadata and, where rows wait at level 0, the columns that decide."""
+    """Returns the number of rows. Without a predicate it uses metadata and, in buckets with level-0 files, reads the columns that
+    the merge needs."""
     if plan.predicate is not None:
         return sum(table.num_rows for table in read_plan(meta, plan))
     total = 0
@@ -85,7 +89,7 @@ def count(meta: Metadata, plan: Plan) -> int:
 
 
 def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
-    """The rows that stand of a section whose files have to be merged, a window of the key space at a time."""
+    """Yields the live rows of a section whose files must be merged, one window of the key space at a time."""
     rule, key = rule_of(plan.schema, meta.paths.root), plan.schema.key
     wanted = rule.needs({*columns, *key})
     names = [name for name in plan.schema.columns.names if name in wanted]
@@ -108,17 +112,17 @@ def _stream(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> Ite
 
 
 class Fresh(NamedTuple):
-    """A split's level 0 made part of it. `rows`: those of all keys waiting there, merged, key columns first among others, None
-    without level 0. `dead`: for every file to be read its vector and what no longer stands."""
+    """The level 0 of a split, merged at read. `rows`: the merged rows of all keys at level 0, None without level-0 files. `dead`:
+    for each file to read, its vector and the rows that level 0 supersedes."""
 
     rows: pa.Table | None
     dead: dict[str, DeletionVector]
 
 
 def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Fresh:
-    """Merge the level-0 rows of a split with each other and with what they meet in older files. Reads the columns that decide
-    `columns`, and the key."""
-    stored = meta.vectors(split.vectors, (*split.files, *split.met))
+    """Merges the level-0 rows of a split with each other and with older rows of their keys. Reads the key and the columns that a
+    merge of `columns` needs."""
+    stored = meta.vectors(split.vectors, (*split.files, *split.lookup_files))
     dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
         return Fresh(None, dead)
@@ -128,54 +132,55 @@ def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) 
     runs = _level0_runs(meta, plan, split, names)
     keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
-    older = {file.name: file for file in sorted((*split.files, *split.met), key=lambda file: (file.level, file.min_key))}
+    older_files = sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))
+    older = {file.name: file for file in older_files}
     for name, hits in find(meta, plan.schema, keys, tuple(older.values()), repeats=rule.repeats_keys).items():
-        if rule.old is not Old.DIES:
-            standing = hits.positions[stored.get(name, EMPTY).alive(hits.positions)]
-            found = fetch(meta, plan.schema, older[name], standing, names)
+        if rule.old_row is not OldRow.REPLACED:
+            live = hits.positions[stored.get(name, EMPTY).live_mask(hits.positions)]
+            found = fetch(meta, plan.schema, older[name], live, names)
             old.setdefault(older[name].level, []).extend(found)
         if name in dead:
             dead[name] = dead[name] | DeletionVector.of(hits.positions)
-    # in the order of level and key, so what was fetched of a level is a sorted run; every key stands above level 0 once
-    met = [pa.concat_tables(tables) for tables in old.values() if tables]
+    # files are in order of level and key, so the rows of a level form a sorted run; a key is live once at levels >= 1 (I2)
+    old_runs = [pa.concat_tables(tables) for tables in old.values() if tables]
     with located(meta.paths.root, split.bucket):
-        return Fresh(without_deletes(merge_runs([*met, *runs], plan.schema.key, rule)), dead)
+        return Fresh(without_deletes(merge_runs([*old_runs, *runs], plan.schema.key, rule)), dead)
 
 
 def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> list[pa.Table]:
-    """The runs waiting at level 0, oldest first."""
+    """Returns the level-0 runs, oldest first."""
     ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
     for _, same_run in groupby(ordered, key=recency):
-        parts = with_kinds([_whole(meta, plan, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
+        parts = with_kinds([_read_all(meta, plan, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
         runs.append(pa.concat_tables(parts))
     return runs
 
 
-def _whole(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> pa.Table:
+def _read_all(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> pa.Table:
     with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 
 
 def _raw(meta: Metadata, plan: Plan, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.key[:1]
-    asked = plan.predicate.columns if plan.predicate else frozenset()
+    filtered = plan.predicate.columns if plan.predicate else frozenset()
     dead = fresh().dead[file.name]
     with DataReader(meta.env, meta.paths.data(file), file, plan.schema, encoded=columns) as reader:
         groups = _groups(reader, plan)
-        if len(columns) > len(asked) and plan.names_keys:  # a key is in many files, but alive in one at most
-            found = ((group, _living(chunk, dead, plan)) for group in groups for chunk in reader.chunks(asked, [group]))
+        if len(columns) > len(filtered) and plan.names_keys:  # many files may hold a key, but it is live in at most one
+            found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
             groups = [group for group, rows in found if rows.num_rows]
         for chunk in reader.chunks(columns, groups):
-            yield _finish(_living(chunk, dead, plan), plan)
+            yield _finish(_live(chunk, dead, plan), plan)
 
 
-def _living(chunk: Chunk, dead: DeletionVector, plan: Plan) -> pa.Table:
-    return living(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
+def _live(chunk: Chunk, dead: DeletionVector, plan: Plan) -> pa.Table:
+    return live_rows(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
 
 
 def _groups(reader: DataReader, plan: Plan) -> list[int]:
-    """The row groups whose statistics allow a match; those of the file are known to."""
+    """Returns the row groups whose statistics allow a match. The statistics of the file do, so a single group is kept."""
     if plan.predicate is None or reader.groups == 1:
         return list(range(reader.groups))
     rows = reader.starts[1:] - reader.starts[:-1]

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
-from lsmlake.lsm.merge.rule import Old
+from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import arrow, mask, settings
@@ -199,7 +199,7 @@ class _Reading:
     def _newest(self, splits: Sequence[Split]) -> list:
         """The row of every waiting key. One run without deletes, that meets nothing, is that already; otherwise tasks merge a
         bucket each."""
-        dies = rule_of(self.plan.schema).old is Old.DIES
+        dies = rule_of(self.plan.schema).old_row is OldRow.REPLACED
         single = [split for split in splits if dies and _is_newest(split.level0)]
         rest = [split for split in splits if split not in single]
         places = [(split.bucket, file) for split in single for file in split.level0]
@@ -208,7 +208,7 @@ class _Reading:
             for found, partitioned in zip(self._scans.by_directory(places), (True, False), strict=True)
             if found
         ]
-        return parts + self.arrow([replace(s, files=(), met=() if dies else (*s.files, *s.met)) for s in rest])
+        return parts + self.arrow([replace(s, files=(), lookup_files=() if dies else (*s.files, *s.lookup_files)) for s in rest])
 
 
 def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVector]:

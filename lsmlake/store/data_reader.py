@@ -245,8 +245,8 @@ def _no_columns(starts: np.ndarray, run: Sequence[int]) -> pa.Table:
     return pa.table({"": pa.nulls(int(starts[run[-1] + 1] - starts[run[0]]))}).select([])
 
 
-def living(chunk: Chunk, vector: DeletionVector, wanted: np.ndarray | None = None) -> pa.Table:
-    """The rows of the chunk that `vector` does not mark; `wanted`: a bool for each, only those."""
+def live_rows(chunk: Chunk, vector: DeletionVector, wanted: np.ndarray | None = None) -> pa.Table:
+    """Returns the rows of the chunk that `vector` does not mark and, if given, that `wanted` flags."""
     if len(vector):
         dead = vector.dead_mask(chunk.start, chunk.table.num_rows)
         wanted = ~dead if wanted is None else wanted & ~dead

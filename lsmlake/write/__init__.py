@@ -1,1 +1,1 @@
-"""Writing rows: prepare a batch, route it to buckets, write level 0, upsert."""
+"""Upserts: prepare a batch, route its rows to buckets, write level-0 runs, commit."""

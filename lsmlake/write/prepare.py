@@ -1,7 +1,6 @@
-"""From the rows of a user to rows as they are stored: `prepare`, as a `Request` says. Pure; bad data is refused here.
+"""Prepares the rows of a user for storage: conforms them to the schema, sets row kinds, refuses invalid data. Pure.
 
-The embedded writer, the tasks of Spark and the spills of a large write all come through `prepare`, so a batch means the same
-wherever it is written.
+The writer in this process, the tasks of Spark and the spills of a large write all call `prepare`, so they handle a batch equally.
 """
 
 from __future__ import annotations
@@ -22,17 +21,14 @@ from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast, check_names, conform
 from lsmlake.schema.schema import RESERVED, Schema
 
-GIVEN = f"{RESERVED}given"
-"""A column of prepared rows where the table's changelog is its input: their kinds before the rule changed them."""
+INPUT_KIND = f"{RESERVED}input_kind"
+"""A column of prepared rows if the input is the table's changelog: the row kinds before `MergeRule.stored` changed them."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a write asks for.
-
-    `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete; `ignore_sequence`: whatever their sequence.
-    `cast`: values are converted.
-    """
+    """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
+    `ignore_sequence`: delete rows whatever their sequence. `cast`: convert values."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
@@ -41,7 +37,8 @@ class Request:
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
-    """The columns of a delete by key: the primary key and, unless it ignores sequences, the columns of `sequence.field`."""
+    """Returns the columns of a delete by key: the primary key and, unless it ignores sequences, the columns of
+    `sequence.field`."""
     sequence = () if request.ignore_sequence else schema.parsed_options.merge.sequence_field
     return (*schema.primary_key, *(name for name in sequence if name not in schema.primary_key))
 
@@ -49,9 +46,19 @@ def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
 def prepare(
     data: pa.Table, schema: Schema, request: Request = Request(), first_row: int | None = 0
 ) -> tuple[pa.Table, np.ndarray | None]:
-    """Rows as they are stored: the schema's columns in its order, then `_row_kind` if any row is not +I; and which rows of `data`
-    they are, ascending, if options dropped some (None: all). `first_row`: see `conform`. Raises InvalidData, also for a kind the
-    merge engine cannot take."""
+    """Returns the rows to store, and the numbers of the rows of `data` they come from, ascending (None: all rows are stored).
+
+    The rows have the schema's columns in its order, then `_row_kind` if any row is not +I. Options may drop rows.
+
+    Args:
+        data: The rows of the user.
+        schema: The schema of the table.
+        request: The parameters of the write.
+        first_row: See `conform`.
+
+    Raises:
+        InvalidData: A value or row kind is invalid for the table.
+    """
     if request.deletes:
         return _deletes(data, schema, request, first_row), None
     source, kinds = row_kind_source(schema, request), None
@@ -68,15 +75,18 @@ def prepare(
 
 
 def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
-    """The column that holds the row kinds of a write, if any does."""
+    """Returns the column with the row kinds of a write, None if there is none."""
     field = schema.parsed_options.write.rowkind_field
     return request.row_kind or (rowkind.Source(field) if field else None)
 
 
 def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
-    """The columns that a write to the table may leave out, which are then null: under engines that combine rows, those that may
-    be null and are no sequence. So several writers can bring some columns each. Raises InvalidData if the columns `found` include
-    some of a sequence group but not its sequence: their values would count for nothing."""
+    """Returns the columns that a write may omit; they become null. Under merge rules that combine rows these are all nullable
+    columns outside `sequence.field`, so several writers can write different columns.
+
+    Raises:
+        InvalidData: `found` has columns of a sequence group but lacks its sequence, so their values would be ignored.
+    """
     options = schema.parsed_options
     if options.merge.engine not in (PARTIAL_UPDATE, AGGREGATION):
         return frozenset()
@@ -87,14 +97,14 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
                 f"the data lacks the sequence {missing} of its columns {given}",
                 expected=f"{list(sequence)}: rows without the sequence of a group do not change the group",
                 found=list(found),
-                cure="add the sequence columns, or leave out the columns of the group",
+                cure="add the sequence columns, or omit the columns of the group",
             )
     needed = {*schema.primary_key, *options.merge.sequence_field}
     return frozenset(field.name for field in schema.columns if field.nullable and field.name not in needed)
 
 
 def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | None) -> pa.Table:
-    """Delete rows: all columns but those of `delete_columns` are null."""
+    """Returns delete rows; all columns except `delete_columns` are null."""
     names, options = delete_columns(schema, request), schema.parsed_options
     check_sequence(data.column_names, schema, request)
     check_names(data.column_names, names)
@@ -108,19 +118,19 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
             keys = keys.slice(0, 0)
         if not rule_of(schema).deletes_by_key and keys.num_rows:
             raise InvalidData(
-                f"merge-engine = {options.merge.engine} cannot delete by key as this table is set up",
-                expected="rows of kind -D with all columns, or an rule that removes a row by its key",
+                f"merge-engine = {options.merge.engine} cannot delete by key with the options of this table",
+                expected="rows of kind -D with all columns, or a merge engine that removes a row by its key",
                 found=f"{keys.num_rows} keys",
-                cure="use upsert with row_kind, set the engine's remove-record-on-delete, "
-                "or pass ignore_sequence=True, which erases the keys under any rule",
+                cure="use upsert with row_kind, set the merge engine's remove-record-on-delete, "
+                "or pass ignore_sequence=True, which erases the keys under any merge engine",
             )
     columns = [keys[f.name] if f.name in names else nested.nulls(keys.num_rows, f.type) for f in schema.row_columns]
     return _stored(pa.table(columns, schema=schema.row_columns), np.full(keys.num_rows, kind, np.int8), schema)
 
 
 def check_sequence(found: Sequence[str], schema: Schema, request: Request) -> None:
-    """A delete without its sequence would lose against any row that has one, and so delete nothing. Raises InvalidData if the
-    columns `found` lack it."""
+    """Raises InvalidData if the columns `found` lack the sequence of a delete. Without it the delete would be older than any row
+    with a sequence and delete nothing."""
     names = delete_columns(schema, request)
     missing = [name for name in names if name not in found and name not in schema.primary_key]
     if missing:
@@ -129,7 +139,7 @@ def check_sequence(found: Sequence[str], schema: Schema, request: Request) -> No
             where=f"columns {missing}",
             expected=f"{list(names)}: the table has sequence.field = {','.join(schema.parsed_options.merge.sequence_field)}",
             found=list(found),
-            cure="add them, so that only older rows are deleted, or pass ignore_sequence=True to delete whatever the sequence",
+            cure="add them to delete only older rows, or pass ignore_sequence=True to delete rows of any sequence",
         )
 
 
@@ -139,9 +149,9 @@ def _check_no_nulls(data: pa.Table, names: Sequence[str], schema: Schema) -> Non
             raise InvalidData(
                 "a delete by key has a null in a sequence column, which is older than any value",
                 where=f"column {name!r}",
-                expected="a value: such a row deletes nothing that has a sequence",
+                expected="a value: a null deletes no row that has a sequence",
                 found=f"{data[name].null_count} nulls",
-                cure="fill them, or pass ignore_sequence=True to delete whatever the sequence",
+                cure="fill them, or pass ignore_sequence=True to delete rows of any sequence",
             )
 
 
@@ -149,7 +159,7 @@ def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple
     options, number, kept = schema.parsed_options, np.asarray(kinds), None
     if options.write.ignore_delete:
         kept = np.flatnonzero(~np.asarray(rowkind.is_retract(kinds)))
-    elif options.write.ignore_update_before or options.merge.remove_on_delete:  # which knows only whole rows, come or gone
+    elif options.write.ignore_update_before or options.merge.remove_on_delete:  # remove_on_delete has no meaning for -U
         kept = np.flatnonzero(number != rowkind.UPDATE_BEFORE)
     if kept is not None:
         rows, number = rows.take(kept), number[kept]
@@ -157,25 +167,25 @@ def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple
 
 
 def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
-    """The rows in the kinds the rule stores; where a changelog needs them, with the kinds given as well. Raises InvalidData for
-    a row that the rule could never merge; an erasing row never reaches the rule."""
+    """Converts the kinds to those that the rule stores; if the input is the changelog, adds the original kinds. Raises
+    InvalidData for a row that the rule does not accept; erasing rows are never passed to the rule."""
     stored = kinds
     if not (kinds & rowkind.ERASES).any():
         rule = rule_of(schema)
         rule.validate(rows, kinds)
         stored = rule.stored(kinds)
     if schema.parsed_options.changelog.producer == INPUT:
-        rows = rows.append_column(GIVEN, pa.array(rowkind.plain(kinds).astype(np.int8)))
+        rows = rows.append_column(INPUT_KIND, pa.array(rowkind.plain(kinds).astype(np.int8)))
     return with_kind(rows, stored) if stored.any() else rows
 
 
-def as_given(rows: pa.Table) -> pa.Table:
-    """Prepared rows in the kinds they came in, for a changelog."""
-    if GIVEN not in rows.column_names:
+def with_input_kinds(rows: pa.Table) -> pa.Table:
+    """Returns prepared rows with their original kinds, for the changelog."""
+    if INPUT_KIND not in rows.column_names:
         return with_kind(rows, rowkind.INSERT)
-    return with_kind(rows.drop_columns([GIVEN]), np.asarray(rows[GIVEN]))
+    return with_kind(rows.drop_columns([INPUT_KIND]), np.asarray(rows[INPUT_KIND]))
 
 
-def without_given(rows: pa.Table) -> pa.Table:
-    """Prepared rows as they are stored."""
-    return rows.drop_columns([GIVEN]) if GIVEN in rows.column_names else rows
+def without_input_kinds(rows: pa.Table) -> pa.Table:
+    """Returns prepared rows as they are stored."""
+    return rows.drop_columns([INPUT_KIND]) if INPUT_KIND in rows.column_names else rows

@@ -1,4 +1,4 @@
-"""Upsert of a stream of tables without an rule: in memory while they fit `write-buffer-size`, else by sorted spills on disk."""
+"""Upserts a stream of tables in this process: in memory up to `write-buffer-size`, then with sorted spill files (`intake`)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from lsmlake.write.upsert import upsert_rows
 def upsert_tables(
     meta: Metadata, schema: Schema, tables: Iterable[pa.Table], request: Request, identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
-    """Write all tables as one commit, as `upsert_rows` does. Tables without rows count for nothing, whatever their columns.
+    """Writes all tables in one commit, see `upsert_rows`. Tables without rows are ignored, whatever their columns.
 
-    A commit that has taken place is not written again, and then `tables` is not read. Raises InvalidData before the commit, which
-    counts rows through all tables.
+    If `identity` has committed before, `tables` is not read.
+
+    Raises:
+        InvalidData: A row is invalid; row numbers count through all tables. Nothing is committed.
     """
     if done := replayed(meta, identity, meta.latest()):
         return done
@@ -38,8 +40,8 @@ def upsert_tables(
     for part in prepared:
         held.append(part)
         size += part.rows.get_total_buffer_size()
-        if len(held) > 1 and size >= limit:  # one table was in memory before it came here
-            return _upsert_spilled(meta, schema, chain(_given_up(held), prepared), identity, pick)
+        if len(held) > 1 and size >= limit:  # a single table is in memory already
+            return _upsert_spilled(meta, schema, chain(_released(held), prepared), identity, pick)
     rows = [part.rows for part in held if part.rows.num_rows]
     return upsert_rows(meta, schema, pa.concat_tables(with_kinds(rows)), identity, pick) if rows else None
 
@@ -60,8 +62,8 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> I
         first += table.num_rows
 
 
-def _given_up(parts: list[_Part]) -> Iterator[_Part]:
-    """The parts, each released when it is taken."""
+def _released(parts: list[_Part]) -> Iterator[_Part]:
+    """Yields the parts and removes each from the list, so its memory is freed early."""
     while parts:
         yield parts.pop(0)
 
@@ -76,9 +78,9 @@ def _upsert_spilled(
             for rows, places in parts:
                 numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
                 intake.add(rows, numbers, places)
-            for bucket, rows, given in intake.sorted():
+            for bucket, rows, changelog in intake.sorted():
                 state = base_states(meta, schema, latest, [bucket]).get(bucket) if pick else None
-                if message := write_onto(meta, schema, bucket, rows, latest, state, pick, given):
+                if message := write_onto(meta, schema, bucket, rows, latest, state, pick, changelog):
                     messages.append(message)
     except BaseException:
         meta.discard(messages)

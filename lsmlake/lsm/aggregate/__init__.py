@@ -1,4 +1,4 @@
-"""The aggregate functions of the merge rules: a column's rows of every key, Arrow in, one value a key, Arrow out."""
+"""The aggregate functions of the merge rules: they reduce the values of a column to one value per key. Arrow in, Arrow out."""
 
 from lsmlake.lsm.aggregate.function import Function, IgnoreRetract, NoRetract
 from lsmlake.lsm.aggregate.registry import GROUP, NAMES, function, register

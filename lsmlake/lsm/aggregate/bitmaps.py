@@ -1,8 +1,8 @@
-"""rbm32 and rbm64: unions of roaring bitmaps as their portable bytes (RoaringFormatSpec), which every roaring library can read.
+"""rbm32 and rbm64: unions of roaring bitmaps in their portable byte format (RoaringFormatSpec).
 
-rbm32 is the format of Paimon and of Java's RoaringBitmap. rbm64 is the portable 64-bit form of the same specification, as in
-Iceberg's deletion vectors and in serializePortable of the Java classes; Paimon writes the internal form of Java's Roaring64Bitmap
-instead, which no other library reads and which is refused here. Results are run-length optimised.
+rbm32 is the format of Paimon and of Java's RoaringBitmap. rbm64 is the portable 64-bit format of the same specification, as in
+Iceberg's deletion vectors and serializePortable of the Java classes. Paimon writes the internal format of Java's Roaring64Bitmap
+instead, which other libraries do not read; it is refused here. Results are run-length optimised.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ KIND_64 = "portable 64-bit roaring bitmaps"
 
 
 def check_32(data: bytes) -> None:
-    """Raises ValueError unless `data` is one bitmap and nothing after it."""
+    """Raises ValueError unless `data` is exactly one bitmap."""
     _check_length(data, BitMap.deserialize(data))
 
 
 def check_64(data: bytes) -> None:
-    """Raises ValueError unless `data` is one bitmap and nothing after it."""
+    """Raises ValueError unless `data` is exactly one bitmap."""
     _check_length(data, BitMap64.deserialize(data))
 
 
 def _check_length(data: bytes, bitmap: BitMap | BitMap64) -> None:
-    """The library ignores bytes after a bitmap; other readers do not. A bitmap that was read keeps its containers, so it is as
-    long as its bytes."""
+    """The library ignores bytes after a bitmap, other readers do not. A deserialised bitmap keeps its containers, so it
+    serialises to the same length."""
     if (length := len(bitmap.serialize())) != len(data):
         raise ValueError(f"{len(data)} bytes, {length} expected")
 

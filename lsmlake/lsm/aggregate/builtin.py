@@ -1,4 +1,4 @@
-"""The built-in functions by name: the types each has a meaning for, the settings it reads, and how it is made."""
+"""The built-in aggregate functions by name: the types and settings each supports, and its factory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _t = pa.types
 
 
 class Builtin(NamedTuple):
-    """`fits(type)` and its wording, the names of the settings the function reads, and its maker (field, settings, where)."""
+    """`fits(type)` and its description, the settings that the function reads, and its factory (field, settings, where)."""
 
     fits: Callable[[pa.DataType], bool]
     types: str
@@ -58,7 +58,7 @@ def _timed_map(type_: pa.DataType) -> bool:
 
 _INTEGERS = _integers, "an integer type"
 _NUMBERS = _numbers, "an integer, float, double or decimal type"
-_ORDERED = _ordered, "a type with an order"
+_ORDERED = _ordered, "a sortable type"
 _ANY = (lambda type_: True), "any type"
 _TEXT = _t.is_string, "string"
 _FLAG = _t.is_boolean, "boolean"
@@ -84,7 +84,7 @@ def _product(field: pa.Field, settings: FieldSettings, where: str) -> Function:
 def _listagg(field: pa.Field, settings: FieldSettings, where: str) -> Function:
     if settings.distinct and not settings.list_agg_delimiter:
         raise InvalidOption(
-            "distinct needs a delimiter to tell tokens apart", where=where, cure="set list-agg-delimiter, or distinct to false"
+            "distinct needs a delimiter between tokens", where=where, cure="set list-agg-delimiter, or distinct to false"
         )
     return ListAgg(settings.list_agg_delimiter, settings.distinct)
 
@@ -102,7 +102,7 @@ def _keytime(field: pa.Field, settings: FieldSettings, where: str) -> Function:
 def _nested_key(field: pa.Field, settings: FieldSettings, where: str) -> NestedKey:
     for name in ("nested_key_null_strategy", "nested_sequence_field"):
         if name in settings.given() and not settings.nested_key:
-            raise InvalidOption(f"{SETTINGS[name].name} needs a nested key", where=where, cure="set nested-key too")
+            raise InvalidOption(f"{SETTINGS[name].name} needs a nested key", where=where, cure="set nested-key as well")
     numbers = _numbers_of(field.type.value_type, settings.nested_key, "nested_key", where)
     return NestedKey(numbers, settings.nested_key_null_strategy, where)
 
@@ -120,12 +120,12 @@ def _nested_partial_update(field: pa.Field, settings: FieldSettings, where: str)
 
 
 def _numbers_of(type_: pa.DataType, names: Sequence[str], setting: str, where: str) -> tuple[int, ...]:
-    """The numbers of the struct's fields of these names. Raises InvalidOption."""
+    """Returns the numbers of the struct's fields with these names. Raises InvalidOption for an unknown name."""
     present = [field.name for field in type_]
     for name in names:
         if name not in present:
             raise InvalidOption(
-                f"{SETTINGS[setting].name} names no field of the struct",
+                f"{SETTINGS[setting].name} names an unknown field of the struct",
                 where=where,
                 expected=", ".join(present),
                 found=repr(name),
@@ -139,10 +139,10 @@ def _orderable(type_: pa.DataType, names: Sequence[str], setting: str, where: st
     for number in numbers:
         if not _ordered(type_.field(number).type):
             raise InvalidOption(
-                f"{SETTINGS[setting].name} needs a field with an order",
+                f"{SETTINGS[setting].name} needs a field of a sortable type",
                 where=where,
                 found=type_.field(number),
-                cure="choose a field that is no array, map or struct",
+                cure="choose a field that is not an array, map or struct",
             )
     return numbers
 

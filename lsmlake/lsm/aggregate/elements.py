@@ -1,7 +1,7 @@
-"""Columns of collections element by element: what collect, the maps and the nested tables share.
+"""Folds columns of collections element by element; shared by collect, the maps and the nested tables.
 
-A fold over collections is a timeline of events, each an element added or taken back, kept by identity: the group and the number
-of what makes two elements the same one. Elements keep the order in which they came to stay, as a Python dict's keys do.
+A fold over collections is a timeline of events: each adds or retracts an element. Events belong to an identity: the group and a
+number that equal elements share. Remaining elements keep the order in which they were added, like the keys of a Python dict.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from lsmlake.kernels import codes, segments
 
 
 class Elements(NamedTuple):
-    """The elements of all rows in order: a list's, or a map's as structs of key and value. `groups`, `rows`: the group and row of
-    each; `retract`: bool, of a row taken back."""
+    """The elements of all rows in order: list elements, or map entries as structs of key and value. `groups`, `rows`: the group
+    and row of each element; `retract`: True if its row is retracted."""
 
     items: pa.Array
     groups: np.ndarray
@@ -37,43 +37,43 @@ def explode(values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) ->
 
 
 def added(values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray | None:
-    """Which groups have a value: a row that is neither null nor taken back. None = all."""
+    """Flags the groups that have a value: an added row that is not null. None = all."""
     return segments.anywhere(segments.both(segments.valid(values), None if retract is None else ~retract), starts)
 
 
 def assemble(type_: pa.DataType, items: pa.Array, groups: np.ndarray, some: np.ndarray | None, count: int) -> pa.Array:
-    """The inverse of `explode`: `count` lists or maps of the items, whose `groups` ascend; null where `some` is False."""
+    """The inverse of `explode`: builds `count` lists or maps from items whose `groups` ascend; null where `some` is False."""
     offsets = np.searchsorted(groups, np.arange(count + 1)).astype(np.int32)
     return pa.Array.from_buffers(type_, count, [segments.validity(some), pa.py_buffer(offsets)], children=[items])
 
 
 class Timeline(NamedTuple):
-    """`order`: event numbers, those of one identity together and by time; `starts`: the first of each identity in it; `standing`:
-    bool, in that order, for added elements that nothing of their identity was taken back after."""
+    """`order`: event numbers, grouped by identity and ordered by time; `starts`: the first event of each identity in `order`;
+    `remaining`: flags, in that order, the added elements without a later retraction of their identity."""
 
     order: np.ndarray
     starts: np.ndarray
-    standing: np.ndarray
+    remaining: np.ndarray
 
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of every identity that stands: its number, and the event that first brought it to stay, as places in `order`."""
-        first = segments.first_where(self.standing, self.starts, len(self.order))
-        stands = np.flatnonzero(first >= 0)
-        return stands, first[stands]
+        """Returns the numbers of the remaining identities, and for each its first remaining event, as places in `order`."""
+        first = segments.first_where(self.remaining, self.starts, len(self.order))
+        identities = np.flatnonzero(first >= 0)
+        return identities, first[identities]
 
     def newest(self) -> tuple[np.ndarray, np.ndarray]:
-        """(event that brought the identity to stay, its newest event), event numbers, by time of the former."""
+        """Returns event numbers per remaining identity: (first remaining event, newest event), ordered by the first."""
         _, first = self.places()
-        last = segments.last_where(self.standing, self.starts, len(self.order))
+        last = segments.last_where(self.remaining, self.starts, len(self.order))
         return _by_time(self.order[first], self.order[last[last >= 0]])
 
     def best(self, ranks: list[np.ndarray], newest: bool) -> tuple[np.ndarray, np.ndarray]:
-        """As `newest`, but the event of the greatest `ranks` (one array a column, a number an event, first column first); of
-        equal ones the newest or the oldest."""
+        """As `newest`, but returns the event with the greatest `ranks` instead of the newest one. `ranks` has one array per
+        column, most significant first, one number per event. Of equal events the newest or the oldest wins."""
         _, first = self.places()
-        standing = np.flatnonzero(self.standing)
-        identity = segments.numbers(self.starts, len(self.order))[standing]
-        events = self.order[standing]
+        remaining = np.flatnonzero(self.remaining)
+        identity = segments.numbers(self.starts, len(self.order))[remaining]
+        events = self.order[remaining]
         ascending = np.lexsort((events if newest else -events, *(rank[events] for rank in reversed(ranks)), identity))
         runs = segments.of_sorted(identity[ascending])
         last = ascending[segments.last_where(None, runs, len(ascending))]
@@ -86,7 +86,7 @@ def _by_time(places: np.ndarray, events: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def timeline(groups: np.ndarray, identities: np.ndarray, retract: np.ndarray) -> Timeline:
-    """The events, in order of time, by identity within their groups."""
+    """Groups events, given in order of time, by group and identity."""
     keys = codes.joint(groups, identities)
     order = np.argsort(keys, kind="stable")
     starts = segments.of_sorted(keys[order])

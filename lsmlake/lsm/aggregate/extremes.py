@@ -1,7 +1,7 @@
-"""max and min of any type with an order: as Spark orders, so NaN is the greatest float and text compares by its bytes.
+"""max and min of any sortable type, in Spark's order: NaN is the greatest float, text is compared by its bytes.
 
-Numbers, dates and times are compared as they lie; nulls are replaced by what can never win. Everything else is compared by the
-rank of its distinct values.
+Numbers, dates and times are compared as numbers, with nulls replaced by the worst value. Other types are compared by the ranks of
+their distinct values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Extreme(Function):
         some = segments.anywhere(present, starts)
         if pa.types.is_floating(values.type):
             dtype = np.dtype(values.type.to_pandas_dtype())
-            worst, pick = (-np.inf, np.maximum) if self.greatest else (np.nan, np.fmin)  # maximum hands NaN on, fmin avoids it
+            worst, pick = (-np.inf, np.maximum) if self.greatest else (np.nan, np.fmin)  # maximum propagates NaN, fmin skips it
         elif pa.types.is_integer(values.type) or pa.types.is_temporal(values.type):
             dtype = np.dtype(f"i{values.type.bit_width // 8}")
             worst, pick = (np.iinfo(dtype).min, np.maximum) if self.greatest else (np.iinfo(dtype).max, np.minimum)

@@ -1,7 +1,6 @@
-"""last_value, last_non_null_value, first_value, first_non_null_value, primary_key: one row of the group is the answer.
+"""last_value, last_non_null_value, first_value, first_non_null_value, primary_key: select one row of the group.
 
-Only a row number is computed, so any type will do. The last row that has a say decides: if it is a retract, there is no value,
-whatever came before it.
+Only a row number is computed, so all types are supported. If the selected last row is a retraction, the value is null.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class Last(Function):
-    """The newest row, or with `skips_nulls` the newest that is not null. Taking a row back leaves null (a null row taken back
-    leaves all as it is with `skips_nulls`), unless it `keeps_retracted`: then its value stands, as a key's must."""
+    """The newest value, or with `skips_nulls` the newest that is not null. A retraction sets null; with `skips_nulls` a retracted
+    null has no effect. With `keeps_retracted` a retracted value is kept, as a key requires."""
 
     skips_nulls: bool = False
     keeps_retracted: bool = False
@@ -26,8 +25,8 @@ class Last(Function):
     associative_adds = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
-        speaks = segments.valid(values) if self.skips_nulls else None
-        rows = segments.last_where(speaks, starts, len(values))
+        eligible = segments.valid(values) if self.skips_nulls else None
+        rows = segments.last_where(eligible, starts, len(values))
         if retract is not None and not self.keeps_retracted:
             rows = np.where(retract[rows], -1, rows)
         return segments.take(values, rows)
@@ -35,11 +34,11 @@ class Last(Function):
 
 @dataclass(frozen=True)
 class First(Function):
-    """The oldest row, or with `skips_nulls` the oldest that is not null."""
+    """The oldest value, or with `skips_nulls` the oldest that is not null."""
 
     skips_nulls: bool = False
     associative_adds = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
-        speaks = segments.valid(values) if self.skips_nulls else None
-        return segments.take(values, segments.first_where(speaks, starts, len(values)))
+        eligible = segments.valid(values) if self.skips_nulls else None
+        return segments.take(values, segments.first_where(eligible, starts, len(values)))

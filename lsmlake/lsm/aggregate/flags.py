@@ -1,4 +1,4 @@
-"""bool_and and bool_or. Nulls are left out; a group of nothing else is null."""
+"""bool_and and bool_or. Nulls are skipped; a group of nulls only is null."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class Flags(Function):
-    """Whether all values are true, or `any_of` them."""
+    """Whether all values are true, or with `any_of` at least one."""
 
     any_of: bool
     associative_adds = commutative_adds = skips_nulls = True

@@ -25,7 +25,7 @@ class Function(ABC):
     """Base class of aggregate functions. The default of every property is always safe.
 
     Attributes:
-        retracts: rows can be taken back.
+        retracts: the function supports retraction.
         associative_adds: neighbouring added rows may be reduced separately and replaced by their result.
         commutative_adds: the current value and an added row may be swapped, so a late row needs no special treatment.
         skips_nulls: an added null leaves the value unchanged.
@@ -45,7 +45,7 @@ class Function(ABC):
         Args:
             values: the rows of all groups, group after group; within a group, oldest first.
             starts: int64, ascending: the first row of every group. `starts[0] == 0`; no group is empty.
-            retract: one bool per row: True takes the value of the row back. None: no row is taken back.
+            retract: one bool per row: True retracts the value of the row. None: no row is retracted.
 
         Raises:
             InvalidData: the values cannot be combined.
@@ -124,7 +124,7 @@ class Guarded(Wrapper):
         except LakeError:
             raise
         except Exception as error:
-            raise self._refused(f"raised {type(error).__name__}: {error}", "values that it can take") from error
+            raise self._refused(f"raised {type(error).__name__}: {error}", "values that it accepts") from error
 
     def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
         return self.inner.may_overflow_midway(values, starts, retract)
@@ -132,7 +132,7 @@ class Guarded(Wrapper):
 
 @dataclass(frozen=True)
 class NoRetract(Wrapper):
-    """`inner`, which cannot take rows back: a retract row raises InvalidData."""
+    """Wraps a function without retraction: a retraction raises InvalidData."""
 
     where: str
     cure: str
@@ -140,7 +140,7 @@ class NoRetract(Wrapper):
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
         if retract is not None and retract.any():
             raise InvalidData(
-                "the aggregate function of this column cannot take rows back",
+                "the aggregate function of this column does not support retraction",
                 where=self.where,
                 expected="only +I and +U rows",
                 found=f"{int(retract.sum())} rows of kind -U or -D",

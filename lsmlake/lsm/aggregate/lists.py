@@ -1,8 +1,8 @@
-"""collect: the elements of all lists in one list, in order; with `distinct`, each but once.
+"""collect: concatenates the elements of all lists, in order; with `distinct` each element occurs once.
 
-Elements are equal by value, whatever their type. Taking a list back removes one equal element, the oldest, for each of its own;
-what is not there is not owed. So elements of equal value are a queue, and those left in it are the newest: as many as were added
-less those taken, plus those that were asked of an empty queue. With `distinct` an element taken back is gone.
+Elements are compared by value. Retracting a list removes, for each of its elements, the oldest equal element, if there is one. So
+equal elements form a queue, and the newest remain in it: the number added, less the number retracted, plus the number retracted
+while the queue was empty. With `distinct` a retraction removes the element.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class Collect(Function):
-    """Null less a list is null; the list that lost its last element is empty."""
+    """Retracting from null gives null; a list that loses its last element becomes empty."""
 
     distinct: bool
     retracts = associative_adds = skips_nulls = True
@@ -36,14 +36,14 @@ class Collect(Function):
 
 
 def _left_in_queue(time: Timeline, retract: np.ndarray) -> np.ndarray:
-    """Places in `time.order` of the elements that no equal one took out."""
-    taken = retract[time.order]
-    steps = np.where(taken, -1, 1)
+    """Returns the places in `time.order` of the added elements that no retraction removed."""
+    retracted = retract[time.order]
+    steps = np.where(retracted, -1, 1)
     lengths = segments.lengths(time.starts, len(steps))
-    held = np.cumsum(steps)
-    held -= np.repeat((held - steps)[time.starts], lengths)
-    owed = np.minimum(np.minimum.reduceat(held, time.starts), 0)
-    left = held[time.starts + lengths - 1] - owed
-    adds = np.cumsum(~taken)
+    balance = np.cumsum(steps)
+    balance -= np.repeat((balance - steps)[time.starts], lengths)
+    unmatched = np.minimum(np.minimum.reduceat(balance, time.starts), 0)  # minus the retractions from an empty queue
+    left = balance[time.starts + lengths - 1] - unmatched
+    adds = np.cumsum(~retracted)
     adds_after = np.repeat(adds[time.starts + lengths - 1], lengths) - adds  # in the same queue
-    return np.flatnonzero(~taken & (adds_after < np.repeat(left, lengths)))
+    return np.flatnonzero(~retracted & (adds_after < np.repeat(left, lengths)))

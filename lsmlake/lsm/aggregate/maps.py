@@ -1,7 +1,4 @@
-"""merge_map and merge_map_with_keytime: maps merged key by key.
-
-A key keeps the place in the map at which it last came in, as in a Python dict.
-"""
+"""merge_map and merge_map_with_keytime: merge maps key by key. Keys are ordered by insertion, as in a Python dict."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class MergeMap(Function):
-    """The newest value of every key. Taking a map back removes its keys, whatever their values; from null it leaves null."""
+    """The newest value of each key. Retracting a map removes its keys, whatever their values; retracting from null gives null."""
 
     retracts = associative_adds = skips_nulls = True
 
@@ -31,11 +28,11 @@ class MergeMap(Function):
 
 @dataclass(frozen=True)
 class MergeMapWithKeyTime(Function):
-    """Values are structs that carry their time in field number `time_field`; the latest of every key wins, of equal times the
-    oldest. A null value removes the key; a null time is passed over.
+    """Values are structs with a time in field number `time_field`; per key the latest value wins, of equal times the oldest.
+    A null value removes the key; a value with a null time is ignored.
 
-    The first map of a group stands as it is: its null values and null times stay until something replaces them. Not associative:
-    a map that is first in a part of the rows keeps no mark of the keys it should remove.
+    The first map of a group is taken unchanged: its null values and null times remain until they are replaced. Not associative: a
+    map that is the first of a part of the rows does not record the keys it should remove.
     """
 
     time_field: int
@@ -54,7 +51,7 @@ class MergeMapWithKeyTime(Function):
         return assemble(values.type, items, entries.groups[places], added(values, starts, None), len(starts))
 
     def _times(self, entries: Elements) -> np.ndarray:
-        """A number an entry, ordered as the times; -1 where there is none."""
+        """Returns one number per entry, ordered like the times; -1 for no time."""
         times = codes.order(entries.items.field(1).field(self.time_field))
         return np.where(_presence(entries), times, -1)
 

@@ -1,7 +1,7 @@
-"""nested_update and nested_partial_update: a list of structs as a small table of its own, with a key if it has one.
+"""nested_update and nested_partial_update: treat a list of structs as a small table, optionally with a key.
 
-Null elements are dropped. Rows of the table keep the order in which their keys came in. A null in a key: `merge` treats it as a
-value like any other, `ignore` drops the row, `error` raises InvalidData; rows taken back are not asked.
+Null elements are dropped. Rows keep the order in which their keys were added. For a null in a key, `merge` treats it as a value,
+`ignore` drops the row, `error` raises InvalidData; retracted rows are not checked.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lsmlake.lsm.aggregate.function import Function
 
 @dataclass(frozen=True)
 class NestedKey:
-    """The fields that make two structs the same row, by number; none = the whole struct. `nulls`: merge, ignore or error."""
+    """The numbers of the key fields of the struct; empty = the whole struct. `nulls`: merge, ignore or error."""
 
     fields: tuple[int, ...]
     nulls: str
     where: str
 
     def admitted(self, elements: Elements) -> Elements:
-        """Without null elements and those whose key has a null that is not wanted."""
+        """Drops null elements and, with `ignore`, elements with a null in the key."""
         present = segments.valid(elements.items)
         if present is not None:
             elements = elements.where(present)
@@ -42,13 +42,13 @@ class NestedKey:
                 "the nested key has a null",
                 where=self.where,
                 expected="a value in every field of the nested key",
-                found=f"{int(broken.sum())} elements without",
+                found=f"{int(broken.sum())} elements with a null",
                 cure="fill the key, or set nested-key-null-strategy to ignore or merge",
             )
         return elements.where(~broken)
 
     def validate(self, values: pa.Array) -> None:
-        """Raises InvalidData for a null that is an error."""
+        """Raises InvalidData for a null in the key if `nulls` is error."""
         if self.nulls == "error":
             self.admitted(explode(values, np.zeros(min(1, len(values)), np.int64), None))
 
@@ -60,12 +60,12 @@ class NestedKey:
 
 @dataclass(frozen=True)
 class NestedUpdate(Function):
-    """With a key: the newest row of every key, or the one greatest in the fields `sequence` (nulls first, the newest of equals).
-    Without: all rows. Taking rows back removes those of equal key, without a key all that are equal; from null it leaves null.
+    """With a key, keeps per key the newest row, or the row with the greatest `sequence` fields (nulls first, of equals the
+    newest). Without a key, keeps all rows. A retraction removes the rows with equal key, without a key all equal rows; retracting
+    from null gives null.
 
-    `limit`: once a table has so many rows, no more come in; those that are in still change, so adds are not
-    associative. With a limit and rows taken back, the fold takes as many steps as rows taken back are followed by added ones in
-    a group.
+    `limit`: a table with this many rows takes no new rows, but its rows still change, so adds are not associative. With a limit,
+    the fold needs one step per change from retractions to added rows in a group.
     """
 
     key: NestedKey
@@ -86,14 +86,14 @@ class NestedUpdate(Function):
         self.key.validate(values)
 
     def _fold(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
-        """The fold; with a limit, no group adds after it takes back."""
+        """Folds each group. With a limit, no group may have an added row after a retraction."""
         elements = self.key.admitted(explode(values, starts, retract))
         if self.limit is not None:
             elements = self._limited(elements)
         identities = self.key.identities(elements.items)
         time = timeline(elements.groups, identities, elements.retract)
         if not self.key.fields:
-            events = places = np.sort(time.order[time.standing])
+            events = places = np.sort(time.order[time.remaining])
         elif self.sequence:
             ranks = [codes.order(elements.items.field(field)) for field in self.sequence]
             places, events = time.best(ranks, newest=True)
@@ -103,7 +103,7 @@ class NestedUpdate(Function):
         return assemble(values.type, items, elements.groups[places], added(values, starts, retract), len(starts))
 
     def _limited(self, elements: Elements) -> Elements:
-        """Without the added elements that find the table full."""
+        """Drops the added elements that exceed the limit."""
         adds = np.flatnonzero(~elements.retract)
         groups = elements.groups[adds]
         identities = self.key.identities(elements.items.take(pa.array(adds))) if self.key.fields else np.arange(len(adds))
@@ -118,7 +118,7 @@ class NestedUpdate(Function):
         return elements.where(keep)
 
     def _by_turns(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray) -> pa.Array:
-        """One fold a turn, all groups at once: the table so far, the rows added next, the rows taken back next."""
+        """Runs one fold per turn over all groups: the table so far, the next added rows, the next retractions."""
         groups = segments.numbers(starts, len(values))
         again = np.zeros(len(values), np.int64)
         again[1:] = retract[:-1] & ~retract[1:]
@@ -127,21 +127,21 @@ class NestedUpdate(Function):
         tables = pa.nulls(len(starts), values.type)
         for turn in range(int(turns.max()) + 1):
             rows = np.flatnonzero(turns == turn)
-            playing = np.unique(groups[rows])
-            owners = np.concatenate([playing, groups[rows]])
+            active = np.unique(groups[rows])
+            owners = np.concatenate([active, groups[rows]])
             order = np.argsort(owners, kind="stable")
-            pool = pa.concat_arrays([tables.take(pa.array(playing)), values.take(pa.array(rows))])
-            taken = np.concatenate([np.zeros(len(playing), bool), retract[rows]])[order]
+            pool = pa.concat_arrays([tables.take(pa.array(active)), values.take(pa.array(rows))])
+            taken = np.concatenate([np.zeros(len(active), bool), retract[rows]])[order]
             folded = self._fold(pool.take(pa.array(order)), segments.of_sorted(owners[order]), taken)
             choice = np.arange(len(starts))
-            choice[playing] = len(starts) + np.arange(len(playing))
+            choice[active] = len(starts) + np.arange(len(active))
             tables = pa.concat_arrays([tables, folded]).take(pa.array(choice))
         return tables
 
 
 @dataclass(frozen=True)
 class NestedPartialUpdate(Function):
-    """One row a key, each of its fields the newest that is not null."""
+    """One row per key; each field has its newest value that is not null."""
 
     key: NestedKey
     associative_adds = skips_nulls = True

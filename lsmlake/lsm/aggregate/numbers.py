@@ -1,13 +1,13 @@
-"""sum, and `count`, which is a sum of ones: Paimon has no counting function, the writer brings 1 for every row that counts.
+"""sum, and `count`, which is the same function: as in Paimon the writer passes 1 for each row to count.
 
-Sums are exact: integers and decimals that do not fit the column raise Overflow, they never wrap. Only the total of a group
-counts, not what the fold passes through on its way. Float sums are taken in double precision.
+Sums are exact: integers and decimals that do not fit the column raise Overflow, they never wrap. Only the total of a group must
+fit, not its intermediate sums. Floats are summed in double precision.
 
-1. A retract row is a summand with the other sign; a null is no summand; a group without summands is null.
-2. Integers of up to 32 bits cannot leave 64 bits in as many rows as an array can have. 64-bit integers cannot either, if the
-   greatest times the longest group does not.
-3. Otherwise, and for decimals, numbers are cut into limbs of 32 bits (the top one signed), summed limb by limb in 64 bits, and
-   the carries are run through at the end.
+1. A retraction changes the sign of its value; nulls are skipped; a group without values is null.
+2. Integers of up to 32 bits cannot overflow 64 bits in one array. 64-bit integers cannot if the greatest magnitude times the
+   length of the longest group fits in 64 bits.
+3. Otherwise, and for decimals, numbers are split into limbs of 32 bits (the top one signed). The limbs are summed in 64 bits and
+   the carries are propagated at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Function, Overflow
 
 _LIMB = (1 << 32) - 1
-_SURELY = 0.99  # leaves room for the rounding of a sum of floats
+_SAFETY = 0.99  # margin for the rounding of a sum of floats
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Sum(Function):
         return segments.array(values.type, _integer_sums(values, starts, present, retract, self.where), some)
 
     def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
-        """Not where the sum of all magnitudes is within the type: it bounds every value of the fold."""
+        """Flags groups whose sum of magnitudes exceeds the type. It bounds each intermediate sum."""
         if pa.types.is_floating(values.type) or not len(starts):
             return np.zeros(len(starts), bool)
         if pa.types.is_decimal(values.type):
@@ -51,14 +51,14 @@ class Sum(Function):
             dtype = np.dtype(values.type.to_pandas_dtype())
             numbers = _signed(segments.fixed(values, dtype), segments.valid(values), None).astype(np.float64)
             limit = float(np.iinfo(dtype).max)
-        return np.add.reduceat(np.abs(numbers), starts) > limit * _SURELY
+        return np.add.reduceat(np.abs(numbers), starts) > limit * _SAFETY
 
 
 def _float_sums(values: pa.Array, starts: np.ndarray, present: np.ndarray | None, retract: np.ndarray | None) -> np.ndarray:
     dtype = values.type.to_pandas_dtype()
     with np.errstate(all="ignore"):  # infinities and their differences are values
         numbers = _signed(segments.fixed(values, dtype), present, retract).astype(np.float64, copy=False)
-        return np.add.reduceat(numbers, starts).astype(dtype, copy=False)  # told a dtype, reduceat would go through buffers
+        return np.add.reduceat(numbers, starts).astype(dtype, copy=False)  # with dtype=, reduceat would copy through buffers
 
 
 def _integer_sums(
@@ -104,7 +104,7 @@ def _far_from_overflow(numbers: np.ndarray, starts: np.ndarray) -> bool:
 
 
 def _limb_sums(limbs: list[np.ndarray], starts: np.ndarray, retract: np.ndarray | None) -> list[np.ndarray]:
-    """The sums in limbs, low one first, all but the last in [0, 2^32)."""
+    """Returns the sums as limbs, lowest first; all but the last are in [0, 2^32)."""
     sums, carry = [], 0
     for limb in limbs:
         total = np.add.reduceat(_signed(limb, None, retract), starts) + carry
@@ -131,6 +131,6 @@ def check_fits(over: np.ndarray, type_: pa.DataType, where: str) -> None:
             "the aggregate of a key does not fit the column",
             where=where,
             expected=f"values within {type_}",
-            found=f"{int(over.sum())} keys beyond it",
+            found=f"{int(over.sum())} keys that exceed it",
             cure="give the column a wider type",
         )

@@ -1,4 +1,4 @@
-"""Columns of bytes that only a library can read: groups with more than one value are merged one by one, the others are copied."""
+"""Unions of binary values that a library interprets. Groups with several values are merged one by one, others are copied."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Function
 
 _BROKEN = ValueError, IndexError, RuntimeError, OverflowError
-"""What the libraries raise for bytes that they cannot read."""
+"""The exceptions of the libraries for invalid bytes."""
 
 
 @dataclass(frozen=True)
 class Union(Function):
-    """The union of sets kept as bytes.
+    """The union of sets stored as bytes.
 
-    `unite` makes one set of several. `check` finds, before a value is written, what `unite` overlooks. For bytes that they refuse
-    both raise one of `_BROKEN`, which becomes InvalidData. `kind` says what the bytes should be. `reduce` does not read a value
-    that is alone in its group, because `validate` has read it before it was written.
+    `unite` merges several sets. `check` runs before a value is written and detects faults that `unite` misses. Both raise one of
+    `_BROKEN` for invalid bytes, which becomes InvalidData. `kind` describes the expected bytes. `reduce` does not read a value
+    that is alone in its group, because `validate` checked it before it was written.
     """
 
     unite: Callable[[list[bytes]], bytes]
@@ -56,7 +56,7 @@ class Union(Function):
             return self.unite(parts)
         except _BROKEN as broken:
             raise InvalidData(
-                "the bytes cannot be read", where=self.where, expected=self.kind, found=broken, cure="write bytes of that form"
+                "the bytes cannot be read", where=self.where, expected=self.kind, found=broken, cure="write bytes of this format"
             ) from broken
 
     def validate(self, values: pa.Array) -> None:

@@ -1,4 +1,4 @@
-"""`fields.<column>.overflow = null`: a result that does not fit the type of its column becomes null, and a warning is logged."""
+"""`fields.<column>.overflow = null`: a result that does not fit its column becomes null, and a warning is logged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _log = logging.getLogger("lsmlake")
 
 @dataclass(frozen=True)
 class OverflowAsNull(Wrapper):
-    """`inner`, applied one row at a time: a step whose result does not fit leaves null, and later rows begin anew from that null.
+    """Applies `inner` one row at a time: if the result of a step does not fit, the value becomes null and later rows continue
+    from that null.
 
-    Rows of a key cannot be combined in parts, because a part may fit where the fold from the oldest row does not. So
-    `associative_adds` is False and rows wait until the older row of their key is known. Groups that cannot overflow on the way
-    are still reduced at once.
+    Rows of a key cannot be combined in parts, because a part may fit although the fold from the oldest row does not. So
+    `associative_adds` is False: rows are stored uncombined until the older row of their key is known. Groups that cannot overflow
+    at an intermediate step are still reduced at once.
     """
 
     where: str
@@ -51,7 +52,8 @@ class OverflowAsNull(Wrapper):
         return segments.take(pa.concat_arrays([reduced, stepped]), places)
 
     def _fitting(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> tuple[pa.Array, np.ndarray]:
-        """What `inner` makes of each group, null where that does not fit; and which groups those are."""
+        """Reduces each group with `inner`, null if the result does not fit. Returns the values and flags the groups that do not
+        fit."""
         over = np.zeros(len(starts), bool)
         if not len(starts):
             return values, over
@@ -71,8 +73,8 @@ class OverflowAsNull(Wrapper):
         return segments.spread(reduced, np.flatnonzero(~over), len(starts)), over
 
     def _by_steps(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> tuple[pa.Array, np.ndarray]:
-        """The fold of every group, and in which of them a step overflowed. Step n applies row n of all groups that have so many
-        rows, so there are as many steps as the longest group has rows."""
+        """Folds each group row by row; returns the values and flags the groups in which a step overflowed. Step n applies row n
+        of all groups with more than n rows, so the longest group determines the number of steps."""
         lengths = segments.lengths(starts, len(values))
         longest_first = np.argsort(-lengths, kind="stable")
         falling = -lengths[longest_first]
@@ -80,7 +82,7 @@ class OverflowAsNull(Wrapper):
         for step in range(int(lengths.max())):
             groups = longest_first[: np.searchsorted(falling, -step)]
             rows = starts[groups] + step
-            before = min(1, step)  # of each group, the state stands before the row
+            before = min(1, step)  # from step 1 on, the state of each group precedes its row
             pool = pa.concat_arrays([state.slice(0, before * len(groups)), segments.take(values, rows)])
             order = np.arange(len(pool)).reshape(before + 1, -1).T.ravel()
             flags = None if retract is None else np.concatenate([np.zeros(before * len(groups), bool), retract[rows]])[order]
@@ -94,7 +96,7 @@ class OverflowAsNull(Wrapper):
 def _part(
     chosen: np.ndarray, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None
 ) -> tuple[pa.Array, np.ndarray, np.ndarray | None]:
-    """The arguments of `Function.reduce` for the `chosen` groups (one flag each)."""
+    """Returns the arguments of `Function.reduce` for the `chosen` groups (one flag per group)."""
     if chosen.all():
         return values, starts, retract
     rows = np.repeat(chosen, segments.lengths(starts, len(values)))
@@ -102,8 +104,8 @@ def _part(
 
 
 def failing(count: int, attempt: Callable[[int, int], object], error: type[InvalidData] = InvalidData) -> Iterator[int]:
-    """The numbers below `count`, ascending, for which `attempt` raises `error`. `attempt(first, last)` tries the numbers from
-    `first` up to, not including, `last`. O(failing numbers * log count) attempts."""
+    """Yields the numbers below `count`, ascending, for which `attempt` raises `error`. `attempt(first, last)` tries the half-open
+    range [first, last). O(failing numbers * log count) attempts."""
     ranges = [(0, count)]
     while ranges:
         first, last = ranges.pop()

@@ -1,13 +1,13 @@
-"""product: all values of the group multiplied; taking a row back divides by it.
+"""product: multiplies all values of the group; a retraction divides by its value.
 
-1. Nulls are left out. Nothing can be taken back from "no value", so retract rows before the first added one are left out too.
-2. Floats without retract rows multiply in double precision, integers modulo 2^64. An integer product is wrong only if its float
-   estimate is beyond 2^63 or, just there, its sign is not what the signs of the factors make it.
-3. Groups with a retract row, and decimals, go step by step, since division cuts off and decimals round: step k does the k-th row
-   of every group at once. That takes as many steps as the longest such group has rows. Numbers are exact Python integers there.
+1. Nulls are skipped. Retractions before the first added row have no effect and are skipped as well.
+2. Groups without retractions: floats are multiplied in double precision, integers modulo 2^64. An integer product has overflowed
+   if its float estimate exceeds 2^63 or, near this bound, if its sign is not the product of the signs of the factors.
+3. Groups with a retraction, and decimals, are computed step by step with exact Python integers, because division truncates and
+   decimals round. Step k processes the k-th row of all groups, so the longest such group determines the number of steps.
 
-Integer division cuts off toward zero; decimals round half away from zero to their scale; float division by zero is IEEE's.
-Integers and decimals that do not fit raise Overflow; those divided by zero raise InvalidData.
+Integer division truncates toward zero; decimals round half away from zero to their scale; float division by zero follows IEEE.
+Integers and decimals that do not fit raise Overflow; division by zero raises InvalidData.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ _WORD = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Product(Function):
-    """The product of all values; null divided by 5 is null. Decimals with a scale round at every step, so they are not
-    associative."""
+    """The product of all values; null divided by 5 is null. Decimals with a scale are not associative: each step rounds."""
 
     type: pa.DataType
     where: str
@@ -51,12 +50,12 @@ class Product(Function):
         return segments.spread(products, groups, len(starts))
 
     def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
-        """Nowhere: steps are checked one by one, and of factors multiplied at once only a zero makes a product fit again. It then
-        is zero, as it is if rows begin anew before that zero."""
+        """Flags no group. Single steps are checked. In a group multiplied at once, only a factor of zero can undo an overflow;
+        the result is then zero, with and without `overflow = null`."""
         return np.zeros(len(starts), bool)
 
     def _products(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray) -> pa.Array:
-        """No nulls, and an added row first in every group."""
+        """Multiplies values without nulls; the first row of each group is an added row."""
         if pa.types.is_decimal(self.type):
             products = _by_steps(_unscaled(values), starts, retract, *self._decimal_steps())
             words = np.stack([(products & _WORD).astype(np.uint64), (products >> 64).astype(np.int64).view(np.uint64)], axis=1)
@@ -88,7 +87,7 @@ class Product(Function):
                 return _by_steps(numbers.astype(np.float64), starts, retract, np.multiply, np.divide).astype(numbers.dtype)
         bounds = np.iinfo(numbers.dtype)
         times = self._checked(np.multiply, bounds.min, bounds.max)
-        over = self._checked(lambda a, b: _cut_off(a, self._divisors(b)), bounds.min, bounds.max)
+        over = self._checked(lambda a, b: _truncated(a, self._divisors(b)), bounds.min, bounds.max)
         return _by_steps(numbers.astype(object), starts, retract, times, over)
 
     def _decimal_steps(self) -> tuple[Callable, Callable]:
@@ -107,7 +106,7 @@ class Product(Function):
     def _divisors(self, numbers: np.ndarray) -> np.ndarray:
         if (numbers == 0).any():
             raise InvalidData(
-                "a factor of zero cannot be taken back out of a product",
+                "a factor of zero cannot be retracted from a product",
                 where=self.where,
                 found="a row of kind -U or -D with 0",
                 cure="set ignore-retract for the column, or write no zeros",
@@ -129,16 +128,16 @@ def _by_steps(numbers: np.ndarray, starts: np.ndarray, retract: np.ndarray, time
     return state
 
 
-def _cut_off(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b)
 
 
 def _rounded(numerator: np.ndarray, denominator: np.ndarray | int) -> np.ndarray:
-    """The quotient to the nearest integer, halves away from zero. `denominator` is positive."""
+    """Rounds the quotient to the nearest integer, halves away from zero. `denominator` is positive."""
     return (np.abs(numerator) * 2 + denominator) // (denominator * 2) * np.sign(numerator)
 
 
 def _unscaled(values: pa.Array) -> np.ndarray:
-    """Decimals as Python integers: the value times ten to the scale."""
+    """Returns decimals as Python integers: the value times ten to the power of the scale."""
     low = segments.fixed(values, "<u8")[::2].astype(object)
     return (segments.fixed(values, "<i8")[1::2].astype(object) << 64) + low

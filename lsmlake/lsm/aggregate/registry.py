@@ -1,7 +1,7 @@
 """Aggregate functions by name: built-in functions and those of users.
 
 A user registers a function in the process, or an installed package does so as an entry point of the group `lsmlake.aggregates`
-(name = the name of the function, object = its maker). Spark workers are other processes and see only entry points. The names of
+(name = the name of the function, object = its factory). Spark workers are other processes and see only entry points. The names of
 built-in functions are reserved.
 """
 
@@ -19,20 +19,20 @@ from lsmlake.lsm.aggregate.function import Function, Guarded, IgnoreRetract, NoR
 from lsmlake.lsm.aggregate.overflow import OverflowAsNull
 from lsmlake.options.columns import NULL, SETTINGS, FieldSettings
 
-Maker = Callable[[pa.Field, FieldSettings], Function]
+Factory = Callable[[pa.Field, FieldSettings], Function]
 
 GROUP = "lsmlake.aggregates"
 NAMES = tuple(BUILTIN)
-"""The built-in names. The merge rules themselves assign `primary_key` to key columns."""
+"""The built-in names. `primary_key` exists for compatibility with Paimon, where key columns have it."""
 
 _REQUIRED = tuple(name for name in dir(Function) if not name.startswith("_"))
 _TRIAL = pa.field("trial", pa.int64())
-_registered: dict[str, Maker] = {}
+_registered: dict[str, Factory] = {}
 
 
 def function(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
     """The aggregate function of a column. The result handles retract rows: it ignores them if the settings say so, and raises
-    InvalidData if the function cannot take rows back.
+    InvalidData if the function does not support retraction.
 
     Args:
         name: the name of the function.
@@ -48,11 +48,11 @@ def function(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
         made = OverflowAsNull(made, where)
     if settings.ignore_retract:
         return IgnoreRetract(made)
-    cure = f"set fields.{field.name}.ignore-retract to true, or use a function that can"
+    cure = f"set fields.{field.name}.ignore-retract to true, or use a function that supports retraction"
     return made if made.retracts else NoRetract(made, where, cure)
 
 
-def register(name: str, make: Maker) -> None:
+def register(name: str, make: Factory) -> None:
     """Register an aggregate function under a name, in this process.
 
     Args:
@@ -67,7 +67,7 @@ def register(name: str, make: Maker) -> None:
         >>> register("longest", lambda field, settings: Longest())
     """
     if name in BUILTIN or name in _registered or name in _installed():
-        raise InvalidOption("an aggregate function has this name already", found=repr(name), cure="choose another name")
+        raise InvalidOption("an aggregate function with this name exists", found=repr(name), cure="choose another name")
     try:
         made = make(_TRIAL, FieldSettings())
     except Exception as error:
@@ -93,7 +93,7 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
     builtin = BUILTIN[name]
     if not builtin.fits(field.type):
         raise InvalidOption(
-            f"aggregate function {name!r} has no meaning for this type",
+            f"aggregate function {name!r} does not support this type",
             where=where,
             expected=builtin.types,
             found=field.type,
@@ -102,7 +102,7 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
     for setting in settings.given():
         if setting not in builtin.reads and setting != "ignore_retract":
             raise InvalidOption(
-                f"aggregate function {name!r} has no use for {SETTINGS[setting].name}",
+                f"aggregate function {name!r} does not support the option {SETTINGS[setting].name}",
                 where=where,
                 found=repr(getattr(settings, setting)),
                 cure=f"remove fields.{field.name}.{SETTINGS[setting].name}",
@@ -111,23 +111,23 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
 
 
 def _other(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
-    """A function that is not built in."""
+    """Creates a function that is not built in."""
     try:
-        made = _maker(name, where)(field, settings)
+        made = _factory(name, where)(field, settings)
         _check_complete(name, made, where)
         return Guarded(made, name, where)
     except LakeError:
         raise
     except Exception as error:
         raise InvalidOption(
-            f"the aggregate function {name!r}, which is not built in, cannot be made",
+            f"the aggregate function {name!r}, which is not built in, cannot be created",
             where=where,
             found=f"{type(error).__name__}: {error}",
             cure="correct the function, or use another one",
         ) from error
 
 
-def _maker(name: str, where: str) -> Maker:
+def _factory(name: str, where: str) -> Factory:
     installed = _installed()
     if name in _registered:
         return _registered[name]
@@ -136,7 +136,7 @@ def _maker(name: str, where: str) -> Maker:
     known = [*NAMES, *_registered, *installed]
     near = get_close_matches(name.lower(), known, n=1)
     cure = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(sorted(known))}"
-    raise InvalidOption("no such aggregate function", where=where, found=repr(name), cure=cure)
+    raise InvalidOption("unknown aggregate function", where=where, found=repr(name), cure=cure)
 
 
 def _installed() -> dict:

@@ -1,15 +1,15 @@
 """hll_sketch and theta_sketch: unions of Apache DataSketches as their serialised bytes.
 
-The bytes are those of the DataSketches libraries in every language, so also of Paimon and of Spark: what `hll_sketch_agg`,
-`hll_union_agg`, `theta_sketch_agg` and `theta_union_agg` make can be written to such a column, and `hll_sketch_estimate`,
-`theta_sketch_estimate` and the unions read what comes out.
+All DataSketches libraries use this byte format, including Paimon and Spark. The results of `hll_sketch_agg`, `hll_union_agg`,
+`theta_sketch_agg` and `theta_union_agg` can be written to such a column; `hll_sketch_estimate`, `theta_sketch_estimate` and the
+union functions read its values.
 
-As in Paimon a union of HLL sketches is a compact HLL_4 sketch (smaller than Spark's HLL_8), as coarse as the coarsest of its
-inputs, and a union of theta sketches keeps 4,096 entries. Theta sketches must have been made with the default seed.
+As in Paimon, a union of HLL sketches is a compact HLL_4 sketch (smaller than Spark's HLL_8) with the lowest precision of its
+inputs, and a union of theta sketches keeps 4,096 entries. Theta sketches must have the default seed.
 
-The DataSketches library does not check the inside of an HLL sketch: forged bytes make it write outside its memory. `_check_hll`
-checks the layout first (https://datasketches.apache.org, "HLL Sketch Preamble"). It also checks what the library returns, so that
-a writer refuses bytes whose union could not be merged again.
+The DataSketches library does not check the content of an HLL sketch: forged bytes make it write outside its memory. `_check_hll`
+checks the layout first (https://datasketches.apache.org, "HLL Sketch Preamble"). It also checks the result of the library, so a
+writer refuses bytes whose union could not be merged again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _HLL_4, _HLL_6, _HLL_8 = range(3)
 _PREAMBLE_INTS = {_LIST: 2, _SET: 3, _HLL: 10}
 _EMPTY, _COMPACT = 4, 8
 _SLOT_BITS = 26
-_EXCEPTION = 15  # a value of HLL_4 that stands in the table after the array
-_VALUE_MAX = 63  # of a slot: six bits
+_EXCEPTION = 15  # HLL_4: the value of the slot is in the table after the array
+_VALUE_MAX = 63  # a slot has six bits
 
 
 def unite_hll(parts: list[bytes]) -> bytes:
-    """Raises ValueError, IndexError or RuntimeError for bytes that are no HLL sketch, or whose union is none."""
+    """Raises ValueError, IndexError or RuntimeError if the bytes or their union are not a valid HLL sketch."""
     for part in parts:
         _check_hll(part)
     library = _library()
@@ -48,18 +48,18 @@ def unite_hll(parts: list[bytes]) -> bytes:
 
 
 def _check_hll(data: bytes) -> None:
-    """Raises ValueError unless all counts and slot numbers of a serialised HLL sketch lie inside it."""
+    """Raises ValueError unless all counts and slot numbers of a serialised HLL sketch are within its bounds."""
     if len(data) < 8:
         raise ValueError(f"{len(data)} bytes, at least 8 expected")
     preamble, version, family, log_slots, log_room, flags, count, modes = data[:8]
     mode, kind = modes & 3, modes >> 2 & 3
     if version != 1 or family != 7 or not 4 <= log_slots <= 21 or _PREAMBLE_INTS.get(mode) != preamble or kind > _HLL_8:
-        raise ValueError("no preamble of an HLL sketch")
+        raise ValueError("not the preamble of an HLL sketch")
     if mode == _HLL:
         _check_slots(data, 1 << log_slots, kind, bool(flags & _COMPACT))
         return
     if mode == _SET and len(data) < 12:
-        raise ValueError("the set is cut off")
+        raise ValueError("the set is truncated")
     start = 8 if mode == _LIST else 12
     count = count if mode == _LIST else int.from_bytes(data[8:12], "little")
     room = 3 if mode == _LIST else log_room  # logarithm
@@ -78,8 +78,8 @@ def _check_hll(data: bytes) -> None:
 
 
 def _check_probes(table: np.ndarray, room: int) -> None:
-    """Raises ValueError unless the library finds every entry in its hash table of 2^`room` entries. It copies the table as it is,
-    and an entry that it does not find would be added once more."""
+    """Raises ValueError unless the library can find each entry in its hash table of 2^`room` entries. The library copies the
+    table unchanged; an entry that it cannot find would be added again."""
     homes = np.flatnonzero(table)
     entries = table[homes].astype(np.int64)
     strides = (entries & (1 << _SLOT_BITS) - 1) >> room | 1
@@ -87,7 +87,7 @@ def _check_probes(table: np.ndarray, room: int) -> None:
     while len(looking := np.flatnonzero(places != homes)):
         homes, strides, places = homes[looking], strides[looking], places[looking]
         if not table[places].all():
-            raise ValueError("an entry stands where nobody looks for it")
+            raise ValueError("an entry is at the wrong place of the hash table")
         places = places + strides & len(table) - 1
 
 

@@ -1,7 +1,7 @@
-"""listagg: texts joined by a delimiter; nulls and blank texts are left out.
+"""listagg: joins texts with a delimiter; nulls and blank texts are skipped.
 
-With `distinct`, texts are lists of tokens between delimiters: the first text stands as it is, and of every later one the tokens
-follow that are neither blank nor there already.
+With `distinct`, texts are lists of tokens. The first text is taken unchanged; of each later text the tokens that are not blank
+and not yet in the result are appended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ListAgg(Function):
     associative_adds = skips_nulls = True
 
     def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
-        keep = _written(values)
+        keep = _not_blank(values)
         kept, groups = segments.kept(keep, starts)
         if not len(groups):
             return pa.nulls(len(starts), values.type)
@@ -36,17 +36,17 @@ class ListAgg(Function):
         return segments.spread(joined, groups, len(starts))
 
     def _distinct(self, texts: pa.Array, starts: np.ndarray, numbers: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """The tokens that stay, and their groups."""
+        """Returns the tokens of the result, and their groups."""
         tokens, lengths = codes.items(pc.split_pattern(texts, self.delimiter))
         of_first_text = np.repeat(np.isin(np.arange(len(texts)), starts), lengths)
         numbers = np.repeat(numbers, lengths)
         new = np.zeros(len(tokens), bool)
         new[np.unique(codes.joint(numbers, codes.equality(tokens)), return_index=True)[1]] = True
-        stay = of_first_text | (new & _written(tokens))
-        return tokens.filter(pa.array(stay)), numbers[stay]
+        kept = of_first_text | (new & _not_blank(tokens))
+        return tokens.filter(pa.array(kept)), numbers[kept]
 
 
-def _written(texts: pa.Array) -> np.ndarray:
-    """Neither null nor blank."""
+def _not_blank(texts: pa.Array) -> np.ndarray:
+    """Flags the texts that are neither null nor blank."""
     blank = pc.equal(pc.binary_length(pc.utf8_trim_whitespace(texts)), 0)
     return pc.invert(blank.fill_null(True)).to_numpy(zero_copy_only=False)

@@ -1,1 +1,1 @@
-"""How rows of one key become one row."""
+"""Merge rules: how the rows of one key become one row."""

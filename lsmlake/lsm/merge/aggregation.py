@@ -1,10 +1,10 @@
-"""The `aggregation` rule: every column outside the key has an aggregate function; rows of kind -U and -D are taken back.
+"""The `aggregation` rule: each column outside the key has an aggregate function; rows of kind -U and -D are retracted.
 
-Every row counts, also a -U or -D that is the first row of its key: it leaves what its function makes of "no value", so `sum` of a
-lone -D with 5 is -5. Only a -D under `remove_on_delete` makes no row.
+A -U or -D that is the first row of its key also makes a row: it is retracted from "no value", so `sum` of a single -D with 5 is
+-5. With `remove_on_delete`, a -D removes the row of its key instead.
 
-Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: its values count as older than those
-there. The sequence columns are those of the newest row, also if that row was taken back.
+Under `sequence.field` a row is late if its sequence is smaller than that of the current row; its values then count as older than
+the current values. The sequence columns hold the greatest sequence, even if that row was a retraction.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
-from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
+from lsmlake.lsm.merge.combine import MakeColumn, Uncombined, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.lateness import last_removals, late_places, not_late
-from lsmlake.lsm.merge.rule import MergeRule, Old
+from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
-from lsmlake.lsm.row_kinds import takes_back
+from lsmlake.lsm.row_kinds import retractions
 from lsmlake.options.columns import FUNCTION
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.schema.schema import Schema
@@ -36,14 +36,14 @@ from lsmlake.schema.schema import Schema
 
 @dataclass(frozen=True)
 class Aggregation(MergeRule):
-    """`functions`: of the columns outside the primary key and `sequence`. `remove_on_delete`: a -D row removes its key."""
+    """`functions`: by column, for columns outside the primary key and `sequence`. `remove_on_delete`: a -D removes its key."""
 
     primary_key: tuple[str, ...]
     sequence: SequenceFields
     functions: Mapping[str, Function]
     remove_on_delete: bool
 
-    old = Old.JOINS
+    old_row = OldRow.MERGED
     repeats_keys = True
 
     @property
@@ -56,7 +56,7 @@ class Aggregation(MergeRule):
         options = schema.parsed_options.columns
         if options.sequence_groups:
             raise InvalidOption(
-                "a sequence group means nothing under merge-engine = aggregation",
+                "merge-engine = aggregation does not support sequence groups",
                 where=where,
                 cure="set merge-engine = partial-update, where a column of a group may have an aggregate function",
             )
@@ -67,7 +67,7 @@ class Aggregation(MergeRule):
                     f"column {name!r} is in sequence.field and has an aggregate function",
                     where=where,
                     expected="one of the two: a sequence column takes the newest value",
-                    cure=f"leave fields.{name}.{FUNCTION} out",
+                    cure=f"remove fields.{name}.{FUNCTION}",
                 )
         default = options.default_function or LAST_NON_NULL
         others = [name for name in schema.columns.names if name not in (*schema.primary_key, *sequence.columns)]
@@ -79,8 +79,8 @@ class Aggregation(MergeRule):
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)
 
-    def waiting(self) -> Waiting:
-        return Waiting.of(self.functions.values(), late_rows=bool(self.sequence))
+    def uncombined_adds(self) -> Uncombined:
+        return Uncombined.of(self.functions.values(), sequenced=bool(self.sequence))
 
     def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
         starts, late, newest = groups.starts, None, groups.last
@@ -88,7 +88,7 @@ class Aggregation(MergeRule):
             ranks = self._ranks(rows, groups)
             newest = groups.rows[newest_places(ranks, starts)]
             if not all(self.functions[name].commutative_adds for name in rows.column_names if name in self.functions):
-                late = late_places(ranks, starts)
+                late = late_rows(ranks, starts)
         fold = Fold(starts, len(groups.rows), retract, late)
 
         def column(name: str) -> pa.Array:
@@ -99,23 +99,23 @@ class Aggregation(MergeRule):
 
         return column
 
-    def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
+    def contributing(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
         starts, count, deletes = groups.starts, len(groups.rows), kinds == DELETE
         if not self.remove_on_delete:
             return np.ones(count, bool)
         if self.sequence:
             ranks = self._ranks(rows, groups)
 
-            def removes(places: np.ndarray, own: np.ndarray) -> np.ndarray:
-                return not_late(late_places(ranks[places], own), len(places))
+            def removes(places: np.ndarray, key_starts: np.ndarray) -> np.ndarray:
+                return on_time_rows(late_rows(ranks[places], key_starts), len(places))
 
             last = last_removals(deletes, ~deletes, starts, removes)
         else:
             last = segments.last_where(deletes, starts, count)
-        return (np.arange(count) > np.repeat(last, segments.lengths(starts, count))) & ~deletes  # a late -D removes nothing
+        return (np.arange(count) > np.repeat(last, segments.lengths(starts, count))) & ~deletes  # a late -D has no effect
 
     def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
-        return late_places(self._ranks(rows, groups), groups.starts)
+        return late_rows(self._ranks(rows, groups), groups.starts)
 
     def _ranks(self, rows: pa.Table, groups: Groups) -> np.ndarray:
         return self.sequence.ranks(rows, every=True)[groups.rows]
@@ -127,11 +127,11 @@ class Aggregation(MergeRule):
         return frozenset(columns) | frozenset(self.sequence.columns)
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        validate(self.functions, rows, None if kinds is None else ~takes_back(kinds))
+        validate(self.functions, rows, None if kinds is None else ~retractions(kinds))
         if kinds is not None:
-            taken = kinds == UPDATE_BEFORE if self.remove_on_delete else takes_back(kinds)
-            check_retracts(self.functions, rows, kinds, taken, self.primary_key, "")
+            retract = kinds == UPDATE_BEFORE if self.remove_on_delete else retractions(kinds)
+            check_retracts(self.functions, rows, kinds, retract, self.primary_key, "")
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
-        """As they are; +U counts as +I."""
+        """Stores +U as +I, other kinds unchanged."""
         return np.where(kinds == UPDATE_AFTER, INSERT, kinds).astype(np.int8)

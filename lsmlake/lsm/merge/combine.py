@@ -1,11 +1,11 @@
-"""The part that partial-update and aggregation share: they make one row of all rows of a key, column by column.
+"""The common part of `partial-update` and `aggregation`, which combine all rows of a key into one, column by column.
 
-1. Rows count in the order they arrived, one at a time (`fold`). Rows up to the last one that removes the key do not count.
-   Under partial-update, a -U or -D before the first added row does not count either; under aggregation it does. A key without a
-   row that counts is gone.
-2. While older rows of the key may exist, rows are combined only if that cannot change the result. Rows of kind -U and -D wait for
-   the row they take from, and added rows wait if the rule says so (`Waiting`). Rows that wait stay as they are, several rows of
-   a key in one run, in the order they arrived. Added ones get the kind +U.
+1. Rows are applied one at a time, in order of arrival (`fold`). Rows up to and including the last one that removes the key
+   do not contribute. Under partial-update, a -U or -D before the first added row does not contribute either; under aggregation it
+   does. A key without a contributing row is removed.
+2. While older rows of a key may exist, rows are combined only if that cannot change the final result. Otherwise the run stores
+   them uncombined, several rows of a key in order of arrival: always -U and -D rows, and added rows as the rule requires
+   (`Uncombined`). Uncombined added rows get the kind +U.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from lsmlake.kernels.gather import by_column, gather
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.lsm.row_kinds import kinds_of, takes_back, with_kind
+from lsmlake.lsm.row_kinds import kinds_of, retractions, with_kind
 from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER
 from lsmlake.schema.schema import ROW_KIND
 
 
-class Waiting(Enum):
-    """Which added rows wait uncombined until the older row of their key is known."""
+class Uncombined(Enum):
+    """Which added rows are stored uncombined until the older row of their key is known."""
 
-    NONE = "added rows can always be combined"
-    REPEATS = "keys with several rows: which of them are late depends on the older row"
-    ALL = "every row: a function cannot be applied to parts"
+    NONE = "none: added rows can always be combined"
+    REPEATS = "keys with several rows: the older row decides which of them are late"
+    ALL = "all rows: a function is not associative"
 
     @staticmethod
-    def of(functions: Collection[Function], *, late_rows: bool) -> Waiting:
-        """What these functions ask for. `late_rows`: a sequence orders the values, so that rows may come late."""
+    def of(functions: Collection[Function], *, sequenced: bool) -> Uncombined:
+        """Derives the value from the functions. `sequenced`: a sequence orders the values, so rows may be late."""
         if not all(function.associative_adds for function in functions):
-            return Waiting.ALL
-        ordered = late_rows and not all(function.commutative_adds for function in functions)
-        return Waiting.REPEATS if ordered else Waiting.NONE
+            return Uncombined.ALL
+        ordered = sequenced and not all(function.commutative_adds for function in functions)
+        return Uncombined.REPEATS if ordered else Uncombined.NONE
 
 
 def validate(functions: Mapping[str, Function], rows: pa.Table, added: np.ndarray | None) -> None:
-    """Raises InvalidData for an added value that the function of its column could never take. `added`: one flag a row, None = all
-    rows are added."""
+    """Raises InvalidData for an added value that the function of its column does not accept. `added`: one flag per row, None =
+    all rows are added."""
     mask = None if added is None or added.all() else pa.array(added)
     for name, function in functions.items():
         if name in rows.column_names:
@@ -57,22 +57,22 @@ def validate(functions: Mapping[str, Function], rows: pa.Table, added: np.ndarra
 
 
 def check_retracts(
-    functions: Mapping[str, Function], rows: pa.Table, kinds: np.ndarray, taken: np.ndarray, key: Sequence[str], cause: str
+    functions: Mapping[str, Function], rows: pa.Table, kinds: np.ndarray, retract: np.ndarray, key: Sequence[str], scope: str
 ) -> None:
-    """Raises InvalidData if a row is `taken` back (one flag a row) from columns of which one has a function that cannot.
+    """Raises InvalidData if a row is to be retracted (one flag per row) and a column has a function that cannot retract.
 
-    A write must refuse such a row: every later merge of its key would fail. `cause` says why the columns are concerned.
+    A write must refuse such a row, because each later merge of its key would fail. `scope` completes "column" in the message.
     """
     cannot = [name for name, function in functions.items() if not function.retracts]
-    if not cannot or not taken.any():
+    if not cannot or not retract.any():
         return
-    first = int(taken.argmax())
-    of_key = rows.select(key).slice(first, 1).to_pylist()[0]
+    first = int(retract.argmax())
+    first_key = rows.select(key).slice(first, 1).to_pylist()[0]
     raise InvalidData(
-        f"a row of kind {NAMES[kinds[first]]} cannot be taken back from every column{cause}",
+        f"a row of kind {NAMES[kinds[first]]} cannot be retracted from every column{scope}",
         where=f"columns {cannot}",
-        expected="aggregate functions that can take rows back, or fields.<column>.ignore-retract = true",
-        found=f"{int(taken.sum())} rows of kind -U or -D, the first with the key {of_key}",
+        expected="aggregate functions that support retraction, or fields.<column>.ignore-retract = true",
+        found=f"{int(retract.sum())} rows of kind -U or -D, the first with the key {first_key}",
         cure=f"set fields.{cannot[0]}.ignore-retract = true, or another function, or ignore-delete = true, which drops such rows",
     )
 
@@ -81,46 +81,46 @@ MakeColumn = Callable[[str], pa.Array]
 
 
 class Combining(Protocol):
-    """The rule as `combine` sees it."""
+    """What `combine` needs of a rule. Flags are per row, in the order of `groups.rows`."""
 
     sequence: SequenceFields
 
-    def waiting(self) -> Waiting: ...
+    def uncombined_adds(self) -> Uncombined: ...
 
     def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
-        """A function from a column's name to its values, one a key. `groups` holds rows that count; `retract`: which of them, in
-        the order of `groups.rows`, are taken back (None: none)."""
+        """Returns a function from a column name to its values, one per key. All of `groups.rows` contribute; `retract` flags
+        those that are retracted (None: none)."""
         ...
 
-    def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
-        """Which of `groups.rows` count, if their `kinds` are these and nothing older exists."""
+    def contributing(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
+        """Flags the rows that contribute to the result, given their `kinds`, if no older rows exist."""
         ...
 
     def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
-        """Which of `groups.rows`, all of which count, are late by `sequence` (None: none)."""
+        """Flags the rows that are late by `sequence` (None: none). All of `groups.rows` contribute."""
         ...
 
 
 def combine(rows: pa.Table, groups: Groups, pool: Executor | None, rule: Combining, *, complete: bool) -> pa.Table:
-    """The rows of every key as one, or as they are where they wait. `complete`: no older row of these keys exists."""
+    """Combines the rows of each key into one, or stores them uncombined. `complete`: no older row of these keys exists."""
     kinds = kinds_of(rows)
     kinds = None if kinds is None else kinds[groups.rows]
-    retract = None if kinds is None else takes_back(kinds)
+    retract = None if kinds is None else retractions(kinds)
     retract = retract if retract is not None and retract.any() else None
     plain = rows if kinds is None else rows.drop_columns([ROW_KIND])
-    waits = None if complete else _waiting(groups, retract, rule.waiting())
-    if waits is not None:
-        return _partly_combined(plain, groups, kinds, waits, pool, rule)
+    uncombined = None if complete else _uncombined_keys(groups, retract, rule.uncombined_adds())
+    if uncombined is not None:
+        return _partly_combined(plain, groups, kinds, uncombined, pool, rule)
     if retract is None:
         return _combined(plain, groups, None, pool, rule)
-    return _what_counts(plain, groups, kinds, pool, rule)
+    return _combined_contributing(plain, groups, kinds, pool, rule)
 
 
-def _waiting(groups: Groups, retract: np.ndarray | None, waiting: Waiting) -> np.ndarray | None:
-    """The keys whose rows wait; None if there are none."""
+def _uncombined_keys(groups: Groups, retract: np.ndarray | None, adds: Uncombined) -> np.ndarray | None:
+    """Flags the keys whose rows are stored uncombined; None if there are none."""
     count = len(groups.rows)
-    keys = np.full(len(groups.starts), waiting is Waiting.ALL)
-    if waiting is Waiting.REPEATS:
+    keys = np.full(len(groups.starts), adds is Uncombined.ALL)
+    if adds is Uncombined.REPEATS:
         keys |= segments.lengths(groups.starts, count) > 1
     if retract is not None:
         keys |= segments.anywhere(retract, groups.starts)
@@ -128,18 +128,18 @@ def _waiting(groups: Groups, retract: np.ndarray | None, waiting: Waiting) -> np
 
 
 def _combined(rows: pa.Table, groups: Groups, retract: np.ndarray | None, pool: Executor | None, rule: Combining) -> pa.Table:
-    """One row a key, even of a key with a single row: that, too, becomes what the rule makes of it."""
+    """Returns one row per key. The rule is applied to keys with a single row as well."""
     make = rule.columns(rows, groups, retract)
     return pa.table(by_column(make, rows.column_names, len(groups.rows), pool), schema=rows.schema)
 
 
 def _partly_combined(
-    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, waits: np.ndarray, pool: Executor | None, rule: Combining
+    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, uncombined: np.ndarray, pool: Executor | None, rule: Combining
 ) -> pa.Table:
-    places = np.repeat(waits, segments.lengths(groups.starts, len(groups.rows)))
+    places = np.repeat(uncombined, segments.lengths(groups.starts, len(groups.rows)))
     kinds = np.full(len(places), INSERT, np.int8) if kinds is None else kinds
-    left = kinds[places]
-    parts = [with_kind(gather(rows, groups.rows[places], pool), np.where(left == INSERT, UPDATE_AFTER, left))]
+    kept = kinds[places]
+    parts = [with_kind(gather(rows, groups.rows[places], pool), np.where(kept == INSERT, UPDATE_AFTER, kept))]
     owners = [segments.numbers(groups.starts, len(places))[places]]
     starts, combined = segments.kept(~places, groups.starts)
     if len(combined):
@@ -149,20 +149,21 @@ def _partly_combined(
     return _in_key_order(parts, owners, pool)
 
 
-def _what_counts(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, rule: Combining) -> pa.Table:
-    """Only the rows that count combined; a -D row for a key without any."""
-    keep = rule.counting(rows, groups, kinds)
-    starts, alive = segments.kept(keep, groups.starts)
-    retract = takes_back(kinds[keep])
+def _combined_contributing(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, rule: Combining) -> pa.Table:
+    """Combines the contributing rows; a key without any gets a -D row."""
+    keep = rule.contributing(rows, groups, kinds)
+    starts, live = segments.kept(keep, groups.starts)
+    retract = retractions(kinds[keep])
     made = (
         _combined(rows, Groups(groups.rows[keep], starts), retract if retract.any() else None, pool, rule)
-        if len(alive)
+        if len(live)
         else rows.slice(0, 0)
     )
-    gone = np.setdiff1d(np.arange(len(groups.starts)), alive)
-    if not len(gone):
+    removed = np.setdiff1d(np.arange(len(groups.starts)), live)
+    if not len(removed):
         return made
-    return _in_key_order([with_kind(made, INSERT), with_kind(gather(rows, groups.last[gone], pool), DELETE)], [alive, gone], pool)
+    deletes = with_kind(gather(rows, groups.last[removed], pool), DELETE)
+    return _in_key_order([with_kind(made, INSERT), deletes], [live, removed], pool)
 
 
 def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Executor | None) -> pa.Table:
@@ -171,14 +172,14 @@ def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Executo
 
 
 def replayed(rule: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
-    """`MergeRule.replay_order`: first the rows that do not count, then the late ones from last to first, then the others."""
+    """`MergeRule.replay_order`: rows that do not contribute, then late rows from last to first, then the others."""
     if not rule.sequence or groups.unique:
         return groups.rows
     count = len(groups.rows)
     kinds, keep = kinds_of(rows), np.ones(count, bool)
-    retract = None if kinds is None else takes_back(kinds[groups.rows])
+    retract = None if kinds is None else retractions(kinds[groups.rows])
     if retract is not None and retract.any():
-        keep = rule.counting(rows, groups, kinds[groups.rows])
+        keep = rule.contributing(rows, groups, kinds[groups.rows])
         retract = retract[keep]
     late = np.zeros(count, bool)
     starts, _ = segments.kept(keep, groups.starts)

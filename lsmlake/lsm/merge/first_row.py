@@ -1,4 +1,4 @@
-"""The `first-row` rule: the row of a key that arrives first stays for good. It knows no deletes and no updates."""
+"""The `first-row` rule: the first row of a key to arrive is kept; later rows are dropped. Deletes are not supported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
-from lsmlake.lsm.merge.rule import MergeRule, Old
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import INSERT, NAMES, UPDATE_AFTER
 
 
 @dataclass(frozen=True)
 class FirstRow(MergeRule):
-    old = Old.STAYS
+    old_row = OldRow.KEPT
     sequence = SequenceFields()
     repeats_keys = False
     deletes_by_key = False
@@ -39,9 +39,9 @@ class FirstRow(MergeRule):
         refused = (kinds != INSERT) & (kinds != UPDATE_AFTER)
         if refused.any():
             raise InvalidData(
-                "merge-engine = first-row takes no row back",
+                "merge-engine = first-row does not support deletes",
                 expected="only +I and +U rows",
-                found=f"{int(refused.sum())} rows of kind -U or -D, the first a {NAMES[kinds[refused.argmax()]]}",
+                found=f"{int(refused.sum())} rows of kind -U or -D, the first is {NAMES[kinds[refused.argmax()]]}",
                 cure="set ignore-delete = true to drop them, or use another merge engine",
             )
 

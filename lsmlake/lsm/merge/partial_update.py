@@ -1,7 +1,7 @@
-"""The `partial-update` rule: of every column the newest value that is not null, so that each stream may bring its own columns.
+"""The `partial-update` rule: each column keeps its newest value that is not null, so several streams can fill different columns.
 
-Under `sequence.field` a row with a smaller sequence than the row it is applied to is late: it fills columns that are null there
-and changes no other. Columns of a sequence group follow the group's sequence instead (`sequence_group`).
+Under `sequence.field` a row is late if its sequence is smaller than that of the current row: it only fills columns that are null.
+Columns of a sequence group follow the sequence of the group instead (`sequence_group`).
 
 Source: Apache Paimon, `PartialUpdateMergeFunction`.
 """
@@ -22,13 +22,13 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
-from lsmlake.lsm.merge.combine import MakeColumn, Waiting, check_retracts, combine, replayed, validate
+from lsmlake.lsm.merge.combine import MakeColumn, Uncombined, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.lateness import after_first_add, last_removals, late_places, not_late
-from lsmlake.lsm.merge.rule import MergeRule, Old
+from lsmlake.lsm.merge.late import from_first_add, last_removals, late_rows, on_time_rows
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.sequence_group import GroupColumns, SequenceGroup
-from lsmlake.lsm.row_kinds import takes_back
+from lsmlake.lsm.row_kinds import retractions
 from lsmlake.options.columns import FUNCTION
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 from lsmlake.schema.schema import Schema
@@ -36,14 +36,14 @@ from lsmlake.schema.schema import Schema
 
 @dataclass(frozen=True)
 class PartialUpdate(MergeRule):
-    """`sequence`: orders whole rows. `remove_on_delete`: a -D row removes its key."""
+    """`sequence`: orders whole rows. `remove_on_delete`: a -D removes its key."""
 
     primary_key: tuple[str, ...]
     sequence: SequenceFields
     groups: tuple[SequenceGroup, ...]
     remove_on_delete: bool
 
-    old = Old.JOINS
+    old_row = OldRow.MERGED
     repeats_keys = True
 
     @property
@@ -60,7 +60,7 @@ class PartialUpdate(MergeRule):
         removing = options.merge.remove_on_sequence_group
         if unknown := [name for name in removing if not any(name in fields for fields in groups)]:
             raise InvalidOption(
-                "partial-update.remove-record-on-sequence-group names no sequence column of a group",
+                "partial-update.remove-record-on-sequence-group names a column that is not a sequence column of a group",
                 where=where,
                 expected=f"some of {[name for fields in groups for name in fields]}",
                 found=unknown,
@@ -68,7 +68,7 @@ class PartialUpdate(MergeRule):
             )
         if options.merge.remove_on_delete and groups:
             raise InvalidOption(
-                "partial-update.remove-record-on-delete contradicts sequence groups: a -D row takes back single groups",
+                "partial-update.remove-record-on-delete excludes sequence groups, where a -D row retracts single groups",
                 where=where,
                 found=[",".join(fields) for fields in groups],
                 cure="use partial-update.remove-record-on-sequence-group, or no groups",
@@ -83,10 +83,10 @@ class PartialUpdate(MergeRule):
     def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)
 
-    def waiting(self) -> Waiting:
+    def uncombined_adds(self) -> Uncombined:
         functions = [function for group in self.groups for function in group.functions.values()]
-        found = Waiting.of(functions, late_rows=True)
-        return Waiting.REPEATS if self.sequence and found is Waiting.NONE else found
+        found = Uncombined.of(functions, sequenced=True)
+        return Uncombined.REPEATS if self.sequence and found is Uncombined.NONE else found
 
     def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
         late = None if groups.unique else self.late(rows, groups, retract)
@@ -113,52 +113,52 @@ class PartialUpdate(MergeRule):
         return column
 
     def late(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> np.ndarray | None:
-        """A row that is taken back leaves the sequence as it is, unless the sequence is that of a group."""
+        """A retraction does not change the sequence, unless `sequence.field` is the sequence of a group."""
         if not self.sequence:
             return None
         ranks = self.sequence.ranks(rows, every=True)[groups.rows]
-        raising = None if retract is None or self._sequence_is_a_groups else ~retract
-        return late_places(ranks, groups.starts, raising)
+        advances = None if retract is None or self._sequence_belongs_to_group else ~retract
+        return late_rows(ranks, groups.starts, advances)
 
     @property
-    def _sequence_is_a_groups(self) -> bool:
+    def _sequence_belongs_to_group(self) -> bool:
         return any(group.sequence.columns == self.sequence.columns for group in self.groups)
 
-    def counting(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
-        starts, retract, deletes = groups.starts, takes_back(kinds), kinds == DELETE
-        removing = [group.concerns(rows, groups) for group in self.groups if group.removes]
+    def contributing(self, rows: pa.Table, groups: Groups, kinds: np.ndarray) -> np.ndarray:
+        starts, retract, deletes = groups.starts, retractions(kinds), kinds == DELETE
+        removing = [group.sequenced_rows(rows, groups) for group in self.groups if group.removes]
         if self.remove_on_delete and not self.sequence:
             last = last_where(deletes, starts, len(kinds))
         elif self.remove_on_delete or removing:
 
-            def removes(places: np.ndarray, own: np.ndarray) -> np.ndarray:
-                late = self.late(rows, Groups(groups.rows[places], own), retract[places])
-                on_time = not_late(late, len(places))
-                found = [on_time & group.at(places).on_time(own, late) for group in removing]
+            def removes(places: np.ndarray, key_starts: np.ndarray) -> np.ndarray:
+                late = self.late(rows, Groups(groups.rows[places], key_starts), retract[places])
+                on_time = on_time_rows(late, len(places))
+                found = [on_time & group.at(places).on_time(key_starts, late) for group in removing]
                 return np.logical_or.reduce(found) if removing else on_time
 
             last = last_removals(deletes, ~retract, starts, removes)
         else:
-            return after_first_add(~retract, starts)
+            return from_first_add(~retract, starts)
         keep = np.arange(len(kinds)) > np.repeat(last, segments.lengths(starts, len(kinds)))
-        keep &= after_first_add(~retract & keep, starts)
+        keep &= from_first_add(~retract & keep, starts)
         return keep & ~self._late_deletes(rows, groups, kinds, keep)
 
     def _late_deletes(self, rows: pa.Table, groups: Groups, kinds: np.ndarray, keep: np.ndarray) -> np.ndarray:
-        """The -D rows, among those to `keep`, that would remove their key if they were not late by `sequence.field`. They change
-        nothing."""
+        """Flags the -D rows among those to `keep` that fail to remove their key because they are late by `sequence.field`. They
+        have no effect."""
         deletes = keep & (kinds == DELETE)
         if self.remove_on_delete or not self.sequence or not deletes.any():
             return deletes if self.remove_on_delete else np.zeros(len(kinds), bool)
         places = np.flatnonzero(keep)
         starts, _ = segments.kept(keep, groups.starts)
-        late = self.late(rows, Groups(groups.rows[places], starts), takes_back(kinds[places]))
+        late = self.late(rows, Groups(groups.rows[places], starts), retractions(kinds[places]))
         if late is None:
             return np.zeros(len(kinds), bool)
         deletes[places] &= late
-        removing = (group.concerns(rows, groups).places for group in self.groups if group.removes)
-        concerned = [np.ones(len(kinds), bool) if places is None else places for places in removing]
-        return deletes & np.logical_or.reduce(concerned) if concerned else np.zeros(len(kinds), bool)
+        removing = (group.sequenced_rows(rows, groups).flags for group in self.groups if group.removes)
+        sequenced = [np.ones(len(kinds), bool) if flags is None else flags for flags in removing]
+        return deletes & np.logical_or.reduce(sequenced) if sequenced else np.zeros(len(kinds), bool)
 
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
         return replayed(self, rows, groups)
@@ -171,30 +171,31 @@ class PartialUpdate(MergeRule):
         return frozenset(wanted)
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        concerned = [(group, group.sequence.given(rows)) for group in self.groups if group.functions]
-        retracts = None if kinds is None else takes_back(kinds)
-        for group, places in concerned:
-            validate(group.functions, rows, places if retracts is None else places & ~retracts)
+        sequenced = [(group, group.sequence.any_valid(rows)) for group in self.groups if group.functions]
+        retracts = None if kinds is None else retractions(kinds)
+        for group, flags in sequenced:
+            validate(group.functions, rows, flags if retracts is None else flags & ~retracts)
         if retracts is None or not retracts.any():
             return
         if not (self.remove_on_delete or self.groups):
             raise InvalidData(
-                "merge-engine = partial-update takes no row back as this table is set up",
+                "merge-engine = partial-update does not support deletes with the options of this table",
                 expected="only +I and +U rows",
                 found=f"{int(retracts.sum())} rows of kind -U or -D",
                 cure="set ignore-delete, partial-update.remove-record-on-delete or sequence groups",
             )
-        for group, places in concerned:
-            cause = f" of the sequence group {','.join(group.sequence.columns)}"
-            check_retracts(group.functions, rows, kinds, retracts & places, self.primary_key, cause)
+        for group, flags in sequenced:
+            scope = f" of the sequence group {','.join(group.sequence.columns)}"
+            check_retracts(group.functions, rows, kinds, retracts & flags, self.primary_key, scope)
 
     def stored(self, kinds: np.ndarray) -> np.ndarray:
-        """As they are; +U counts as +I."""
+        """Stores +U as +I, other kinds unchanged."""
         return np.where(kinds == UPDATE_AFTER, INSERT, kinds).astype(np.int8)
 
 
 def _check_sequence(sequence: SequenceFields, groups: Mapping[tuple[str, ...], tuple[str, ...]], where: str) -> None:
-    """A column of a group may become smaller or null, so it can give rows no order; only all sequence columns of one can."""
+    """`sequence.field` may share columns with a group only if it is the group's sequence: other columns of a group may become
+    smaller or null."""
     for fields, columns in groups.items():
         shared = [name for name in sequence.columns if name in (*fields, *columns)]
         if shared and (sequence.columns != fields or sequence.descending):
@@ -203,12 +204,12 @@ def _check_sequence(sequence: SequenceFields, groups: Mapping[tuple[str, ...], t
                 where=where,
                 expected="columns outside of all groups, or exactly the sequence columns of one group, in ascending order",
                 found=f"sequence.field = {','.join(sequence.columns)}",
-                cure="name other columns, or leave sequence.field out: the columns of a group follow the group's own sequence",
+                cure="name other columns, or remove sequence.field: the columns of a group follow the group's own sequence",
             )
 
 
 def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]], where: str) -> dict[str, Function]:
-    """Of the columns in groups. Outside of them a column takes its newest value that is not null, whatever is said."""
+    """Returns the functions of columns in groups. Columns outside of groups always take the newest value that is not null."""
     options = schema.parsed_options.columns
     named = options.functions
     sequences = {name for fields in groups for name in fields}
@@ -219,7 +220,7 @@ def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]]
                 f"sequence column {column!r} of a group has an aggregate function",
                 where=where,
                 found=name,
-                cure=f"leave fields.{column}.{FUNCTION} out: the column holds the newest sequence",
+                cure=f"remove fields.{column}.{FUNCTION}: the column holds the newest sequence",
             )
         if column not in members and name != LAST_NON_NULL:
             raise InvalidOption(
@@ -227,7 +228,7 @@ def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]]
                 where=where,
                 expected=f"a group, or {LAST_NON_NULL!r}",
                 found=name,
-                cure=f"put it into a group: fields.<sequence column>.sequence-group = {column}",
+                cure=f"add the column to a group: fields.<sequence column>.sequence-group = {column}",
             )
     if default := options.default_function:
         named = dict.fromkeys(members, default) | named
@@ -236,7 +237,7 @@ def _functions(schema: Schema, groups: Mapping[tuple[str, ...], tuple[str, ...]]
 
 
 def _newest_value(values: pa.Array, groups: Groups, adds: np.ndarray | None) -> pa.Array:
-    """The last value of every key that is not null and not taken back."""
+    """Returns per key the last value that is not null and belongs to an added row."""
     has_value = valid(values)
     mask = both(None if has_value is None else has_value[groups.rows], adds)
     newest = last_where(mask, groups.starts, len(groups.rows))

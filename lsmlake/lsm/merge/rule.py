@@ -14,13 +14,13 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.sequence import SequenceFields
 
 
-class Old(Enum):
-    """What happens to the row of a key at level 1 or deeper when a level-0 row of that key is compacted."""
+class OldRow(Enum):
+    """What a compaction of a level-0 row does with the row of the same key at a deeper level."""
 
-    DIES = "the new row replaces it"
-    STAYS = "it stays and the new row is dropped"
+    REPLACED = "the new row replaces it"
+    KEPT = "it is kept and the new row is dropped"
     BY_SEQUENCE = "the row with the smaller sequence is dropped"
-    JOINS = "it is merged with the new row into one that replaces both"
+    MERGED = "it is merged with the new row; the result replaces both"
 
 
 class MergeRule(ABC):
@@ -30,13 +30,13 @@ class MergeRule(ABC):
     are divided into batches, files and compactions.
 
     Attributes:
-        old: see `Old`.
+        old_row: see `OldRow`.
         sequence: the columns of `sequence.field`; empty if the rule does not use them.
         repeats_keys: a run may hold several rows of a key, because their result depends on a row that is older than the run.
         deletes_by_key: a -D row with only the key columns removes the row of the key.
     """
 
-    old: Old
+    old_row: OldRow
     sequence: SequenceFields
     repeats_keys: bool
     deletes_by_key: bool

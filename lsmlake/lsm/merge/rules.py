@@ -1,4 +1,4 @@
-"""From a table's schema to its merge rule."""
+"""Creates the merge rule of a table from its schema and options."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from lsmlake.schema.schema import Schema
 
 
 def rule_of(schema: Schema, where: str = "") -> MergeRule:
-    """The rule the options ask for. Raises InvalidOption for columns and functions that do not go together; `where` names
-    the table."""
+    """Returns the rule of the option `merge-engine`. `where` names the table in messages.
+
+    Raises:
+        InvalidOption: The options contradict each other or name unsuitable columns.
+    """
     options = schema.parsed_options
     sequence = SequenceFields(options.merge.sequence_field, options.merge.sequence_sort_order == "descending")
     _check_sequence(schema, sequence.columns, "sequence.field", where)
@@ -37,17 +40,17 @@ def _check_sequence(schema: Schema, names: tuple[str, ...], role: str, where: st
     for name in names:
         if name not in schema.columns.names:
             raise InvalidOption(
-                f"{role} names no column",
+                f"{role} names an unknown column",
                 where=where,
                 expected=f"one of {schema.columns.names}",
                 found=repr(name),
-                cure="correct it",
+                cure="correct the column name",
             )
         try:
             check_orderable(schema.row_columns.field(name).type, name)
         except InvalidSchema as unordered:
             raise InvalidOption(
-                f"{role} needs columns with an order", where=where, found=unordered.found, cure="choose other columns"
+                f"{role} needs columns of a sortable type", where=where, found=unordered.found, cure="choose other columns"
             ) from unordered
 
 
@@ -57,7 +60,7 @@ def _check_nullable(schema: Schema, where: str) -> None:
         raise InvalidOption(
             f"merge-engine = {schema.parsed_options.merge.engine} may leave a column null",
             where=where,
-            expected="columns outside the key that may be null",
+            expected="nullable columns outside the key",
             found=f"NOT NULL {', '.join(strict)}",
             cure="declare them without NOT NULL",
         )

@@ -1,6 +1,6 @@
-"""The user's order of the rows of a key: sequence columns, compared one after the other; a null is older than any value.
+"""Sequence columns: the user-defined order of the rows of a key. Columns are compared one after the other.
 
-Rows whose sequences are equal go by arrival. The direction concerns values only: a null is the oldest either way.
+A null is older than any value, in both sort directions. Of rows with equal sequences the one that arrived last is newer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lsmlake.kernels.segments import both, last_where, lengths
 
 @dataclass(frozen=True)
 class SequenceFields:
-    """`columns` in order of significance, none = by arrival alone. `descending`: the smaller value is the newer."""
+    """`columns` in order of significance, empty = order of arrival only. `descending`: the smaller value is newer."""
 
     columns: tuple[str, ...] = ()
     descending: bool = False
@@ -26,18 +26,19 @@ class SequenceFields:
         return bool(self.columns)
 
     def order(self, rows: pa.Table) -> list[np.ndarray]:
-        """Arrays, a value a row, that order the rows of this table by sequence: the most significant first, greater = newer."""
+        """Returns sort keys of the rows of one table, the most significant array first. A greater value is newer."""
         return [array for name in self.columns for array in _arrays(rows[name], self.descending)]
 
-    def given(self, rows: pa.Table) -> np.ndarray:
-        """True where at least one of the columns has a value."""
+    def any_valid(self, rows: pa.Table) -> np.ndarray:
+        """Flags the rows in which at least one sequence column is not null."""
         found = np.zeros(rows.num_rows, bool)
         for name in self.columns:
             found |= np.asarray(rows[name].is_valid())
         return found
 
     def ranks(self, rows: pa.Table, *, every: bool = False) -> np.ndarray:
-        """One uint64 a row that orders the rows that are `given`; of the others it means something only if asked for `every`."""
+        """Returns one uint64 per row that orders the rows, greater = newer. Without `every`, ranks of rows whose sequence columns
+        are all null are undefined."""
         order = self.order(rows)
         if len(self.columns) == 1 and order[-1].dtype == np.uint64:
             only_nulls_apart = len(order) == 2 and rows[self.columns[0]].null_count > 0
@@ -45,26 +46,26 @@ class SequenceFields:
                 return order[-1]
         return _dense(order)
 
-    def stand(self, newer: pa.Table, older: pa.Table) -> np.ndarray:
-        """Row by row: whether the row that arrived later wins, that is, is not older by sequence. Tables of one length."""
+    def on_time(self, newer: pa.Table, older: pa.Table) -> np.ndarray:
+        """Flags the rows of `newer`, which arrived later, whose sequence is not smaller than that of the same row of `older`."""
         count = newer.num_rows
-        loses, equal = np.zeros(count, bool), np.ones(count, bool)
+        late, equal = np.zeros(count, bool), np.ones(count, bool)
         for array in self.order(pa.concat_tables([newer.select(self.columns), older.select(self.columns)])):
-            mine, other = array[:count], array[count:]
-            loses |= equal & (mine < other)
-            equal &= mine == other
-        return ~loses
+            new, old = array[:count], array[count:]
+            late |= equal & (new < old)
+            equal &= new == old
+        return ~late
 
 
-def newest_places(ranks: np.ndarray, starts: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
-    """The place of every group with the greatest rank, the last of several; of those `given`, -1 where none is."""
-    counted = ranks if given is None else np.where(given, ranks, 0)
+def newest_places(ranks: np.ndarray, starts: np.ndarray, eligible: np.ndarray | None = None) -> np.ndarray:
+    """Returns per group the place of the greatest rank, the last one of equals, among the `eligible` rows; -1 if none is."""
+    counted = ranks if eligible is None else np.where(eligible, ranks, 0)
     best = ranks == np.repeat(np.maximum.reduceat(counted, starts), lengths(starts, len(ranks)))
-    return last_where(both(best, given), starts, len(ranks))
+    return last_where(both(best, eligible), starts, len(ranks))
 
 
 def _dense(order: list[np.ndarray]) -> np.ndarray:
-    """The arrays of `order` as one."""
+    """Combines the sort keys of `order` into one array of dense ranks."""
     rows = np.lexsort(order[::-1])
     changes = np.zeros(len(rows), bool)
     for array in order:

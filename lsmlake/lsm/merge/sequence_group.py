@@ -1,10 +1,10 @@
-"""Sequence groups of the `partial-update` rule: columns that follow sequence columns of their own.
+"""Sequence groups of the `partial-update` rule: columns with their own sequence columns.
 
-1. A row whose sequence columns of the group are all null does not concern the group.
-2. Of the others the row with the greatest sequence gives all columns of the group, nulls too. If it is a -U or -D, the columns
-   are null and only the sequence is kept. Of equal sequences the last to arrive wins, unless it is late by `sequence.field`.
-3. A column with an aggregate function takes the values of all rows that concern the group. A row is late if its sequence of the
-   group is smaller than that of the row it is applied to.
+1. The group ignores rows whose sequence columns of the group are all null. The others are its *sequenced rows*.
+2. The sequenced row with the greatest sequence sets all columns of the group, including nulls. If it is a -U or -D, the columns
+   become null and the sequence is kept. Of equal sequences the last to arrive wins, unless it is late by `sequence.field`.
+3. A column with an aggregate function aggregates all sequenced rows. A row is late if its sequence in the group is smaller than
+   that of the current row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import kept, last_where, spread, take
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.lateness import late_places, not_late
+from lsmlake.lsm.merge.late import late_rows, on_time_rows
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """`sequence` orders the values of `columns`; `functions`: of the columns among them that are aggregated. `removes`: a -D that
-    is not late in this group removes its key."""
+    """`sequence` orders the values of `columns`; `functions`: by column, of those that are aggregated. `removes`: a -D that is on
+    time in this group removes its key."""
 
     sequence: SequenceFields
     columns: tuple[str, ...]
@@ -39,54 +39,54 @@ class SequenceGroup:
     def all_columns(self) -> tuple[str, ...]:
         return (*self.sequence.columns, *self.columns)
 
-    def concerns(self, rows: pa.Table, groups: Groups) -> Concerned:
-        """Which of `groups.rows` concern this group, and how new they are."""
-        given = self.sequence.given(rows)[groups.rows]
-        return Concerned(None if given.all() else given, self.sequence.ranks(rows)[groups.rows])
+    def sequenced_rows(self, rows: pa.Table, groups: Groups) -> SequencedRows:
+        """Returns which of `groups.rows` are sequenced rows of this group, and their ranks."""
+        flags = self.sequence.any_valid(rows)[groups.rows]
+        return SequencedRows(None if flags.all() else flags, self.sequence.ranks(rows)[groups.rows])
 
 
-class Concerned(NamedTuple):
-    """`places`: which rows concern a group (None: all). `ranks`: by its sequence; of other rows they mean nothing."""
+class SequencedRows(NamedTuple):
+    """`flags`: the sequenced rows of a group (None: all). `ranks`: by its sequence, undefined for other rows."""
 
-    places: np.ndarray | None
+    flags: np.ndarray | None
     ranks: np.ndarray
 
-    def at(self, chosen: np.ndarray) -> Concerned:
-        return Concerned(None if self.places is None else self.places[chosen], self.ranks[chosen])
+    def at(self, places: np.ndarray) -> SequencedRows:
+        return SequencedRows(None if self.flags is None else self.flags[places], self.ranks[places])
 
     def on_time(self, starts: np.ndarray, loses_ties: np.ndarray | None) -> np.ndarray:
-        """The rows that concern the group and are not late in it."""
-        late = late_places(self.ranks, starts, self.places, loses_ties)
-        on_time = not_late(late, len(self.ranks))
-        return on_time if self.places is None else on_time & self.places
+        """Flags the sequenced rows that are not late in the group."""
+        late = late_rows(self.ranks, starts, self.flags, loses_ties)
+        on_time = on_time_rows(late, len(self.ranks))
+        return on_time if self.flags is None else on_time & self.flags
 
 
 class GroupColumns:
-    """Makes the columns of one sequence group. `groups` and `retract` as in `combine.Combining.columns`; `loses_ties`: the rows
-    that are late by `sequence.field`."""
+    """Builds the columns of one sequence group. `groups` and `retract` as in `combine.Combining.columns`; `loses_ties` flags the
+    rows that are late by `sequence.field`."""
 
     def __init__(
         self, group: SequenceGroup, rows: pa.Table, groups: Groups, retract: np.ndarray | None, loses_ties: np.ndarray | None
     ) -> None:
         self.group, self.groups = group, groups
-        found = group.concerns(rows, groups)
+        found = group.sequenced_rows(rows, groups)
         count = len(groups.rows)
         ordered = any(name in rows.column_names and not f.commutative_adds for name, f in group.functions.items())
         on_time = found.on_time(groups.starts, loses_ties) if ordered or loses_ties is not None else None
         if on_time is None:
-            self.newest = newest_places(found.ranks, groups.starts, found.places)
+            self.newest = newest_places(found.ranks, groups.starts, found.flags)
         else:
             self.newest = last_where(on_time, groups.starts, count)
         self.values_from = self.newest if retract is None else np.where(retract[self.newest], -1, self.newest)
-        places = np.arange(count) if found.places is None else np.flatnonzero(found.places)
-        starts, self.present = (groups.starts, None) if found.places is None else kept(found.places, groups.starts)
+        places = np.arange(count) if found.flags is None else np.flatnonzero(found.flags)
+        starts, self.present = (groups.starts, None) if found.flags is None else kept(found.flags, groups.starts)
         self.rows = groups.rows[places]
         self.fold = Fold(
             starts, len(places), None if retract is None else retract[places], None if on_time is None else ~on_time[places]
         )
 
     def make(self, name: str, values: pa.Array) -> pa.Array:
-        """The column, one value a key."""
+        """Returns the column with one value per key."""
         count = len(self.groups.starts)
         if name in self.group.functions:
             if not len(self.rows):

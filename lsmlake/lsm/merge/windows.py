@@ -1,10 +1,10 @@
-"""Merging runs larger than memory: a window of the key space at a time.
+"""Merges sorted runs that are larger than memory, one window of the key space at a time.
 
-1. Load from every run its share of a window, in proportion to the rows it has left, so that all come to about the same key.
-2. The bound is the least of the last keys loaded from runs that have more to come: below it nothing is missing.
-3. Merge the rows up to the bound (inclusive), hand them on, keep the rest. Repeat.
+1. Load a share of the window from each run, in proportion to its remaining rows, so that all runs reach about the same key.
+2. The bound is the smallest last loaded key among the runs that are not fully loaded. All rows up to the bound are in memory.
+3. Merge and yield the rows up to the bound (inclusive), keep the others for the next window. Repeat.
 
-Memory: one window, plus at most one chunk a run.
+Memory: one window, plus at most one chunk per run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lsmlake.lsm.row_kinds import with_kinds
 
 @dataclass
 class RunReader:
-    """A sorted run to be read once: `chunks` yields its rows in key order; `rows` says about how many."""
+    """Reads a sorted run once: `chunks` yields its rows in key order; `rows` is the estimated number of rows not yet loaded."""
 
     chunks: Iterator[pa.Table]
     rows: int
@@ -29,7 +29,7 @@ class RunReader:
     ended: bool = False
 
     def load(self, rows: int) -> None:
-        """Have at least `rows` rows loaded, if there are so many."""
+        """Loads chunks until at least `rows` rows are in memory or the run ends."""
         parts = [self.loaded] if self.loaded is not None else []
         count = sum(part.num_rows for part in parts)
         while not self.ended and count < max(rows, 1):
@@ -50,8 +50,14 @@ class RunReader:
 def merge_windows(
     runs: Sequence[RunReader], key: Sequence[str], merge: Callable[[list[pa.Table]], pa.Table], window_bytes: int = 32 << 20
 ) -> Iterator[pa.Table]:
-    """The merge of `runs` (oldest first) as tables in key order. `merge` combines sorted tables, oldest first. A chunk of a run
-    holds all rows of its keys (`whole_keys`)."""
+    """Yields the merge of `runs` (oldest first) as tables in key order.
+
+    Args:
+        runs: Oldest first. All rows of a key are in one chunk of a run (`whole_keys`).
+        key: The key columns.
+        merge: Merges sorted tables, oldest first, into one.
+        window_bytes: Approximate size of a window in memory.
+    """
     runs, window = list(runs), 1
     while runs:
         left = sum(max(run.rows, 0) for run in runs) or 1
@@ -65,7 +71,7 @@ def merge_windows(
 
 
 def whole_keys(chunks: Iterator[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Chunks of a run in which a key may have several rows, cut anew so that none has rows in two chunks."""
+    """Re-cuts the chunks of a run that may hold several rows of a key, so that all rows of a key are in one chunk."""
     held: pa.Table | None = None
     for chunk in chunks:
         table = chunk if held is None else pa.concat_tables([held, chunk], promote_options="default")
@@ -92,7 +98,7 @@ def _all(run: RunReader) -> pa.Table:
 
 
 def _cut(runs: Sequence[RunReader], key: Sequence[str]) -> list[pa.Table]:
-    """Take from every run what lies up to the bound."""
+    """Removes from each run its loaded rows up to the bound and returns them."""
     keys = comparable([run.loaded.select(key) for run in runs])
     open_ends = [k[-1] for k, run in zip(keys, runs, strict=True) if not run.ended]
     if not open_ends:

@@ -1,4 +1,4 @@
-"""Choosing what to compact. Values in, values out: nothing here reads, writes or looks at a clock."""
+"""Picks the next compaction of a bucket. Pure: the modules here do no I/O and read no clock."""
 
 from lsmlake.lsm.pick.compaction import Compaction, last_level_of
 from lsmlake.lsm.pick.full import pick_full

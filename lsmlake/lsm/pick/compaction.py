@@ -1,4 +1,4 @@
-"""What a strategy has chosen: files to bring to one level. A value; nothing has been read or written yet."""
+"""A picked compaction: the files to bring to one level. A value; nothing has been read or written yet."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lsmlake.options.compaction import CompactionOptions
 
 @dataclass(frozen=True)
 class Compaction:
-    """Bring `inputs` to `output_level`.
+    """Brings `inputs` to `output_level`.
 
-    `parts` are independent: rows of different parts never meet in one output file, since a file that is no input may lie
-    between their key ranges. Choosing whole runs makes one part; rewriting some files of a run makes one for each stretch of
-    neighbours. In a part the files stand newest run first. `dead_share`: a file that need not be merged is
-    rewritten all the same if a greater share of its rows is dead.
+    An output file holds rows of one of the `parts` only, because other files may lie between the key ranges of two parts. Whole
+    runs form one part; if only some files of a run are rewritten, each sequence of neighbouring files forms a part. The files of
+    a part are ordered newest run first. `dead_share`: a file that needs no merge is rewritten if a greater share of its rows is
+    deleted.
     """
 
     parts: tuple[tuple[DataFile, ...], ...]
@@ -33,18 +33,18 @@ class Compaction:
 
     @property
     def in_place(self) -> bool:
-        """No file changes its level: rows go, none are overtaken."""
+        """True if no file changes its level: the compaction only drops deleted rows."""
         return all(file.level == self.output_level for file in self.inputs)
 
 
 def whole_runs(runs: Iterable[SortedRun], output_level: int, max_level: int, reason: str, dead_share: float) -> Compaction:
-    """All files of `runs`, which are newest first and without a gap."""
+    """Picks all files of `runs`, which are ordered newest first and have no run between them."""
     return Compaction((tuple(file for run in runs for file in run.files),), output_level, max_level, reason, dead_share)
 
 
-def stretches(files: Sequence[DataFile], chosen: Collection[str]) -> tuple[tuple[DataFile, ...], ...]:
-    """The chosen files of a run (by name), neighbours together."""
-    grouped = groupby(files, key=lambda file: file.name in chosen)
+def stretches(files: Sequence[DataFile], picked: Collection[str]) -> tuple[tuple[DataFile, ...], ...]:
+    """Returns the picked files of a run (by name), neighbours grouped together."""
+    grouped = groupby(files, key=lambda file: file.name in picked)
     return tuple(tuple(group) for taken, group in grouped if taken)
 
 

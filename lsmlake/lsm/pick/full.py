@@ -1,4 +1,4 @@
-"""Full compaction: the whole bucket becomes one run without dead rows at the last level."""
+"""Full compaction: the whole bucket becomes one run at the last level, without deleted rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from lsmlake.options.compaction import CompactionOptions
 
 
 def pick_full(levels: Levels, options: CompactionOptions) -> Compaction | None:
-    """All runs to the last level; of a bucket that is already one run there, the files with dead rows; `None` if it has none."""
+    """Picks all runs. If the bucket is already one run at the last level, picks its files with deleted rows; None if there are
+    none."""
     max_level = last_level_of(options, levels)
     if not levels.runs:
         return None

@@ -1,4 +1,4 @@
-"""The one question asked of a bucket: what to compact next."""
+"""Picks the next compaction by the strategy of the table: `tiered` or `universal`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lsmlake.options.compaction import TIERED, CompactionOptions
 def pick(
     levels: Levels, options: CompactionOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
 ) -> Compaction | None:
-    """The next compaction by the table's strategy, `None` if the bucket is in order.
+    """Returns the next compaction, None if the bucket needs none.
 
-    One compaction a call; ask again with the tree it leaves, its new deletion vectors counted, until `None`. `now_ms`,
-    `hour` and `empty_picks` concern the universal strategy, see `pick_universal`.
+    Call again with the resulting levels, including new deletion vectors, until the result is None. Only the universal strategy
+    uses `now_ms`, `hour` and `empty_picks`, see `pick_universal`.
     """
     if options.strategy == TIERED:
         return pick_tiered(levels, options)

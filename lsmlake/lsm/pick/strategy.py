@@ -44,7 +44,7 @@ def in_full(schema: Schema, now_ms: int) -> Callable[[Levels], Compaction | None
     options, expiry = schema.parsed_options.compaction, RowExpiry.of(schema, now_ms)
 
     def choose(levels: Levels) -> Compaction | None:
-        expired = {file.name for file in levels.files if expiry and expiry.concerns(file)}
+        expired = {file.name for file in levels.files if expiry and expiry.may_apply_to(file)}
         if (found := pick_full(levels, options)) or not expired:
             return found
         last = last_level_of(options, levels)

@@ -1,16 +1,17 @@
-"""What a compaction does with each of its files: nothing, a new level by metadata, a merge, or dropping it.
+"""Plans the steps of a picked compaction: each input file is kept, moved by metadata, rewritten or dropped.
 
-1. A file without a live row is dropped.
-2. The rest is cut into sections. A section of several runs is merged.
-3. A file alone in its section need not be. It moves by metadata (or stays, if it is at the output level), unless
-   - its rows must change: too many are dead, it is forced, it holds deletes that end here, or what lies under them in older
-     files may change level-0 rows;
-   - or it is small and next to something that is rewritten or small as well: then they become one file.
-4. Neighbouring sections that are rewritten form one `Rewrite`; a big file that moves ends it, since output files must not reach
-   across it.
+1. A file without live rows is dropped.
+2. The other files are partitioned into sections. A section of several runs is merged.
+3. A file that is alone in its section moves by metadata (or is kept, if it is at the output level), unless
+   - its rows must change: too many are deleted, it is forced, its delete rows must be dropped, or it is a level-0 file and the
+     merge rule may merge its rows with older ones;
+   - or it is small and next to a section that is rewritten or small as well: then they are merged into one file.
+4. Neighbouring sections to rewrite form one `Rewrite`. A big file that moves ends it, because the key range of an output file
+   must not span that of the moved file.
 
-Deletes end where nothing older can hold their key: at the last level, or, with deletion vectors, anywhere above level 0: what
-they deleted is masked, and so are the delete rows of a file that moves by metadata. Then they never force a rewrite.
+A delete row is dropped where no older row of its key can exist: at the last level, or with deletion vectors at any level other
+than 0, because the compaction marks the rows it deleted. With vectors, a file that moves by metadata gets its delete rows marked
+as well, so delete rows never force a rewrite.
 
 Source: Apache Paimon, `MergeTreeCompactTask`.
 """
@@ -25,12 +26,12 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.compaction import Compaction
 from lsmlake.lsm.sections import Section, sections
 
-SMALL_PERCENT = 70  # of the target: a smaller file is worth joining with its neighbours
+SMALL_PERCENT = 70  # of the target size: a smaller file is merged with its neighbours
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """`file` gets another level; its bytes stay."""
+    """Moves `file` to another level by metadata only."""
 
     file: DataFile
     level: int
@@ -38,10 +39,7 @@ class Upgrade:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Sections in key order, to be merged one after the other into files of the target size.
-
-    Which of two files is newer is told by `levels.recency`.
-    """
+    """Merges sections, in key order, into files of the target size. `levels.recency` decides which of two files is newer."""
 
     sections: tuple[Section, ...]
 
@@ -52,9 +50,9 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Steps:
-    """The parts of a compaction's inputs; each file is in exactly one. `kept` files are at the output level and stay as they are.
+    """The inputs of a compaction by step; each file is in exactly one. `kept` files are at the output level and do not change.
 
-    `drop_deletes`: the rewrites leave delete rows out.
+    `drop_deletes`: the rewrites drop delete rows.
     """
 
     upgrades: tuple[Upgrade, ...]
@@ -65,7 +63,7 @@ class Steps:
 
 
 def drops_deletes(output_level: int, highest_level: int, vectors: bool) -> bool:
-    """Whether a delete row at `output_level` has nothing left to delete; `highest_level` is that of the whole bucket."""
+    """Whether a delete row can be dropped at `output_level`, given the deepest level of the bucket that holds files."""
     return output_level > 0 and (vectors or output_level >= highest_level)
 
 
@@ -78,16 +76,21 @@ def plan_task(
     rewrite_level0: bool = False,
     forced: Collection[str] = (),
 ) -> Steps:
-    """Sort the inputs of `compaction`, picked from `levels`, into steps. Pure.
+    """Plans the steps of `compaction`, which was picked from `levels`. Pure.
 
-    `vectors`: the table has deletion vectors. `rewrite_level0`: the merge rule may change a level-0 row by what lookup finds
-    in older files. `forced`: names of files to rewrite whatever their state, as for expired rows.
+    Args:
+        compaction: The picked compaction.
+        levels: The bucket.
+        target_file_bytes: Target size of an output file.
+        vectors: True if the table has deletion vectors.
+        rewrite_level0: True if the merge rule may merge a level-0 row with the old row that the lookup finds.
+        forced: Names of files to rewrite in any case, for example files with expired rows.
     """
-    ends_deletes = not vectors and compaction.output_level == compaction.max_level
+    rewrite_deletes = not vectors and compaction.output_level == compaction.max_level
 
     def must_rewrite(file: DataFile) -> bool:
         dirty = levels.dead.get(file.name, 0) > compaction.dead_share * file.rows
-        return dirty or file.name in forced or (ends_deletes and file.delete_rows > 0) or (rewrite_level0 and file.level == 0)
+        return dirty or file.name in forced or (rewrite_deletes and file.delete_rows > 0) or (rewrite_level0 and file.level == 0)
 
     def may_move(section: Section) -> bool:
         return len(section.files) == 1 and not must_rewrite(section.files[0])
@@ -112,7 +115,7 @@ def plan_task(
 
 
 def _groups(found: Iterable[Section], moves: Callable[[Section], bool]) -> list[tuple[Section, ...]]:
-    """Neighbouring sections together, each that `moves` on its own."""
+    """Groups neighbouring sections; a section that `moves` forms a group of its own."""
     groups: list[list[Section]] = []
     joining = False
     for section in found:

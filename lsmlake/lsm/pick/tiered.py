@@ -1,24 +1,23 @@
-"""Tiered compaction for tables with deletion vectors, whose readers skip bits and never merge: bytes written count for more
-than runs standing.
+"""Tiered compaction, for tables with deletion vectors: readers never merge, so it writes few bytes and allows many runs.
 
-Levels from 1 on are slots for runs, the newest run in the lowest slot taken; an empty tree starts at the last slot and fills
-towards level 1. The weight of a run is the bytes of its live rows. All of level 0 counts as one run, since it goes together.
+The levels from 1 on are slots for runs. The newest run is at the least deep occupied level; an empty tree fills from the last
+level towards level 1. The weight of a run is the bytes of its live rows. Level 0 counts as one run, because it is always picked
+as a whole.
 
-1. Level 0 goes up into the free slot next to the newest run. A single run needs no merge there and moves by metadata;
-   several are merged with each other.
-2. Full tiers. Walking from new to old, a run belongs to the tier at hand unless it weighs more than sqrt(`tier_runs`) times
-   the mean of that tier; then the next tier starts. (What `tier_runs` runs are merged into weighs up to `tier_runs` times as
-   much, less the rows it drops; the square root is the middle.) A tier of `tier_runs` runs is merged together with everything
-   newer, and the outcome counts as one run when the older tiers are looked at, so one merge may complete several tiers.
-3. No free slot: the newest runs are merged, level 1 included, to the end of a tier.
-4. The output goes to the slot just newer than the next older run, to the last slot if no run is left: what is free stays on
-   the new side.
-5. If there is nothing of this to do, dead rows: the files with more than `reclaim_dead_percent` of them are rewritten where they
-   stand, and when the bucket as a whole has more than `reclaim_bucket_share`, so are the dirtiest until it has not. One run
-   at a time, the one with most to gain first.
+1. Level 0 moves to the free level next to the newest run. A single level-0 run moves by metadata; several are merged.
+2. Full tiers. From new to old, a run belongs to the current tier unless it weighs more than sqrt(`tier_runs`) times the mean of
+   that tier; then it starts the next tier. (Merging `tier_runs` runs gives up to `tier_runs` times the weight, less the dropped
+   rows; the square root is the geometric middle.) A tier of `tier_runs` runs is merged together with all newer runs. The result
+   counts as one run when the older tiers are checked, so one merge may complete several tiers.
+3. No free level: merge the newest runs, including level 1, up to the end of a tier.
+4. The output goes to the level just newer than the next older run, or to the last level if there is none, so that the free levels
+   stay on the newer side.
+5. If no other rule applies, reclaim deleted rows: rewrite in place the files whose share of deleted rows exceeds
+   `reclaim_dead_percent`. If the share in the whole bucket exceeds `reclaim_bucket_share`, rewrite further files, those with the
+   greatest share first, until it does not. One run per pick, the one with the most deleted rows to drop first.
 
-Every choice of 1-4 is a prefix of the runs with all of level 0 in it, so level order stays time order; 5 moves nothing.
-Applied again and again it comes to an end: 1-3 leave level 0 empty or fewer runs, 5 fewer dead rows.
+Rules 1-4 pick the newest runs including all of level 0, so level order stays time order; rule 5 moves no file. Repeated picks
+terminate: rules 1-3 leave level 0 empty or fewer runs, rule 5 fewer deleted rows.
 
 Source: the size-tiered family (Bigtable's minor and merging compactions, Cassandra's size-tiered strategy), kept in time order;
 rule 5 is the cleaning of log-structured file systems (Rosenblum and Ousterhout 1991).
@@ -36,7 +35,7 @@ from lsmlake.options.compaction import CompactionOptions
 
 
 def pick_tiered(levels: Levels, options: CompactionOptions) -> Compaction | None:
-    """The next compaction, or `None` if the bucket is in order. O(runs), and O(files log files) for rule 5."""
+    """Returns the next compaction, None if the bucket needs none. O(runs), and O(files log files) for rule 5."""
     max_level = last_level_of(options, levels)
     fresh, older = levels.level0_runs, levels.older_runs
     heads = ([fresh] if fresh else []) + [(run,) for run in older]
@@ -54,7 +53,7 @@ def pick_tiered(levels: Levels, options: CompactionOptions) -> Compaction | None
 
 
 def tiers(weights: Sequence[int], options: CompactionOptions) -> list[int]:
-    """Ends of the tiers: the first holds runs [0, ends[0]), the next [ends[0], ends[1]), ..."""
+    """Returns the ends of the tiers: the first holds runs [0, ends[0]), the next [ends[0], ends[1]), ..."""
     ends, start, total = [], 0, 0
     for number, weight in enumerate(max(weight, options.small_run_bytes) for weight in weights):
         if number > start and weight * (number - start) > total * sqrt(options.tier_runs):
@@ -65,7 +64,7 @@ def tiers(weights: Sequence[int], options: CompactionOptions) -> list[int]:
 
 
 def full_tiers(weights: Sequence[int], options: CompactionOptions) -> int:
-    """Rule 2: how many of the newest runs to merge, 0 if no tier is full."""
+    """Rule 2: returns how many of the newest runs to merge, 0 if no tier is full."""
     count = 0
     while True:
         merged = [sum(weights[:count])] if count else []
@@ -77,35 +76,35 @@ def full_tiers(weights: Sequence[int], options: CompactionOptions) -> int:
 
 
 def _make_room(weights: Sequence[int], older: Sequence[SortedRun], options: CompactionOptions) -> int:
-    """Rule 3: level 0 and level 1 are merged at least."""
+    """Rule 3: returns how many of the newest runs to merge, at least levels 0 and 1."""
     return next(end for end in tiers(weights, options) if end > 1)
 
 
 def _reclaim(levels: Levels, options: CompactionOptions, max_level: int) -> Compaction | None:
     """Rule 5."""
-    chosen = _dirty(levels, options)
-    if not chosen:
+    dirty = _dirty(levels, options)
+    if not dirty:
         return None
-    gain = {run.level: sum(levels.dead[file.name] for file in run.files if file.name in chosen) for run in levels.older_runs}
+    gain = {run.level: sum(levels.dead[file.name] for file in run.files if file.name in dirty) for run in levels.older_runs}
     run = max(levels.older_runs, key=lambda run: gain[run.level])
-    return Compaction(stretches(run.files, chosen), run.level, max_level, "dead rows")
+    return Compaction(stretches(run.files, dirty), run.level, max_level, "dead rows")
 
 
 def _dirty(levels: Levels, options: CompactionOptions) -> frozenset[str]:
-    """Names of the files to be rewritten for their dead rows."""
+    """Returns the names of the files to rewrite because of their deleted rows."""
     files = [file for run in levels.older_runs for file in run.files if levels.dead.get(file.name)]
     files.sort(key=lambda file: levels.dead[file.name] / file.rows, reverse=True)
     dead = [levels.dead[file.name] for file in files]
     surplus = _surplus(levels.older_runs, options.reclaim_bucket_share)
     return frozenset(
         file.name
-        for file, own, before in zip(files, dead, accumulate(dead, initial=0), strict=False)
-        if before < surplus or own == file.rows or own > options.dead_share * file.rows
+        for file, count, before in zip(files, dead, accumulate(dead, initial=0), strict=False)
+        if before < surplus or count == file.rows or count > options.dead_share * file.rows
     )
 
 
 def _surplus(runs: Sequence[SortedRun], share: float) -> float:
-    """Dead rows that must go until at most `share` of the rows of these runs is dead."""
+    """Returns how many deleted rows must be dropped until at most `share` of the rows of these runs are deleted."""
     if share >= 1:
         return 0.0
     rows, live = sum(run.rows for run in runs), sum(run.live_rows for run in runs)

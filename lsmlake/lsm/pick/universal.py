@@ -1,21 +1,21 @@
-"""Universal compaction: few runs, because each reader merges them.
+"""Universal compaction: keeps the number of runs small, because readers merge them.
 
-Every rule names how many of the newest runs to merge; the first that names any wins.
+Each rule returns how many of the newest runs to merge; the first rule that applies wins.
 
-1. early full (two runs or more): the last full compaction is long ago, the bucket is small, or much lies outside the last level
-   -> all runs;
-2. size amplification: everything but the oldest run weighs more than so many percent of it -> all runs;
-3. size ratio: starting with the newest run, the next older joins while it is hardly bigger than those taken so far. Once a
-   merge is certain, runs at levels 0 and 1 join whatever their size;
-4. number of runs: more than the trigger -> as many as bring it back to the trigger, then more by rule 3;
-5. level 0 by force, when lookups need it empty: all of it, then more by rule 3.
+1. Early full (at least two runs): the last full compaction is too old, the bucket is small, or the files outside the last level
+   are large. Merges all runs.
+2. Size amplification: all runs except the oldest exceed a percentage of its size. Merges all runs.
+3. Size ratio: starting with the newest run, adds the next older run while it is at most slightly larger than the runs picked so
+   far. Once two runs are picked, runs at levels 0 and 1 are added whatever their size.
+4. Number of runs: exceeds the trigger. Merges enough runs to return to the trigger, then extends by rule 3.
+5. Forced level 0, if lookups need it empty: merges level 0, then extends by rule 3.
 
-Rules 2 and 3 sleep below the trigger. The output goes to the level just newer than the next older run, to the last level if no
-run is left, never to level 0: then runs are added up to the first that is not at level 0. Hence whatever is picked takes all
-of level 0, and level order stays time order.
+Rules 2 and 3 apply only from the trigger on. The output goes to the level just newer than the next older run, or to the last
+level if there is none. It never goes to level 0: instead, runs are added up to and including the first one outside level 0. So
+each pick takes all of level 0, and level order stays time order.
 
-The only memory is in the arguments: the last full compaction is as old as the newest file of the last level, and the
-picks that came to nothing are as many as runs wait at level 0, less one.
+The rules keep no state: the newest file of the last level dates the last full compaction, and the number of empty picks in a row
+is the number of runs at level 0 less one.
 
 Source: Apache Paimon, `UniversalCompaction`, `EarlyFullCompaction` and `ForceUpLevel0Compaction`.
 """
@@ -32,10 +32,15 @@ from lsmlake.options.compaction import RADICAL, CompactionOptions
 def pick_universal(
     levels: Levels, options: CompactionOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
 ) -> Compaction | None:
-    """The next compaction, or `None` if the bucket is in order.
+    """Returns the next compaction, None if the bucket needs none.
 
-    `hour` of the day (0-23) decides off-peak, `None` takes that of `now_ms` in UTC. `empty_picks`: picks in a row that
-    came to nothing, for lookup-compact = gentle; `None` counts the waiting runs.
+    Args:
+        levels: The bucket.
+        options: The picking options.
+        now_ms: The current time.
+        hour: Hour of the day (0-23), for off-peak hours. None: the hour of `now_ms` in UTC.
+        empty_picks: Consecutive picks without a result, for lookup-compact = gentle. None: derived from the number of runs at
+            level 0.
     """
     runs, max_level = levels.runs, last_level_of(options, levels)
     ratio = options.size_ratio + offpeak_ratio(options, now_ms // 3_600_000 % 24 if hour is None else hour)
@@ -53,7 +58,7 @@ def pick_universal(
 def _first_rule(
     runs: Sequence[SortedRun], max_level: int, options: CompactionOptions, ratio: int, now_ms: int
 ) -> tuple[int, str] | None:
-    """Rules 1 to 4: how many of the newest runs, and why."""
+    """Rules 1 to 4: returns how many of the newest runs to merge, and the reason."""
     if early_full(runs, max_level, options, now_ms):
         return len(runs), "early full"
     trigger = options.sorted_run_trigger
@@ -70,7 +75,7 @@ def early_full(runs: Sequence[SortedRun], max_level: int, options: CompactionOpt
     """Rule 1."""
     if len(runs) < 2:
         return False
-    interval, small, loose = (
+    interval, small, incremental = (
         options.optimization_interval_ms,
         options.total_size_threshold_bytes,
         options.incremental_size_threshold_bytes,
@@ -80,7 +85,7 @@ def early_full(runs: Sequence[SortedRun], max_level: int, options: CompactionOpt
         return True
     if small is not None and sum(run.bytes for run in runs) < small:
         return True
-    return loose is not None and sum(run.bytes for run in runs if run.level != max_level) > loose
+    return incremental is not None and sum(run.bytes for run in runs if run.level != max_level) > incremental
 
 
 def size_amplified(runs: Sequence[SortedRun], percent: int) -> bool:
@@ -91,24 +96,24 @@ def size_amplified(runs: Sequence[SortedRun], percent: int) -> bool:
 
 
 def extend(runs: Sequence[SortedRun], count: int, ratio: int, forced: bool = False) -> int:
-    """Rule 3, from the `count` newest runs on: how many to merge, 0 if there is no reason to."""
-    certain = forced or count > 1
-    taken = sum(run.bytes for run in runs[:count])
+    """Rule 3, starting with the `count` newest runs: returns how many runs to merge, 0 if the rule does not apply."""
+    merges = forced or count > 1
+    picked = sum(run.bytes for run in runs[:count])
     for run in runs[count:]:
-        alike = taken * (100 + ratio) >= run.bytes * 100
-        if not alike and not (certain and run.level <= 1):
+        similar = picked * (100 + ratio) >= run.bytes * 100
+        if not similar and not (merges and run.level <= 1):
             break
-        taken += run.bytes
+        picked += run.bytes
         count += 1
-        certain = True
-    return count if certain else 0
+        merges = True
+    return count if merges else 0
 
 
 def unit(runs: Sequence[SortedRun], count: int, max_level: int) -> tuple[Sequence[SortedRun], int]:
-    """The runs to merge and their output level, given that the `count` newest were chosen."""
+    """Returns the runs to merge and their output level if the `count` newest runs were picked."""
     if count < len(runs) and runs[count].level <= 1:
-        waiting = sum(run.level == 0 for run in runs)
-        count = min(waiting + 1, len(runs))
+        level0 = sum(run.level == 0 for run in runs)
+        count = min(level0 + 1, len(runs))
         output_level = runs[count - 1].level
     elif count < len(runs):
         output_level = runs[count].level - 1
@@ -116,7 +121,7 @@ def unit(runs: Sequence[SortedRun], count: int, max_level: int) -> tuple[Sequenc
 
 
 def offpeak_ratio(options: CompactionOptions, hour: int) -> int:
-    """What off-peak hours add to the size ratio at this hour of the day."""
+    """Returns the off-peak addition to the size ratio at this hour of the day, 0 outside off-peak hours."""
     start, end = options.offpeak_start_hour, options.offpeak_end_hour
     if start is None or end is None or start == end:
         return 0
@@ -125,11 +130,11 @@ def offpeak_ratio(options: CompactionOptions, hour: int) -> int:
 
 
 def _forced(levels: Levels, options: CompactionOptions, empty_picks: int | None) -> bool:
-    """Rule 5: whether level 0 must go up now."""
-    waiting = len(levels.level0_runs)
-    if not waiting or options.lookup_compact is None:
+    """Rule 5: whether level 0 must be compacted now."""
+    level0 = len(levels.level0_runs)
+    if not level0 or options.lookup_compact is None:
         return False
     if options.lookup_compact == RADICAL:
         return True
-    attempts = (waiting - 1 if empty_picks is None else empty_picks) + 1
+    attempts = (level0 - 1 if empty_picks is None else empty_picks) + 1
     return attempts >= max(options.sorted_run_trigger, options.lookup_max_interval)
