@@ -49,15 +49,15 @@ class Changes(Readable):
     mode: ChangesMode = DIFF
 
     def __repr__(self) -> str:
-        return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._said())}>"
+        return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._arguments())}>"
 
     def _repr_html_(self) -> str:
-        return html_pairs("Changes", self._said())
+        return html_pairs("Changes", self._arguments())
 
-    def _said(self) -> list[tuple[str, object]]:
+    def _arguments(self) -> list[tuple[str, object]]:
         """The arguments that were given. Reads nothing."""
-        said = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
-        return [(name, value) for name, value in said if value is not None]
+        given = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
+        return [(name, value) for name, value in given if value is not None]
 
     def _planned(self) -> tuple[Plan, list[Piece]]:
         """The columns and predicate, and the pieces to read."""

@@ -47,25 +47,25 @@ class Scan(Readable):
     limit: int | None = None
 
     def __repr__(self) -> str:
-        return f"<lsmlake scan {', '.join(f'{name} {value}' for name, value in self._said())}>"
+        return f"<lsmlake scan {', '.join(f'{name} {value}' for name, value in self._arguments())}>"
 
     def _repr_html_(self) -> str:
-        return html_pairs("Scan", self._said())
+        return html_pairs("Scan", self._arguments())
 
     def __len__(self) -> int:
         """The number of rows, as `count`."""
         return self.count()
 
-    def _said(self) -> list[tuple[str, object]]:
+    def _arguments(self) -> list[tuple[str, object]]:
         """The arguments that were given. Reads nothing."""
-        said = ("of", self.meta.paths.root), ("where", self.where), ("columns", self.columns and ", ".join(self.columns))
+        given = ("of", self.meta.paths.root), ("where", self.where), ("columns", self.columns and ", ".join(self.columns))
         rest = (
             ("mode", self.mode),
             ("snapshot", self.moment.snapshot),
             ("timestamp", self.moment.timestamp),
             ("limit", self.limit),
         )
-        return [(name, value) for name, value in (*said, *rest) if value is not None]
+        return [(name, value) for name, value in (*given, *rest) if value is not None]
 
     def plan(self) -> Plan:
         """The files that a read would open, as values. Reads metadata only.
