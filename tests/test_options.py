@@ -23,15 +23,9 @@ LIBRARY = Path(lsmlake.__file__).parent
 README = (LIBRARY.parent / "README.md").read_text()
 
 
-def value_of(options: Options, name: str) -> object:
-    group = getattr(options, group_of(name))
-    (attribute,) = [each.attribute for each in options_of(type(group)) if each.option.name == name]
-    return getattr(group, attribute)
-
-
 def test_nothing_given_is_the_defaults():
     options = Options.parse({})
-    assert {name: value_of(options, name) for name in OPTIONS} == {name: option.default for name, option in OPTIONS.items()}
+    assert options.values == {name: option.default for name, option in OPTIONS.items()}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +54,7 @@ def test_nothing_given_is_the_defaults():
     ],
 )
 def test_a_value_is_read_as_text_or_as_it_is(name, value, expected):
-    assert value_of(Options.parse({name: value}), name) == expected
+    assert Options.parse({name: value}).values[name] == expected
 
 
 UNIVERSAL = {"compaction.strategy": "universal"}
@@ -85,7 +79,7 @@ FULL = {"changelog-producer": "full-compaction"}
     ],
 )
 def test_a_default_follows_from_other_options(given_options, name, expected):
-    assert value_of(Options.parse(given_options), name) == expected
+    assert Options.parse(given_options).values[name] == expected
 
 
 @pytest.mark.parametrize("name", ["a/../../b", "x/y", "a\\b", "a\0b", "a\nb", "a\x7f", "\ud800", ""])
@@ -105,8 +99,8 @@ def test_any_value_is_either_taken_or_refused_by_name(name, value):
         assert refused.found
         assert refused.cure
     else:
-        text = OPTIONS[name].type.text(value_of(options, name))
-        assert text is None or value_of(Options.parse({name: text}), name) == value_of(options, name)
+        text = OPTIONS[name].type.text(options.values[name])
+        assert text is None or Options.parse({name: text}).values[name] == options.values[name]
 
 
 # --- the rules between options ---
@@ -171,7 +165,7 @@ EFFECTS = [
 def test_an_option_that_has_no_effect_is_refused(names, others, without_effect):
     for name in names:
         options = Options.parse(others | {name: some_value(name)})
-        assert value_of(options, name) == OPTIONS[name].type.read(some_value(name))
+        assert options.values[name] == OPTIONS[name].type.read(some_value(name))
         with pytest.raises(InvalidOption, match=f"option '{re.escape(name)}' has no effect unless"):
             Options.parse(without_effect | {name: some_value(name)})
 

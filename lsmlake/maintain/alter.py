@@ -22,7 +22,8 @@ from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeErr
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.options.table_options import Options, check_name
+from lsmlake.options.option import Change
+from lsmlake.options.table_options import OPTIONS, Options, check_name
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
@@ -65,7 +66,7 @@ def alter(
         if new.options == old.options:
             return None
         rule_of(new, name)
-        _check_placing(meta, name, latest, old, new)
+        _check_fixed(meta, name, latest, old, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
         remade = settling and (changes_rows(old, new) or old.parsed_options.retention.rows_ms is not None)
         try:
@@ -108,14 +109,18 @@ def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name
     return changed
 
 
-def _check_placing(meta: Metadata, name: str, latest: Snapshot | None, old: Schema, new: Schema) -> None:
-    if old.parsed_options.placing == new.parsed_options.placing or latest is None or not meta.live(latest, old).num_rows:
+def _check_fixed(meta: Metadata, name: str, latest: Snapshot | None, old: Schema, new: Schema) -> None:
+    """Options that cannot change once there are rows."""
+    fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
+    before, after = old.parsed_options.values, new.parsed_options.values
+    changed = [option for option in fixed if before[option] != after[option]]
+    if not changed or latest is None or not meta.live(latest, old).num_rows:
         return
     raise InvalidOption(
-        "bucket and bucket-key decide which bucket a row belongs to, and the table has rows",
+        f"{' and '.join(changed)} can change only while the table has no rows",
         where=name,
-        expected=f"bucket = {old.parsed_options.layout.buckets} and bucket-key unchanged",
-        found={key: value for key, value in new.options.items() if old.options.get(key) != value},
+        expected=", ".join(f"{option} = {fixed[option].text(before[option]) or 'nothing'}" for option in changed),
+        found=", ".join(f"{option} = {fixed[option].text(after[option]) or 'nothing'}" for option in changed),
         cure="make a new table with these options and upsert the rows of this one into it",
     )
 

@@ -21,7 +21,7 @@ from lsmlake.options.compaction import CompactionOptions
 from lsmlake.options.files import FileOptions
 from lsmlake.options.layout import LayoutOptions
 from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
-from lsmlake.options.option import Change, Only, Option, When, options_of
+from lsmlake.options.option import Change, Only, Option, Values, When, options_of
 from lsmlake.options.read import ReadOptions
 from lsmlake.options.retention import RetentionOptions
 from lsmlake.options.types import CURE
@@ -44,19 +44,19 @@ class Options:
     columns: ColumnOptions
 
     @cached_property
-    def meaning(self) -> tuple:
-        """What decides which rows the files of a table mean, and when readers of changes see them."""
-        return (*self._values(Change.REWRITES), *self.placing, self.columns)
+    def values(self) -> Values:
+        """The value in effect of every option but those of single columns, by name."""
+        return {
+            name: getattr(getattr(self, group), attribute)
+            for group, members in _MEMBERS.items()
+            for attribute, name in members.items()
+        }
 
     @cached_property
-    def placing(self) -> tuple:
-        """What decides which bucket a row belongs to."""
-        return self._values(Change.WHILE_EMPTY)
-
-    def _values(self, change: Change) -> tuple:
-        values = {name: getattr(getattr(self, group), attribute) for name, (group, attribute) in _PLACES.items()}
-        decisive = {name: option.matters for name, option in OPTIONS.items() if option.change == change}
-        return tuple(matters(values) if matters else values[name] for name, matters in decisive.items())
+    def meaning(self) -> tuple:
+        """What decides which rows the files of a table mean, and when readers of changes see them."""
+        decisive = [(name, option.matters) for name, option in OPTIONS.items() if option.change is not Change.ANY_TIME]
+        return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns)
 
     @staticmethod
     def parse(given: Mapping[str, object], where: str = "table options") -> Options:
@@ -76,14 +76,13 @@ class Options:
                 values[name] = option.derived(values)
         rules.check(((name, _conditions(name)) for name in given), values, OPTIONS, where)
         made = {
-            group: of(**{attribute: values[name] for name, (owner, attribute) in _PLACES.items() if owner == group})
-            for group, of in _GROUPS.items()
+            group: of(**{attribute: values[name] for attribute, name in _MEMBERS[group].items()}) for group, of in _GROUPS.items()
         }
         return Options(**made, columns=ColumnOptions(single))
 
 
 _GROUPS = {name: group for name, group in get_type_hints(Options).items() if group is not ColumnOptions}
-_PLACES = {each.option.name: (name, each.attribute) for name, group in _GROUPS.items() for each in options_of(group)}
+_MEMBERS = {name: {each.attribute: each.option.name for each in options_of(group)} for name, group in _GROUPS.items()}
 OPTIONS: Mapping[str, Option] = {each.option.name: each.option for group in _GROUPS.values() for each in options_of(group)}
 """Every option but those of single columns, by name."""
 
@@ -93,7 +92,7 @@ _ALIASES = {f"{engine}.ignore-delete": engine for engine in (DEDUPLICATE, FIRST_
 
 def group_of(name: str) -> str:
     """The group in `Options` of the option of that name."""
-    return _PLACES[name][0]
+    return next(group for group, members in _MEMBERS.items() if name in members.values())
 
 
 def check_name(name: object, where: str) -> None:
