@@ -26,7 +26,6 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.compact import bucket, supersede
-from lsmlake.format import manifest
 from lsmlake.store import data_reader, data_writer, lookup
 from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
@@ -113,28 +112,6 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
         short = lambda self, columns, groups=None, rows=1 << 16: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
         stack.enter_context(patch.object(lookup.DataReader, "chunks", short))
         yield
-
-
-def unreferenced(table: Table) -> list[str]:
-    """Paths of data, vector and manifest files below the table that no snapshot names."""
-    meta, used = table.meta, set()
-    schema = meta.latest_schema()
-    for number in meta.snapshot_ids():
-        snapshot = meta.snapshot(number)
-        lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest]
-        used |= {meta.paths.manifest(named.name) for named in lists if named}
-        used |= {meta.paths.manifest(m.name) for m in meta.manifest_metas(snapshot)}
-        used |= {meta.paths.puffin(ref.puffin) for ref in meta.vector_refs(snapshot).values()}
-        for state in meta.states(snapshot, schema).values():
-            used |= {meta.paths.data(file) for file in state.files}
-    for number in {*meta.snapshot_ids(), *meta.recorded_ids()}:
-        snapshot = meta.recorded(number)
-        if named := snapshot.changelog_manifest_list:
-            used |= {meta.paths.manifest(named.name), *(meta.paths.manifest(m.name) for m in meta.manifest_list(named))}
-            entries = manifest.files_of(meta.changelog(snapshot, schema), schema)
-            used |= {meta.paths.data(file) for _, _, file in entries}
-    kept = tuple(f"{meta.paths.root}/{folder}/" for folder in ("schema", "snapshot", "changelog", "consumer"))
-    return [e.path for e in meta.env.storage.list(meta.paths.root) if e.path not in used and not e.path.startswith(kept)]
 
 
 # --- rows as plain values ---
@@ -244,11 +221,13 @@ class Shape:
     columns: tuple[tuple[str, ColumnKind], ...]
 
     @classmethod
-    def of(cls, key: str, partition: str = "none") -> Shape:
+    def of(cls, key: str, partition: str = "none", values: Mapping[str, ColumnKind] | None = None) -> Shape:
+        """`values`: the columns beside the key; by default some of every sort and `stamp`."""
         keys = tuple((f"k{i}", KINDS[kind]) for i, kind in enumerate(KEYS[key]))
         part = PARTITIONS[partition]
         parts = () if part is None else (("p", part),)
-        return cls(tuple(name for name, _ in keys), part, (*keys, *parts, *VALUES.items(), ("stamp", KINDS["BIGINT"])))
+        columns = VALUES | {"stamp": KINDS["BIGINT"]} if values is None else values
+        return cls(tuple(name for name, _ in keys), part, (*keys, *parts, *columns.items()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -270,11 +249,15 @@ class Shape:
 
     def row(self, key_code: int, value_code: int, stamp: int) -> tuple:
         """One row as a user might bring it. Codes are bytes; 60 keys or so are told apart."""
+        values = [kind.values[(value_code + 3 * i) % len(kind.values)] for i, kind in enumerate(VALUES.values())]
+        return (*self.key_values(key_code), *values, stamp)
+
+    def key_values(self, key_code: int) -> tuple:
+        """The key columns, then the partition column if there is one."""
         kinds = [self.kind(name) for name in self.key]
         key = [kind.values[_spread(key_code, i) % len(kind.values)] for i, kind in enumerate(kinds)]
         part = () if self.partition is None else (self.partition.values[key_code // 3 % len(self.partition.values)],)
-        values = [kind.values[(value_code + 3 * i) % len(kind.values)] for i, kind in enumerate(VALUES.values())]
-        return (*key, *part, *values, stamp)
+        return (*key, *part)
 
     def stored(self, row: tuple) -> tuple:
         """The row as the table holds it: -0.0 in the key is 0.0."""

@@ -6,14 +6,10 @@ from random import Random
 from types import MappingProxyType
 
 import pytest
-from effort import examples
-from engine_model import Newest, first
-from hypothesis import given
-from hypothesis import strategies as st
+from history import at, fold
+from naive import unreferenced
 from pyroaring import BitMap
-from strategies import contents, copied, lake_on, new_lake, tiny_units, unreferenced
-from test_changelog_histories import at, fold
-from test_engine_histories import INTS, SETUPS, Row, apply, found, histories, written
+from strategies import contents, copied, lake_on, new_lake
 
 from lsmlake import set_option, unset_option
 from lsmlake.api.table import Table
@@ -35,50 +31,6 @@ def made(options: dict[str, str] = MappingProxyType({}), storage: MemoryStorage 
 def write(table: Table, keys: list[int], a: int, *, compact: bool = False) -> None:
     none = [None] * len(keys)
     table.upsert({"k": keys, "a": [a] * len(keys), "b": none, "c": none, "d": none}, compact=compact)
-
-
-def is_settled(table: Table) -> bool:
-    """Every bucket is one run of plain rows."""
-    files = table.files().to_pylist()
-    levels = {(file["bucket"], file["level"]) for file in files}
-    dead = sum(file["deleted_record_count"] + file["delete_row_count"] for file in files)
-    return len(levels) == len({bucket for bucket, _ in levels}) and not dead and all(level for _, level in levels)
-
-
-ASIDE = (Newest(), first)
-ENGINES = {name: setup for name, setup in SETUPS.items() if setup.columns == INTS}
-
-
-@examples(12)
-@given(data=st.data())
-def test_whatever_is_switched_rows_come_to_what_their_engines_make_of_them(data):
-    """Engines and modes follow one another over one table; the naive twins say what it holds."""
-    engine = data.draw(st.sampled_from(sorted(ENGINES)))
-    table = made({"bucket": "2", **ENGINES[engine].options})
-    expected: dict[int, Row] = {}
-    with tiny_units(rows=2):
-        for _ in range(data.draw(st.integers(2, 4))):
-            for rows, action in data.draw(histories(ENGINES[engine])):
-                written(table, rows, inline=action == "inline")
-                apply(ENGINES[engine], expected, rows)
-                if action in ("compact", "full"):
-                    table.compact(full=action == "full")
-            before, last = table.current, table.snapshots().num_rows
-            engine = data.draw(st.sampled_from(sorted(ENGINES)))
-            mode = data.draw(st.sampled_from([VECTORS, MERGING, {"deletion-vectors.enabled": None}]))
-            wanted = dict.fromkeys(before.options) | ENGINES[engine].options | mode | {"bucket": "2"}
-            altered = table.alter(*(set_option(n, v) if v is not None else unset_option(n) for n, v in wanted.items()))
-            assert altered is None or altered.id == last + 1, "one commit"
-            if altered is not None and ENGINES[engine].fold not in ASIDE:
-                expected = {k: ENGINES[engine].fold(None, row, "+I") for k, row in expected.items()}
-            assert found(table) == expected
-            if must_settle(before.parsed_options, table.current.parsed_options):
-                assert is_settled(table)
-                assert found(table, "raw") == expected
-            for snapshot in range(1, last + 1):
-                table.scan(snapshot=snapshot).to_arrow()
-            assert fold(at(table, last // 2, "fresh"), table.changes(last // 2).to_arrow().to_pylist()) == expected
-    assert table.verify() == []
 
 
 PRODUCERS = ["none", "input", "lookup", "full-compaction"]
@@ -281,7 +233,8 @@ def test_who_alters_first_wins_and_both_take_effect():
 
     Table("d.t", table.meta, Slow()).alter(set_option("deletion-vectors.enabled", False))
     assert dict(table.options) == {"write-only": "true", "deletion-vectors.enabled": "false"}
-    assert table.schemas()["schema_id"].to_pylist() == [0, 1, 2] or table.verify() == []
+    assert table.schemas()["schema_id"].to_pylist() == [0, 1, 2]
+    assert table.verify() == []
 
 
 def test_a_schema_that_was_stored_but_never_published_is_in_effect_for_nobody():

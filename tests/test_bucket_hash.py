@@ -1,9 +1,7 @@
 """`spark_hash` against a row-at-a-time twin in plain Python; `test_bucket_hash_spark.py` holds it against Spark itself."""
 
-import math
-import struct
 from datetime import date, datetime, time
-from decimal import Context, Decimal
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -11,84 +9,13 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from naive import hash_row
 from test_keys import TYPES, array
 
 from lsmlake.kernels import bucket_hash
 from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
 
 thorough = examples(100)
-EXACT = Context(prec=60)
-MASK = 0xFFFFFFFF
-
-
-# --- the twin: one value at a time, in unbounded integers ---
-
-
-def rotate(value, bits):
-    return (value << bits | value >> (32 - bits)) & MASK
-
-
-def stir(seed, word):
-    word = rotate((word & MASK) * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
-    return (rotate(seed ^ word, 13) * 5 + 0xE6546B64) & MASK
-
-
-def finish(seed, length):
-    seed ^= length
-    seed = (seed ^ seed >> 16) * 0x85EBCA6B & MASK
-    seed = (seed ^ seed >> 13) * 0xC2B2AE35 & MASK
-    return seed ^ seed >> 16
-
-
-def hash_int(value, seed):
-    return finish(stir(seed, value), 4)
-
-
-def hash_long(value, seed):
-    return finish(stir(stir(seed, value), value >> 32), 8)
-
-
-def hash_bytes(value, seed):
-    aligned = len(value) // 4 * 4
-    for i in range(0, aligned, 4):
-        seed = stir(seed, int.from_bytes(value[i : i + 4], "little"))
-    for byte in value[aligned:]:
-        seed = stir(seed, byte - 256 if byte > 127 else byte)
-    return finish(seed, len(value))
-
-
-def java_bytes(value):
-    """What Java's BigInteger.toByteArray gives."""
-    return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
-
-
-def ieee_bits(value, letter):
-    value = math.nan if math.isnan(value) else value + 0.0
-    return int.from_bytes(struct.pack(f"<{letter}", value), "little")
-
-
-def hash_value(value, type, seed):
-    if value is None:
-        return seed
-    if pa.types.is_boolean(type) or type in (pa.int8(), pa.int16(), pa.int32(), pa.date32()):
-        return hash_int(int(value), seed)
-    if pa.types.is_float32(type):
-        return hash_int(ieee_bits(value, "f"), seed)
-    if pa.types.is_float64(type):
-        return hash_long(ieee_bits(value, "d"), seed)
-    if isinstance(value, Decimal):
-        unscaled = int(value.scaleb(type.scale, EXACT))
-        return hash_long(unscaled, seed) if type.precision <= 18 else hash_bytes(java_bytes(unscaled), seed)
-    if isinstance(value, str | bytes):
-        return hash_bytes(value.encode() if isinstance(value, str) else value, seed)
-    return hash_long(value * 1000 if pa.types.is_time(type) else value, seed)
-
-
-def hash_row(values, types):
-    seed = 42
-    for value, type in zip(values, types, strict=True):
-        seed = hash_value(value, type, seed)
-    return seed - (1 << 32) if seed >> 31 else seed
 
 
 # --- the comparison ---

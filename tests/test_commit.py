@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from faults import FaultStorage
-from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, unreferenced
+from naive import unreferenced
+from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 from faults import Crash, Faulted, FaultStorage, Interrupt, every_fault
-from strategies import Shape, contents, copied, holding, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
+from naive import unreferenced
+from strategies import Shape, contents, copied, holding, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake import set_option, unset_option
 from lsmlake.api.table import Table

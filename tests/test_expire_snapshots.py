@@ -13,7 +13,8 @@ from effort import SCALE, examples
 from faults import Crash, FaultStorage, every_fault, interleavings
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
+from naive import unreferenced
+from strategies import START_MS, Ticks, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake import set_option, unset_option
 from lsmlake.api.lake import Lake

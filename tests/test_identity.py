@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from faults import Crash, Interleaving, every_fault, interleavings
-from strategies import contents, copied, fake_env, lake_on, new_lake, tiny_units, unreferenced
+from naive import unreferenced
+from strategies import contents, copied, fake_env, lake_on, new_lake, tiny_units
 
 import lsmlake
 from lsmlake import set_option

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 from faults import Interleaving, interleavings
-from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units, unreferenced
+from naive import unreferenced
+from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table

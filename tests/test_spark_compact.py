@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from naive import unreferenced
 from spark_support import same
-from strategies import unreferenced
 
 import lsmlake
 from lsmlake.compact.job import CompactionReport

@@ -6,9 +6,10 @@ import random
 
 import pyarrow as pa
 import pytest
+from history import MODES
+from merge_setups import SETUPS
 from pyspark.sql import functions
 from spark_support import same
-from test_engine_histories import MODES, SETUPS
 
 import lsmlake
 
@@ -57,7 +58,7 @@ def as_table(rows: list[tuple], names: tuple[str, ...]) -> pa.Table:
 def test_a_history_through_spark(spark, spark_lake, name, mode):
     setup = SETUPS[name]
     options = MODES[mode] | {"bucket": 2, **setup.options}
-    table = spark_lake.create_table("d.t", setup.columns, primary_key=["k"], options=options)
+    table = spark_lake.create_table("d.t", f"k INT NOT NULL, {setup.ddl}", primary_key=["k"], options=options)
     expected: dict[int, dict] = {}
     for number, rows in enumerate(history(setup.kinds, seed=len(name))):
         table.upsert(frame(spark, rows), row_kind="op", compact=number in (0, 2))
@@ -76,7 +77,8 @@ def test_a_history_through_spark(spark, spark_lake, name, mode):
 
 
 def test_an_invalid_row_reaches_the_user_as_the_error_it_is(spark, spark_lake):
-    table = spark_lake.create_table("d.t", SETUPS["first-row"].columns, primary_key=["k"], options={"merge-engine": "first-row"})
+    columns = f"k INT NOT NULL, {SETUPS['first-row'].ddl}"
+    table = spark_lake.create_table("d.t", columns, primary_key=["k"], options={"merge-engine": "first-row"})
     with pytest.raises(lsmlake.errors.InvalidData, match="first-row does not support deletes"):
         table.upsert(frame(spark, [("-D", 1, 1, 1, 1, 1)]), row_kind="op")
     assert table.snapshots().num_rows == 0

@@ -14,9 +14,9 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from naive import unreferenced
 from pyspark import TaskContext, cloudpickle
 from spark_support import same
-from strategies import unreferenced
 
 import lsmlake
 from lsmlake.api.lake import Lake

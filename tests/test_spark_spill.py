@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import examples
-from hypothesis import assume, given
+from history import ROW_BYTES, Player, World, rows
+from hypothesis import given
 from hypothesis import strategies as st
+from merge_setups import SETUPS
 from spark_support import same
-from strategies import Shape, encoded_rows, new_lake
-from test_engine_histories import ERASE, SETUPS, histories
+from strategies import Shape, encoded_rows, new_lake, seen
 
 from lsmlake.format.files import Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
@@ -26,29 +27,19 @@ TINY = {"write-buffer-size": "100 kb"}
 
 @pytest.mark.parametrize("name", SETUPS)
 @examples(15)
-@given(data=st.data(), seed=st.integers(0, 9), told=st.booleans())
-def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, data, seed, told):
-    setup = SETUPS[name]
-    producer = {"changelog-producer": "input"} if told and name != "first-row" else {}
-    steps = [(rows, then) for rows, then in data.draw(histories(setup)) if rows[0][0] != ERASE]  # erasing is no kind of a batch
-    assume(steps)
-    order = np.random.default_rng(seed).permutation(sum(len(rows) for rows, _ in steps))
+@given(codes=st.lists(rows(8), min_size=1, max_size=5), seed=st.integers(0, 9), told=st.booleans())
+def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, codes, seed, told):
+    producer = "input" if told and name != "first-row" else "none"
+    order = np.random.default_rng(seed).permutation(sum(len(rows) // ROW_BYTES for rows in codes))
     found = []
     for spilled in (False, True):
-        options = {"bucket": 2, **producer, **setup.options, **({"write-buffer-size": "1"} if spilled else {})}
-        table = new_lake().create_table("d.t", setup.columns, primary_key=["k"], options=options)
-        batches = [
-            pa.table(
-                {f.name: pa.array([row[f.name] for _, row in rows], f.type) for f in table.schema}
-                | {"op": pa.array([kind for kind, _ in rows])}
-            )
-            for rows, _ in steps
-        ]
+        player = Player(World(name, producer=producer, sizes={"write-buffer-size": "1"} if spilled else {}))
+        table, batches = player.table, [player.batch(player.decoded(rows)) for rows in codes]
         found.append(without_inserts(taken_in(table, batches, order, "op", spilled)))
     assert found[0] == found[1]
     told = sum(len(rows) for key, rows in found[0].items() if key[1] == "given")
-    assert bool(told) <= bool(producer)
-    if name == "deduplicate" and producer:
+    assert bool(told) <= (producer == "input")
+    if name == "deduplicate" and producer == "input":
         assert told == len(order), "the changelog has every row"
 
 
@@ -69,7 +60,7 @@ def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | 
 
 def without_inserts(found: dict[Bucket, list]) -> dict:
     """Spilled rows always say their kind; an insert means the same as none."""
-    return {b: [{k: v for k, v in row.items() if (k, v) != ("_row_kind", 0)} for row in rows] for b, rows in found.items()}
+    return {b: [{k: seen(v) for k, v in row.items() if (k, v) != ("_row_kind", 0)} for row in rows] for b, rows in found.items()}
 
 
 @examples(60)

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from naive import unreferenced
 from pyspark.errors import PySparkException
 from spark_support import configured, on_connect, same
-from strategies import unreferenced
 
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidOption

@@ -1,0 +1,587 @@
+"""Random histories of a table, their naive model, and what must hold after each step: the one harness of such tests.
+
+`histories` draws a plan: what the table is like (merge rule, key, partitions, buckets, table mode, changelog producer) and the
+steps. `play` takes the steps and checks after each that
+
+- a fresh read gives the rows of the model: every row ever given, applied one at a time (`engine_model`);
+- a raw read gives the rows of the model as of the last commit whose rows have left level 0, and so do the data files that the
+  naive reader (`naive`) finds, less their dead rows;
+- rows lie in the bucket that Spark's hash gives;
+
+and at the end time travel, filters, changes of every mode, `verify`, and that no file is left over.
+
+A step may hold other steps, which happen while it is under way: after it has read the table and before it publishes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
+from operator import itemgetter
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+from engine_model import Newest, Row, first
+from hypothesis import strategies as st
+from merge_setups import INTS, SETUPS, MergeSetup
+from naive import File, NaiveTable, buckets_of, naive
+from strategies import KEYS, PARTITIONS, UTC, Condition, Names, Shape, conditions, lake_on, multiset, rows_of, seen, tiny_units
+
+from lsmlake import set_option, unset_option
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
+from lsmlake.lsm.levels import SortedRun
+from lsmlake.store.memory import MemoryStorage
+
+ROW_BYTES, STEPS_MAX, INNER_MAX = 3, 8, 2
+DIGITS = (4, 6, 6, 6, 6)
+"""Of the two bytes that are not the key of a row: its kind and its values."""
+
+UNIVERSAL = {"compaction.strategy": "universal", "num-sorted-run.compaction-trigger": "2"}
+MODES: dict[str, dict[str, str]] = {
+    "vectors": {"compaction.tier-runs": "2"},
+    "vectors, lazy": {"compaction.tier-runs": "9", "compaction.reclaim-dead-percent": "100"},
+    "vectors, few levels": {"num-levels": "3", "compaction.tier-runs": "3"},
+    "vectors, universal": UNIVERSAL,
+    "vectors, gentle": {**UNIVERSAL, "lookup-compact": "gentle"},
+    "write-only": {"write-only": "true"},
+    "merge on read": {"deletion-vectors.enabled": "false", "num-sorted-run.compaction-trigger": "3"},
+    "merge on read, few runs": {
+        "deletion-vectors.enabled": "false",
+        "num-sorted-run.compaction-trigger": "2",
+        "num-levels": "4",
+    },
+    "copy on write": {"deletion-vectors.enabled": "false", "full-compaction.delta-commits": "1"},
+}
+PRODUCERS = ("none", "none", "input", "lookup", "full-compaction")
+SIZES: tuple[dict[str, str], ...] = (
+    {"target-file-size": "1 kb", "file.block-size": "200 b"},
+    {"target-file-size": "4 kb", "file.block-size": "1 kb"},
+    {},
+)
+VERBS = ("upsert", "upsert", "upsert", "upsert", "erase", "delete", "once", "replay", "nothing", "compact", "compact", "full")
+RARE = ("bucket", "reopen", "alter")
+TRANSPARENT = (Newest(), first)
+"""Rules that leave a row that is alone as it is."""
+
+
+# --- plans ---
+
+
+class Step(NamedTuple):
+    """`rows`: ROW_BYTES a row. `number`: what a verb makes of it. `during`: steps of others while this one is under way."""
+
+    verb: str
+    rows: bytes
+    compact: bool | None
+    number: int
+    during: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class World:
+    """What a table is like. `keys`: how many keys its rows have, about. `loaded`: it begins with a row for each, compacted.
+    `identical`: an update must change something to be in the changelog."""
+
+    rule: str
+    mode: str = "vectors"
+    producer: str = "none"
+    key: str = "int"
+    partition: str = "none"
+    buckets: int = 2
+    bucket_by_last: bool = False
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    merge_count: int = 30
+    keys: int = 5
+    loaded: bool = False
+    identical: bool = False
+
+    @property
+    def setup(self) -> MergeSetup:
+        return SETUPS[self.rule]
+
+    @property
+    def vectors(self) -> bool:
+        return "deletion-vectors.enabled" not in self.options()
+
+    def options(self) -> dict[str, str]:
+        """All options, those that contradict each other left out."""
+        made = {"bucket": str(self.buckets), **self.setup.options, **MODES[self.mode], **self.sizes}
+        made["manifest.merge-min-count"] = str(self.merge_count)
+        if self.producer != "none":
+            made["changelog-producer"] = self.producer
+        if self.producer == "full-compaction":
+            made = {name: value for name, value in made.items() if name not in ("compaction.tier-runs", "lookup-compact")}
+            made = {name: value for name, value in made.items() if name != "compaction.reclaim-dead-percent"}
+            made["deletion-vectors.enabled"] = "false"
+            made["full-compaction.delta-commits"] = "2"
+        if self.producer in ("lookup", "full-compaction"):
+            made["changelog-producer.row-deduplicate"] = str(self.identical).lower()
+        return made
+
+
+class Plan(NamedTuple):
+    world: World
+    steps: tuple[Step, ...]
+
+
+def producers(rule: str) -> list[str]:
+    """Those that the merge rule knows."""
+    return [name for name in PRODUCERS if rule != "first-row" or name in ("none", "lookup")]
+
+
+def rows(most: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=ROW_BYTES, max_size=ROW_BYTES * most)
+
+
+def _steps(most: int, verbs: tuple[str, ...], during: st.SearchStrategy[tuple[Step, ...]]) -> st.SearchStrategy[Step]:
+    compact = st.sampled_from([None, True, False])
+    return st.builds(Step, st.sampled_from(verbs), rows(most), compact, st.integers(0, 255), during)
+
+
+@st.composite
+def histories(draw: Callable, rule: str, *, alters: bool = True, **fixed: object) -> Plan:
+    """A plan for a table of the merge rule. `alters`: it may get other options on the way. `fixed`: fields of its world."""
+    keys = draw(st.sampled_from([5, 60]))
+    drawn = {
+        "mode": draw(st.sampled_from(list(MODES))),
+        "producer": draw(st.sampled_from(producers(rule))),
+        "key": draw(st.sampled_from(["int", *KEYS])),
+        "partition": draw(st.sampled_from(["none", "none", *PARTITIONS])),
+        "buckets": draw(st.sampled_from([1, 2, 5])),
+        "bucket_by_last": draw(st.booleans()),
+        "sizes": draw(st.sampled_from(SIZES)),
+        "merge_count": draw(st.sampled_from([2, 3, 30])),
+        "loaded": draw(st.booleans()),
+        "identical": draw(st.booleans()),
+    }
+    world = World(rule, keys=keys, **(drawn | fixed))
+    most = 8 if keys == 5 else 40
+    others = st.just(()) | st.just(()) | st.lists(_steps(most, VERBS, st.just(())), min_size=1, max_size=INNER_MAX).map(tuple)
+    verbs = VERBS + (RARE if alters and world.setup.columns == INTS else RARE[:2])
+    return Plan(world, tuple(draw(st.lists(_steps(most, verbs, others), min_size=2, max_size=STEPS_MAX))))
+
+
+# --- changes ---
+
+
+def at(table: Table, snapshot: int, mode: str) -> dict[int, Row]:
+    """The rows of a table with the key `k`, by key; none before the first snapshot."""
+    rows = table.scan(snapshot=snapshot, mode=mode).to_arrow().to_pylist() if snapshot else []
+    return {row["k"]: row for row in rows}
+
+
+def fold(rows: Mapping, changes: Iterable[Row], key: Callable[[Row], object] = itemgetter("k")) -> dict:
+    """The rows after the changes, each of which must be one."""
+    state, before = dict(rows), {}
+    for change in changes:
+        row = {name: value for name, value in change.items() if name != "_row_kind"}
+        kind, of = change["_row_kind"], key(row)
+        if kind in ("-U", "-D"):
+            assert seen_row(state.pop(of)) == seen_row(row), "takes back a row that is another"
+            if kind == "-U":
+                before[of] = row
+        else:
+            assert of not in state, "adds a row that is there"
+            assert (before.pop(of, None) is not None) == (kind == "+U"), "an update has both halves, an insert one"
+            state[of] = row
+    assert not before
+    return state
+
+
+def fold_upserts(rows: Mapping, changes: Iterable[Row], key: Callable[[Row], object] = itemgetter("k")) -> dict:
+    """The rows after changes of mode `delta`."""
+    state = dict(rows)
+    for change in changes:
+        row = {name: value for name, value in change.items() if name != "_row_kind"}
+        assert change["_row_kind"] in ("+I", "-D")
+        state.pop(key(row), None)
+        if change["_row_kind"] == "+I":
+            state[key(row)] = row
+    return state
+
+
+def seen_row(row: Row) -> dict[str, object]:
+    return {name: seen(value) for name, value in row.items()}
+
+
+# --- playing ---
+
+
+class Meanwhile(MemoryStorage):
+    """Calls `before_publish` once, right before the next snapshot is published."""
+
+    before_publish: Callable[[], None] | None = None
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if "/snapshot-" in path and self.before_publish:
+            run, self.before_publish = self.before_publish, None
+            run()
+        return super().put_if_absent(path, data)
+
+
+Rows = dict[tuple, Row]
+
+
+class Player:
+    """A table, and beside it the rows it must hold: `rows` now, `history` as of every snapshot."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.setup = world, world.setup
+        self.shape = Shape.of(world.key, world.partition, self.setup.columns)
+        self.storage = Meanwhile()
+        self.names, self.stamps, self.commits = count(), count(1), count(1)
+        self.lake = lake_on(self.storage)
+        self.lake.create_database("d")
+        options = world.options() | ({"bucket-key": self.shape.key[-1]} if world.bucket_by_last else {})
+        partition_by = ["p"] if self.shape.partition else []
+        how = {"primary_key": list(self.shape.primary_key), "partition_by": partition_by, "options": options}
+        self.table: Table = self.lake.create_table("d.t", self.shape.ddl, **how)
+        self.bucket_key = [self.shape.key[-1]] if world.bucket_by_last else list(self.shape.key)
+        self.types = self.table.schema
+        self.naive: NaiveTable = naive(self.table)
+        self.rows: Rows = {}
+        self.history: dict[int, Rows] = {0: {}}
+        self.since = 0  # the snapshot of the last alteration
+        self.given: dict[int, list[tuple[str, Row]]] = {}  # with producer input
+        self.replays: list[tuple] = []
+        self.outer: Table | None = None  # the handle of a step that is under way, while others take theirs
+
+    # -- rows --
+
+    def decoded(self, codes: bytes) -> list[tuple[str, Row]]:
+        """(kind, row) of every row."""
+        found = []
+        for start in range(0, len(codes) - ROW_BYTES + 1, ROW_BYTES):
+            key, *rest = codes[start : start + ROW_BYTES]
+            number, digits = int.from_bytes(bytes(rest), "little"), []
+            for base in DIGITS:
+                number, digit = divmod(number, base)
+                digits.append(digit)
+            kind, *places = digits
+            columns = {name: column.values for name, column in self.setup.columns.items() if name != "stamp"}
+            values = [of[place % len(of)] for of, place in zip(columns.values(), places, strict=False)]
+            values += [next(self.stamps)] if "stamp" in self.setup.columns else []
+            row = self.shape.stored((*self.shape.key_values(key % self.world.keys), *values))
+            found.append((self.setup.kinds[kind % len(self.setup.kinds)], dict(zip(self.shape.names, row, strict=True))))
+        return found
+
+    def _arrow(self, rows: list[tuple[str, Row]], names: Iterable[str] | None = None) -> pa.Table:
+        names = list(names or self.shape.names)
+        return self.shape.table([tuple(row[name] for name in names) for _, row in rows], self.types, names)
+
+    def batch(self, rows: list[tuple[str, Row]]) -> pa.Table:
+        """The rows as data, with their kinds in the column `op`."""
+        return self._arrow(rows).append_column("op", pa.array([kind for kind, _ in rows]))
+
+    def key_of(self, row: Row) -> tuple:
+        return tuple(row[name] for name in self.shape.primary_key)
+
+    def _apply(self, rows: Iterable[tuple[str, Row]]) -> None:
+        for kind, row in rows:
+            old = self.rows.pop(self.key_of(row), None)
+            state = None if kind == "erase" else self.setup.fold(old, row, kind)
+            if state is not None:
+                self.rows[self.key_of(state)] = state
+
+    # -- steps --
+
+    def do(self, step: Step) -> None:
+        """One step and those during it."""
+        if step.during:
+            self.storage.before_publish = lambda: self._others(step.during)
+        getattr(self, f"_{step.verb}")(step)
+        self.storage.before_publish = None
+        assert self.table.scan().count() == len(self.rows)
+
+    def _others(self, steps: tuple[Step, ...]) -> None:
+        self.outer, self.table = self.table, self._opened().table("d.t")
+        for step in steps:
+            self.do(step)
+        self.outer, self.table = None, self.outer
+
+    def _opened(self) -> Lake:
+        return Lake(replace(self.lake.env, ids=Names(f"o{next(self.names)}-")), Runtime())
+
+    def _noted(self, given: list[tuple[str, Row]] = ()) -> int:
+        """After a call that may have published: how many snapshots are new."""
+        latest = max(self.naive.snapshots(), default=0)
+        known = max(self.history)
+        for number in range(known + 1, latest + 1):
+            self.history[number] = dict(self.rows)
+        if given and latest > known:
+            self.given[latest] = list(given)
+        return latest - known
+
+    def _write(self, step: Step, **how: object) -> tuple:
+        rows = self.decoded(step.rows)
+        data = self.batch(rows)
+        snapshot = self.table.upsert(data, row_kind="op", compact=step.compact, **how)
+        self._apply(rows)
+        assert self._noted(rows) == (snapshot is not None), "one commit, unless there was nothing to write"
+        assert snapshot is None or snapshot.id == max(self.history)
+        return data, snapshot
+
+    def _upsert(self, step: Step) -> None:
+        self._write(step)
+
+    def _once(self, step: Step) -> None:
+        identity = {"writer_id": f"{'others' if self.outer else 'mine'}-{step.number % 2}", "commit_id": next(self.commits)}
+        data, snapshot = self._write(step, **identity)
+        if snapshot is not None:
+            self.replays.append((data, snapshot, identity))
+
+    def _replay(self, step: Step) -> None:
+        if self.replays:
+            data, snapshot, identity = self.replays[step.number % len(self.replays)]
+            assert self.table.upsert(data, row_kind="op", **identity) == snapshot
+            assert self._noted() == 0
+
+    def _keys(self, step: Step, kind: str, more: tuple[str, ...] = (), **how: object) -> None:
+        rows = [(kind, row) for _, row in self.decoded(step.rows) if all(row[name] is not None for name in more)]
+        if not rows:
+            return
+        keys = self._arrow(rows, [*self.shape.primary_key, *more])
+        self.table.delete_keys(keys, compact=step.compact, **how)
+        self._apply(rows)
+        assert self._noted(rows) <= 1
+
+    def _erase(self, step: Step) -> None:
+        if self.world.producer != "input":
+            self._keys(step, "erase", ignore_sequence=True)
+
+    def _delete(self, step: Step) -> None:
+        if isinstance(self.setup.fold, Newest) and self.world.producer != "input":
+            self._keys(step, "-D", self.setup.fold.by)
+
+    def _nothing(self, step: Step) -> None:
+        assert self.table.upsert(self._arrow([])) is None
+
+    def _compact(self, step: Step) -> None:
+        self._compacted(step, full=False)
+
+    def _full(self, step: Step) -> None:
+        self._compacted(step, full=True)
+
+    def _compacted(self, step: Step, full: bool) -> None:
+        self.table.compact(full=full)
+        self._noted()
+        if step.during:
+            return
+        files = self._files()
+        if full:
+            assert len({(file.place, file.level) for file in files}) == len({file.place for file in files})
+        if full or (self.world.vectors and self.world.mode != "vectors, gentle"):
+            assert all(file.level > 0 for file in files)
+        assert not (full and any(file.dead for file in files))
+        assert self.table.compact(full=full).snapshot_id is None, "a compacted table is compacted again"
+
+    def _bucket(self, step: Step) -> None:
+        self.table.compact(buckets=[step.number % self.world.buckets])
+        self._noted()
+
+    def _reopen(self, step: Step) -> None:
+        self.lake = self._opened()
+        self.table = self.lake.table("d.t")
+
+    def _alter(self, step: Step) -> None:
+        """Another merge rule, mode and producer."""
+        rules = [name for name, setup in SETUPS.items() if setup.columns == INTS]
+        rule = rules[step.number % len(rules)]
+        modes, known = list(MODES), producers(rule)
+        given = int.from_bytes(step.rows, "little")
+        world = replace(self.world, rule=rule, mode=modes[given % len(modes)], producer=known[given // 8 % len(known)])
+        wanted = {name: None for name in self.table.options if name != "bucket-key"} | world.options()
+        alterations = [unset_option(name) if value is None else set_option(name, value) for name, value in wanted.items()]
+        before = self.history[max(self.history)]
+        altered = self.table.alter(*alterations)
+        rule_changed, vectors_changed = world.rule != self.world.rule, world.vectors != self.world.vectors
+        before_alter = self.world
+        self.world, self.setup = world, world.setup
+        if rule_changed and self.setup.fold not in TRANSPARENT:
+            self.rows = {key: self.setup.fold(None, row, "+I") for key, row in self.rows.items()}
+        if altered is not None and not step.during:
+            assert altered.id == max(self.history) + 1, "one commit"
+        self._noted()
+        self.since = max(self.history)
+        if before and altered is not None and (rule_changed or vectors_changed) and before_alter != world:
+            files = self._files()
+            assert all(file.level > 0 and not file.dead for file in files), "rows of another rule wait, or vectors are left"
+            assert len({(file.place, file.level) for file in files}) == len({file.place for file in files})
+
+    # -- what must be --
+
+    def _files(self, number: int | None = None) -> list[File]:
+        published = self.naive.snapshots()
+        return self.naive.files(published[number or max(published)]) if published else []
+
+    def _shown(self, files: list[File], mode: str) -> tuple[list[File], list[File]]:
+        """The files that a view shows and those that wait: `compacted`, all beyond level 0; `raw`, those of them that need no
+        merge - all with vectors, else those at the last level."""
+        last = {place: max(f.level for f in files if f.place == place) for place in {f.place for f in files}}
+        merged = mode == "raw" and not self.world.vectors
+        shown = [f for f in files if f.level > 0 and (not merged or f.level == last[f.place])]
+        names = {file.path for file in shown}
+        return shown, [file for file in files if file.path not in names]
+
+    def view(self, number: int, mode: str) -> Rows:
+        """The rows that must be seen of a snapshot: `fresh`, `compacted` or `raw`. Rows leave level 0 in the order of commits, so
+        the rows of a bucket are those there were before the oldest commit that waits."""
+        if mode == "fresh" or not number:
+            return self.history[number]
+        _, waiting = self._shown(self._files(number), mode)
+        oldest: dict[tuple, int] = {}
+        for file in waiting:
+            oldest[file.place] = min(file.min_sequence, oldest.get(file.place, file.min_sequence))
+        found = dict(self.history[number])
+        for place, sequence in oldest.items():
+            for rows, add in ((self.history[number], False), (self.history[sequence - 1], True)):
+                for key, row in rows.items():
+                    if self._place(row) == place:
+                        found.update({key: row}) if add else found.pop(key, None)
+        return found
+
+    def _place(self, row: Row) -> tuple:
+        """The partition and bucket of a row, as manifests name them."""
+        known = self.naive._known
+        key = self.key_of(row)
+        if ("place", repr(key)) not in known:
+            table = self._arrow([("+I", row)])
+            (bucket,) = buckets_of([table[name] for name in self.bucket_key], self.world.buckets)
+            partition = tuple(_stored(table[name]) for name in (["p"] if self.shape.partition else []))
+            known["place", repr(key)] = partition, bucket
+        return known["place", repr(key)]
+
+    def same(self, found: pa.Table, rows: Rows) -> None:
+        assert multiset(rows_of(found.select(self.shape.names))) == multiset([self._seen(row) for row in rows.values()])
+
+    def _seen(self, row: Row) -> tuple:
+        return tuple(seen(row[name]) for name in self.shape.names)
+
+    def check(self) -> None:
+        """After every step."""
+        self.same(self.table.scan().to_arrow(), self.rows)
+        if not (last := max(self.history)):
+            return
+        files = self._files()
+        self.naive.check_buckets(files, self.bucket_key)
+        raw, (shown, _) = self.view(last, "raw"), self._shown(files, "raw")
+        for file in shown:
+            assert not self.naive.living(file).num_rows or file.level > 0
+        living = [row for file in shown for row in rows_of(self.naive.living(file).select(self.shape.names))]
+        assert multiset(living) == multiset([self._seen(row) for row in raw.values()]), "data files less their dead rows"
+        scan = self.table.scan(mode="raw")
+        self.same(scan.to_arrow(), raw)
+        assert scan.count() == len(raw)
+
+    def check_history(self, draw: Callable) -> None:
+        """At the end."""
+        assert self.table.verify() == []
+        assert self.naive.unreferenced() == []
+        last = max(self.history)
+        assert sorted(self.naive.snapshots()) == list(range(1, last + 1))
+        for number in range(1, last + 1):
+            self.same(self.table.scan(snapshot=number).to_arrow(), self.history[number])
+        if not last:
+            return
+        published = self.naive.snapshots()
+        number = draw(st.integers(1, last))
+        at = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=published[number]["time_ms"])
+        self.same(self.table.scan(timestamp=at).to_arrow(), self.history[number])
+        for mode in ("fresh", "raw"):
+            self._check_filter(draw(conditions(self.shape)), draw(st.permutations(self.shape.names)), mode)
+        start, end = sorted([draw(st.integers(0, last)), draw(st.integers(1, last))])
+        for where in (None, draw(conditions(self.shape, depth=1))):
+            found = self.table.changes(start, end, mode="diff", where=where and where.sql).to_arrow().to_pylist()
+            before, after = (self._matching(self.history[n], where) for n in (start, end))
+            self.same_rows(fold(before, found, self.key_of), after)
+            assert all(pair["-U"] != pair["+U"] for pair in self._updates(found).values()), "an update that changes nothing"
+        found = self.table.changes(start, end, mode="delta").to_arrow().to_pylist()
+        self.same_rows(fold_upserts(self.history[start], found, self.key_of), self.history[end])
+        self._check_changelog(draw)
+
+    def _check_filter(self, where: Condition, names: list[str], mode: str) -> None:
+        rows = self._matching(self.view(max(self.history), mode), where).values()
+        columns = names[: 1 + len(names) // 2]
+        scan = self.table.scan(where=where.sql, columns=columns, mode=mode)
+        assert multiset(rows_of(scan.to_arrow())) == multiset([tuple(seen(row[name]) for name in columns) for row in rows])
+        assert scan.count() == len(rows)
+
+    def _matching(self, rows: Rows, where: Condition | None) -> Rows:
+        return {key: row for key, row in rows.items() if where is None or where.holds(row) is True}
+
+    def _check_changelog(self, draw: Callable) -> None:
+        """Folded onto the rows that its readers have at its start, a changelog gives those at its end."""
+        producer, last = self.world.producer, max(self.history)
+        if producer == "none" or self.since == last:
+            return
+        start, end = sorted([draw(st.integers(self.since, last)), draw(st.integers(self.since + 1, last))])
+        found = self.table.changes(start, end, mode="changelog").to_arrow().to_pylist()
+        told = {number: snapshot["changelog_rows"] for number, snapshot in self.naive.snapshots().items()}
+        assert len(found) == sum(told[number] for number in range(start + 1, end + 1))
+        if producer == "input":
+            given = [(kind, row) for number in range(start + 1, end + 1) for kind, row in self.given.get(number, ())]
+            assert self._by_key((change["_row_kind"], change) for change in found) == self._by_key(given)
+            return
+        view = "compacted" if producer == "lookup" else "raw"
+        self.same_rows(fold(self.view(start, view), found, self.key_of), self.view(end, view))
+
+    def _by_key(self, rows: Iterable[tuple[str, Row]]) -> dict[tuple, list]:
+        """The rows of each key in their order; with a sequence, which orders those of a batch, in any."""
+        found: dict[tuple, list] = {}
+        for kind, row in rows:
+            found.setdefault(self.key_of(row), []).append((kind, self._seen(row)))
+        return {key: sorted(some, key=repr) for key, some in found.items()} if getattr(self.setup.fold, "by", ()) else found
+
+    def same_rows(self, found: Rows, expected: Rows) -> None:
+        assert {key: self._seen(row) for key, row in found.items()} == {key: self._seen(row) for key, row in expected.items()}
+
+    def _updates(self, changes: list[Row]) -> dict[tuple, dict[str, tuple]]:
+        found: dict[tuple, dict[str, tuple]] = {}
+        for change in changes:
+            if change["_row_kind"] in ("-U", "+U"):
+                found.setdefault(self.key_of(change), {})[change["_row_kind"]] = self._seen(change)
+        return found
+
+
+def _stored(column: pa.ChunkedArray) -> object:
+    """The one value of a partition column, as a manifest holds it."""
+    as_numbers = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()}
+    return column.cast(as_numbers.get(column.type, column.type))[0].as_py()
+
+
+@contextmanager
+def sized_by_rows() -> Iterator[None]:
+    """Compactions weigh runs by their rows. A file of few rows is not much smaller than one of many, since it has a footer, so by
+    bytes nearly every compaction would take all runs."""
+    made = SortedRun.of
+
+    def weighed(*given: object) -> SortedRun:
+        run = made(*given)
+        return replace(run, bytes=100 * run.rows)
+
+    with patch.object(SortedRun, "of", weighed):
+        yield
+
+
+def played(plan: Plan, check: Callable[[Player], None] = lambda player: None) -> Player:
+    """The table and its model after all steps; `check` is called after each."""
+    with tiny_units(rows=2, ahead=True), sized_by_rows():
+        player = Player(plan.world)
+        load = bytes(chain.from_iterable((key, 4 * key % 256, key) for key in range(plan.world.keys)))
+        for step in (*((Step("upsert", load, True, 0),) if plan.world.loaded else ()), *plan.steps):
+            player.do(step)
+            check(player)
+    return player
+
+
+def play(plan: Plan, draw: Callable) -> None:
+    """All steps and all checks."""
+    player = played(plan, Player.check)
+    with tiny_units(rows=2, ahead=True):
+        player.check_history(draw)

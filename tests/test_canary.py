@@ -1,0 +1,115 @@
+"""Planted bugs, each of which the history harness must catch within the examples that CI makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+from history import histories, play
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from merge_setups import SETUPS
+from test_histories import EXAMPLES
+
+from lsmlake.commit import publish, rebase
+from lsmlake.compact import bucket, changelog
+from lsmlake.compact.supersede import Joining
+from lsmlake.compact.work import Work
+from lsmlake.errors import LakeError
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.lsm.pick import Compaction, strategy, task
+from lsmlake.maintain import alter
+from lsmlake.read import plan, scan
+from lsmlake.store.metadata import Metadata
+from lsmlake.write import bucket as write_bucket
+from lsmlake.write import upsert, upsert_tables
+
+
+def changed(module: object, name: str, change: Callable) -> AbstractContextManager:
+    """The function `name` of a module gives what `change` makes of its result."""
+    function = getattr(module, name)
+    return patch.object(module, name, lambda *args, **how: change(function(*args, **how)))
+
+
+@contextmanager
+def never_replayed() -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in (publish, upsert, upsert_tables):
+            stack.enter_context(patch.object(module, "replayed", lambda *args: None))
+        yield
+
+
+def without_oldest(picked: Compaction | None) -> Compaction | None:
+    """The oldest of several runs at level 0 is left behind."""
+    waiting = {file.sequence for file in picked.inputs if file.level == 0} if picked else ()
+    if len(waiting) < 2 or None in waiting:
+        return picked
+    parts = (tuple(file for file in part if file.level > 0 or file.sequence != min(waiting)) for part in picked.parts)
+    return replace(picked, parts=tuple(part for part in parts if part))
+
+
+def forgetful_mark(work: Work, name: str, positions: object) -> None:
+    work.vectors[name] = DeletionVector.of(positions)
+    work.changed.add(name)
+
+
+merge_runs, living, may_match = bucket.merge_runs, scan.living, plan.may_match
+BUGS: dict[str, Callable[[], AbstractContextManager]] = {
+    "the lookup is skipped": lambda: patch.object(bucket, "supersede", lambda work, picked: Joining()),
+    "dead rows are not marked": lambda: patch.object(Work, "mark", lambda work, name, positions: None),
+    "a vector forgets what it held": lambda: patch.object(Work, "mark", forgetful_mark),
+    "a raw read ignores vectors": lambda: patch.object(scan, "living", lambda chunk, dead, *more: living(chunk, EMPTY, *more)),
+    "a part of level 0 is compacted": lambda: changed(strategy, "pick", without_oldest),
+    "runs are merged in the wrong order": lambda: patch.object(
+        bucket, "merge_runs", lambda runs, *args, **how: merge_runs(runs[::-1], *args, **how)
+    ),
+    "deletes are dropped too early": lambda: patch.object(task, "drops_deletes", lambda level, highest, vectors: level > 0),
+    "a requirement of a commit is forgotten": lambda: patch.object(rebase, "stands", lambda base, now, own_rows_moved: True),
+    "a batch is applied again": never_replayed,
+    "a change is missing from the changelog": lambda: changed(
+        changelog, "difference", lambda changes: changes.slice(0, max(changes.num_rows - 1, 0))
+    ),
+    "rows go to another bucket": lambda: changed(write_bucket, "bucket_of", lambda numbers: numbers[::-1]),
+    "an alteration settles nothing": lambda: patch.object(alter, "must_settle", lambda old, new: False),
+    "statistics prune too much": lambda: changed(plan, "may_match", lambda matches: matches & False),
+    "files of a lost race stay": lambda: patch.object(Metadata, "delete_quietly", lambda meta, paths: None),
+}
+
+
+def caught(rule: str) -> bool:
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def check(data):
+        play(data.draw(histories(rule)), data.draw)
+
+    try:
+        check()
+    except (AssertionError, LakeError):
+        return True
+    return False
+
+
+LIKELY = {
+    "a batch is applied again": "first-row",
+    "deletes are dropped too early": "partial-update, aggregates in order",
+    "dead rows are not marked": "deduplicate, values of every sort",
+}
+"""The rule whose histories are tried first, to save time; `deduplicate` where none is named."""
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_caught(bug):
+    rules = sorted(SETUPS, key=lambda rule: rule != LIKELY.get(bug, "deduplicate"))
+    with BUGS[bug]():
+        assert any(map(caught, rules)), "no history shows the bug"
