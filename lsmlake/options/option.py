@@ -49,7 +49,7 @@ class Option:
     `matters`: the part of its value that decides which rows the files of a table mean, if that is not the value itself."""
 
     name: str
-    type: Type
+    type: Type[Any]
     default: Any
     meaning: str
     own: bool = False
@@ -61,7 +61,7 @@ class Option:
 
 def option(
     name: str,
-    type: Type,
+    type: Type[Any],
     default: Any,
     meaning: str,
     *,

@@ -53,7 +53,7 @@ class Options:
         }
 
     @cached_property
-    def meaning(self) -> tuple:
+    def meaning(self) -> tuple[object, ...]:
         """What decides which rows the files of a table mean, and when readers of changes see them."""
         decisive = [(name, option.matters) for name, option in OPTIONS.items() if option.change is not Change.ANY_TIME]
         return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns)

@@ -13,7 +13,9 @@ class WriteOptions:
     write_only: bool = option("write-only", boolean, False, "writers never compact; a separate job does")
     buffer_bytes: int = option("write-buffer-size", size, 256 << 20, "rows that a writer sorts in memory before it spills")
     rowkind_field: str | None = option("rowkind.field", text, None, "column that holds '+I', '-U', '+U' or '-D'")
-    ignore_delete: bool = option("ignore-delete", boolean, False, "drop -D and -U rows before they are written")
+    ignore_delete: bool = option(
+        "ignore-delete", boolean, False, "drop -D and -U rows before they are written; also as <engine>.ignore-delete"
+    )
     ignore_update_before: bool = option("ignore-update-before", boolean, False, "drop -U rows before they are written")
     collect_rows: int = option(
         "write.collect-rows",
