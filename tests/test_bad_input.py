@@ -142,9 +142,9 @@ BAD_KEYS = {
     "partition that is no column": ({"primary_key": ["k"], "partition_by": ["q"]}, ["'q'", "is not in the schema"]),
     "partition outside the key": ({"primary_key": ["k"], "partition_by": ["p"]}, ["['p']", "primary key"]),
     "nothing but partitions": ({"primary_key": ["k", "p"], "partition_by": ["p", "k"]}, ["nothing but partition columns"]),
-    "a list as key": ({"primary_key": ["k", "a"]}, ["column 'a'", "order", "list"]),
-    "a struct as partition": ({"primary_key": ["k", "s"], "partition_by": ["s"]}, ["column 's'", "order", "struct"]),
-    "a map as key": ({"primary_key": ["m"]}, ["column 'm'", "order", "map"]),
+    "a list as key": ({"primary_key": ["k", "a"]}, ["column 'a'", "sortable", "list"]),
+    "a struct as partition": ({"primary_key": ["k", "s"], "partition_by": ["s"]}, ["column 's'", "sortable", "struct"]),
+    "a map as key": ({"primary_key": ["m"]}, ["column 'm'", "sortable", "map"]),
 }
 
 
@@ -312,10 +312,10 @@ def test_keys_to_delete_are_the_key_columns_and_nothing_else(table):
     unchanged(table, lambda: table.delete_keys({"k": [1], "x": [math.nan]}), "NaN")
     unchanged(table, lambda: table.delete_keys({"k": ["1"], "x": [1.0]}), "column 'k'", "BIGINT", "string")
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([1.0]), pa.array([2.0])], ["k", "x", "x"])
-    unchanged(table, lambda: table.delete_keys(twice), "names a column twice", "['x']")
+    unchanged(table, lambda: table.delete_keys(twice), "has a column twice", "['x']")
     with_sequence = new_lake().create_table("d.s", "k INT NOT NULL, s INT", primary_key=["k"], options={"sequence.field": "s"})
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([1]), pa.array([2])], ["k", "s", "s"])
-    unchanged(with_sequence, lambda: with_sequence.delete_keys(twice), "names a column twice", "['s']")
+    unchanged(with_sequence, lambda: with_sequence.delete_keys(twice), "has a column twice", "['s']")
     assert table.delete_keys(keys).id == 2
 
 
@@ -356,9 +356,9 @@ def test_a_commit_id_behind_the_last_one_is_refused_and_a_repeat_does_nothing(ta
 # --- questions without an answer ---
 
 BAD_SCANS = {
-    "a column that is not there": ({"columns": ["k", "nope"]}, ["'nope'", "no such column"]),
+    "a column that is not there": ({"columns": ["k", "nope"]}, ["'nope'", "unknown column"]),
     "a column twice": ({"columns": ["k", "K"]}, ["twice"]),
-    "no columns": ({"columns": []}, ["no column", "count()"]),
+    "no columns": ({"columns": []}, ["list of columns is empty", "count()"]),
     "columns as text": ({"columns": "k"}, ["list", "'k'"]),
     "a mode that is none": ({"mode": "stale"}, ["'stale'", "'fresh'"]),
     "a predicate on no column": ({"where": "nope = 1"}, ["nope"]),

@@ -164,7 +164,7 @@ def test_plain_text_is_a_line_a_row_with_exact_values(warehouse: Path):
     }.items():
         assert [row[title] for row in found] == [str(value) for value in table.files()[column].to_pylist()]
     snapshots = parsed(call("snapshots", "sales.orders", "-w", warehouse))
-    assert [(row["snapshot"], row["writer"], row["commit"], row["new_rows"]) for row in snapshots][1] == (
+    assert [(row["snapshot"], row["writer_id"], row["commit_id"], row["new_rows"]) for row in snapshots][1] == (
         "2",
         "stream",
         "7",

@@ -54,7 +54,7 @@ def test_a_future_version_is_refused_by_name(golden, path):
     content = unwrap_json(kind, file.read_bytes(), str(file))
     text = wrap_json(kind, content).decode().replace('"version": 1', '"version": 2')
     file.write_text(text)
-    with pytest.raises(UnsupportedFormat, match=r"newer format.*version 1.*version 2.*upgrade"):
+    with pytest.raises(UnsupportedFormat, match=r"newer format version.*version 1.*version 2.*upgrade"):
         lsmlake.connect(golden[0]).table("golden.all").scan().to_arrow()
 
 

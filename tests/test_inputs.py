@@ -191,7 +191,7 @@ def test_row_kinds_in_every_layout():
         table.upsert(pa.table({"k": [1, 2], "v": [1, None], "op": column}), row_kind=row_kind)
         assert rows_of(table) == [{"k": 1, "v": 1}]
     for column in (pa.array([["+I"], ["-D"]]), pc.run_end_encode(pa.array(kinds)), pa.array([1, 2], pa.float16())):
-        refused(table, pa.table({"k": [1, 2], "v": [1, 2], "op": column}), "column 'op'", "another type", row_kind="op")
+        refused(table, pa.table({"k": [1, 2], "v": [1, 2], "op": column}), "column 'op'", "different types", row_kind="op")
     unseen = pa.array([2**62], pa.timestamp("s"))
     by_time = {"column": "op", "map": {DAY: "+I"}}
     refused(table, pa.table({"k": [1], "v": [1], "op": unseen}), "unknown row kind", "column 'op', row 0", row_kind=by_time)

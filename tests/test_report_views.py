@@ -47,8 +47,8 @@ SNAPSHOTS = pa.table(
         "commit_kind": ["APPEND", "COMPACT"],
         "total_record_count": [9_999, 1_234_567],
         "delta_record_count": [9_999, 0],
-        "commit_user": ["05a7d978ce1e4b2fb87b90f5a53b84da", "stream-1"],
-        "commit_identifier": pa.array([None, 41], pa.int64()),
+        "writer_id": ["05a7d978ce1e4b2fb87b90f5a53b84da", "stream-1"],
+        "commit_id": pa.array([None, 41], pa.int64()),
     }
 )
 FILES = pa.table(
@@ -157,12 +157,12 @@ def test_the_line_below_partitions_counts_them_once():
 
 def test_a_narrow_window_says_what_it_has_no_room_for():
     wide = SNAPSHOTS.set_column(
-        SNAPSHOTS.column_names.index("commit_identifier"), "commit_identifier", pa.array([None, 1_795_322_702_231_123_456])
+        SNAPSHOTS.column_names.index("commit_id"), "commit_id", pa.array([None, 1_795_322_702_231_123_456])
     )
     titles, *_, caption = drawn(snapshots_view(wide), 80).splitlines()
-    assert titles.split() == ["snapshot", "time", "(UTC)", "kind", "rows", "new", "rows", "commit"]
-    assert caption == "2 snapshots; no room for writer: use --json"
-    assert "2 snapshots; no room for kind, writer, commit: use --json" in drawn(snapshots_view(wide), 60)
+    assert titles.split() == ["snapshot", "time", "(UTC)", "kind", "rows", "new", "rows", "commit", "id"]
+    assert caption == "2 snapshots; no room for writer id: use --json"
+    assert "2 snapshots; no room for kind, writer id, commit id: use --json" in drawn(snapshots_view(wide), 60).replace("\n", " ")
 
 
 def test_every_option_has_its_name_default_and_kind_on_one_line():

@@ -46,9 +46,9 @@ def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
     refused = [
         (lambda: save(good.drop("v"), folder), r"lacks the columns \['v'\]"),
         (lambda: save(good.selectExpr("nullif(id, 1) AS id", "day", "v"), folder), "column 'id': a null"),
-        (lambda: save(good, folder, zone="UTC"), "option 'zone' means nothing for a write"),
+        (lambda: save(good, folder, zone="UTC"), "option 'zone' is not supported for a write"),
         (lambda: save(good, folder, pth="x"), "unknown option 'pth'.*did you mean 'path'"),
-        (lambda: good.write.format("lsmlake").mode("overwrite").save(folder), "the format does not overwrite"),
+        (lambda: good.write.format("lsmlake").mode("overwrite").save(folder), "does not support mode overwrite"),
         (lambda: save(good, folder + "/nothing"), "not the folder of a table"),
     ]
     for write, words in refused:

@@ -82,7 +82,7 @@ def test_a_killed_driver_neither_loses_nor_repeats_a_batch(lake, tmp_path):
         assert status == (0 if moment == "never" else -signal.SIGKILL), where
         done = BATCHES if moment == "never" else batch + (moment == "committed")
         assert committed(table) == [(number, WIDTH) for number in range(done)], where
-        assert len({writer for writer in table.snapshots()["commit_user"].to_pylist()}) <= 1, where
+        assert len({writer for writer in table.snapshots()["writer_id"].to_pylist()}) <= 1, where
         assert table.verify() == [], where
         if moment in ("written", "publishing"):  # proof that it had come so far
             assert len(unreferenced(table)) > left_over, where
@@ -93,7 +93,7 @@ def test_a_killed_driver_neither_loses_nor_repeats_a_batch(lake, tmp_path):
 def committed(table: lsmlake.Table) -> list[tuple[int, int]]:
     """(batch, its rows) of every snapshot."""
     found = table.snapshots()
-    return list(zip(found["commit_identifier"].to_pylist(), found["delta_record_count"].to_pylist(), strict=True))
+    return list(zip(found["commit_id"].to_pylist(), found["delta_record_count"].to_pylist(), strict=True))
 
 
 # --- a task ---

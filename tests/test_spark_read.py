@@ -157,7 +157,7 @@ def test_a_file_that_is_not_as_its_snapshot_says_is_an_error_not_other_rows(lake
     (path,) = table.files().filter(pc.field("deleted_record_count") > 0)["file_path"].to_pylist()
     rows = pq.read_table(next(tmp_path.rglob(path.rpartition("/")[2])))
     pq.write_table(rows, next(tmp_path.rglob(path.rpartition("/")[2])), compression="none", use_dictionary=False)
-    with pytest.raises(Exception, match=r"d.db/t: a data file is not as its snapshot says; verify\(\) tells which"):
+    with pytest.raises(Exception, match=r"d.db/t: a data file differs from its manifest entry; verify\(\) names the file"):
         spark_lake.table("d.t").df().collect()
     assert path in str(table.verify())
 

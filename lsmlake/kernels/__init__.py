@@ -1,1 +1,1 @@
-"""Functions on Arrow and NumPy arrays that know no table: key order, hashes, segments, groups, gathering rows."""
+"""Functions on Arrow and NumPy arrays, independent of tables: key order, hashes, segments, groups, gathering rows."""

@@ -1,17 +1,16 @@
-"""The bucket of a row: the NumPy twin of Spark SQL's `hash(c1, c2, ...)`.
+"""Computes the bucket of a row: a NumPy implementation of Spark SQL's `hash(c1, c2, ...)`.
 
-Invariant: `bucket_of(columns, n)` equals Spark's `pmod(hash(c1, ...), n)` for every key type, so rows land in the same bucket
-whether a Spark plan or this process places them. It is part of the format: another hash would look for keys in the wrong bucket.
+Invariant: `bucket_of(columns, n)` equals Spark's `pmod(hash(c1, ...), n)` for all key types, so Spark and this process assign
+rows to the same bucket. The hash is part of the format.
 
-1. A row starts with the seed 42. Every column hashes its value with the seed so far and hands the result on; a null hands on its
-   seed.
-2. The hash is Murmur3 (x86, 32 bits): a round for every four bytes, then a finish that stirs in the number of bytes.
-   Boolean, byte, short, int and date are one round; long, time and timestamp two, the low half first; float and double hash their
-   IEEE bits (-0.0 as 0.0, any NaN as Java's). A decimal of precision up to 18 is its unscaled long, a wider one the shortest
+1. The seed of a row is 42. The hash of each column is the seed of the next one; a null keeps its seed.
+2. The hash is Murmur3 (x86, 32 bits): one round per four bytes, then a finalisation with the number of bytes. Boolean, byte,
+   short, int and date take one round; long, time and timestamp two, the low half first; float and double hash their IEEE bits
+   (-0.0 as 0.0, any NaN as Java's). A decimal of precision up to 18 is hashed as its unscaled long, a wider one as the shortest
    big-endian two's complement bytes of its unscaled value.
-3. Text and bytes are rounds of four bytes, read little-endian, and then, unlike Murmur3 proper, one full round for every byte
-   left over, taken as a signed number.
-4. Rows go through in blocks small enough for the arrays in between to stay in the processor's cache.
+3. Text and bytes take one round per four bytes, read little-endian, and then, unlike standard Murmur3, one full round per
+   remaining byte, read as a signed number.
+4. Rows are processed in blocks, so that intermediate arrays stay in the processor's cache.
 
 Source: Murmur3 by Austin Appleby (public domain), with the tail of Spark's `Murmur3_x86_32.hashUnsafeBytes`.
 """
@@ -33,18 +32,18 @@ _INT_TYPES = pa.types.is_int8, pa.types.is_int16, pa.types.is_int32, pa.types.is
 
 
 def bucket_of(columns: Sequence[pa.Array | pa.ChunkedArray], buckets: int) -> np.ndarray:
-    """int32 bucket numbers in [0, buckets), a row each. The columns are the bucket key, in key order, of one length."""
+    """Returns int32 bucket numbers in [0, buckets), one per row. `columns`: the bucket key columns, in key order."""
     assert buckets > 0
     return np.mod(spark_hash(columns), np.int32(buckets))  # the sign of the divisor, as pmod
 
 
 def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> np.ndarray:
-    """int32, a row each, equal to Spark's `hash(*columns)`; the columns have one length and may hold nulls. Timestamps and times
-    of any unit count as what Spark would store, whole microseconds; finer digits are cut off. O(bytes)."""
+    """Returns Spark's `hash(*columns)`, one int32 per row. The columns have equal lengths and may hold nulls. Timestamps and
+    times are truncated to microseconds, as Spark stores them. O(bytes)."""
     columns = [column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column]) for column in columns]
     rows = len(columns[0])
     assert all(len(column) == rows for column in columns)
-    columns = [_as_spark_holds_it(plain(column)) for column in columns]
+    columns = [_as_spark_type(plain(column)) for column in columns]
     hashes = np.full(rows, _SEED, np.uint32)
     for start in range(0, rows, _BLOCK_ROWS):
         block = hashes[start : start + _BLOCK_ROWS]
@@ -54,7 +53,7 @@ def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> np.ndarray:
     return hashes.view(np.int32)
 
 
-def _as_spark_holds_it(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_spark_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type = column.type
     if pa.types.is_timestamp(type):
         return _cast(column, pa.timestamp("us", type.tz))
@@ -72,7 +71,7 @@ def _cast(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
 
 
 def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
-    """Hashes of one block of one column; undefined where it is null."""
+    """Hashes one block of one column; undefined for nulls."""
     type = column.type
     if any(check(type) for check in _INT_TYPES):
         return _hash_words(fixed_width(column, f"<i{type.byte_width}", "<i4").view(np.uint32)[:, None], seeds)
@@ -90,7 +89,7 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
 
 
 def _hash_decimals(values: np.ndarray, precision: int, seeds: np.ndarray) -> np.ndarray:
-    """`values`: uint8 matrix, sixteen little-endian bytes a row."""
+    """`values`: uint8 matrix, sixteen little-endian bytes per row."""
     if precision <= 18:
         return _hash_words(values.view("<u4")[:, :2], seeds)
     values = np.ascontiguousarray(values[:, ::-1])
@@ -112,7 +111,7 @@ def _hash_text(values: pa.LargeBinaryArray, seeds: np.ndarray) -> np.ndarray:
 
 
 def _hash_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """`words`: uint32 matrix, a row's words in the order they are hashed."""
+    """`words`: uint32 matrix, the words of each row in hash order."""
     hashes = seeds
     for i in range(words.shape[1]):
         hashes = _round(hashes, words[:, i])
@@ -120,8 +119,7 @@ def _hash_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
 
 
 def _hash_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Row i is `data[starts[i] : starts[i] + lengths[i]]`. Each step takes one word of the rows that have as many: of all, as far
-    as the shortest goes, then of fewer and fewer."""
+    """Row i is `data[starts[i] : starts[i] + lengths[i]]`. Each step hashes one word of all rows that have this word."""
     word_at = np.ndarray((max(0, len(data) - 3),), "<u4", data, strides=(1,))  # the word starting at any byte
     hashes, words, rows = seeds.copy(), lengths // 4, np.arange(len(lengths))
     shortest = words.min()

@@ -1,8 +1,7 @@
-"""Values as numbers: equal values of one array get equal numbers, and if the type has an order, numbers can have it too.
+"""Encodes the values of an array as numbers: equal values get equal numbers; for sortable types the numbers can be ordered.
 
-Whatever the type: a plain array is its dictionary indices; a struct is the bytes of its children's numbers laid side by side, a
-list the bytes of its elements' numbers one after the other, a map the same with its entries sorted; bytes have a dictionary.
-Numbers of different calls do not compare. NaN equals NaN and 0.0 equals -0.0, as in Spark.
+A plain array is encoded as its dictionary indices. A struct, a list and a map (entries sorted) are first encoded as a byte string
+of the numbers of their children. Numbers of different calls are not comparable. NaN equals NaN and 0.0 equals -0.0, as in Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from lsmlake.kernels import segments
 
 
 def equality(values: pa.Array) -> np.ndarray:
-    """int64 a row, the same for equal values; -1 for null. O(rows), nested values by their elements."""
+    """Returns one int64 per row, equal for equal values; -1 for null. O(rows), nested values: O(elements)."""
     if pa.types.is_struct(values.type):
         children = [equality(values.field(i)) for i in range(values.type.num_fields)]
         rows = np.stack(children, axis=1).astype("<i8")
@@ -23,7 +22,7 @@ def equality(values: pa.Array) -> np.ndarray:
     elif pa.types.is_list(values.type) or pa.types.is_map(values.type):
         elements, lengths = items(values)
         numbers = equality(elements).astype("<i8")
-        if pa.types.is_map(values.type):  # its entries have no order
+        if pa.types.is_map(values.type):  # the order of its entries is irrelevant
             numbers = numbers[np.lexsort((numbers, np.repeat(np.arange(len(values)), lengths)))]
         numbers = _dictionary(_bytes(np.concatenate([[0], np.cumsum(lengths)]), numbers))[0]
     else:
@@ -33,8 +32,8 @@ def equality(values: pa.Array) -> np.ndarray:
 
 
 def order(values: pa.Array) -> np.ndarray:
-    """int64 a row, ordered as the values are; -1 for null, which so comes first; NaN is the greatest float. Text and bytes order
-    by bytes. Not for nested types. O(rows + distinct log distinct)."""
+    """Returns one int64 per row, ordered like the values: -1 for null, NaN is the greatest float, text and bytes by bytes. Nested
+    types are not supported. O(rows + distinct log distinct)."""
     numbers, distinct = _dictionary(values)
     ranks = np.empty(len(distinct) + 1, np.int64)
     ranks[pc.array_sort_indices(distinct).to_numpy()] = np.arange(len(distinct))
@@ -43,8 +42,7 @@ def order(values: pa.Array) -> np.ndarray:
 
 
 def items(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The elements of all lists (of maps: structs of key and value) one after the other, and how many each row has; a null has
-    none."""
+    """Returns the elements of all lists (or map entries as structs), and the number of elements per row; 0 for null."""
     offsets = values.offsets.to_numpy().astype(np.int64)
     lengths, present = np.diff(offsets), segments.valid(values)
     if present is None or not lengths[~present].any():
@@ -55,7 +53,7 @@ def items(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def joint(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """One number for a pair, ordered by `major`, then `minor`; both below 2^31, `minor` from -1 up."""
+    """Encodes pairs as numbers, ordered by `major`, then `minor`; both are less than 2^31, `minor` at least -1."""
     return major * (minor.max(initial=-1) + 2) + (minor + 1)
 
 
@@ -67,7 +65,7 @@ def _dictionary(values: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _bytes(borders: np.ndarray, numbers: np.ndarray) -> pa.Array:
-    """A byte string a row: `numbers` from one border to the next."""
+    """Returns one byte string per row: the `numbers` between two borders."""
     offsets = (borders * 8).astype(np.int64)
     return pa.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(numbers))]

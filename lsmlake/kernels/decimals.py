@@ -1,8 +1,7 @@
-"""Exact conversion of decimals and decimal text to DECIMAL(p,s). Vectorised, pure; used by `schema.lossless`.
+"""Converts decimals and decimal text to DECIMAL(p,s) exactly. Vectorised, pure; used by `schema.lossless`.
 
-Arrow multiplies by a power of ten in 128 or 256 bits without a check for overflow, and only then looks at the precision. The
-wrapped product can be within the precision, so a value that does not fit would become another number. Every value is therefore
-compared with the range of the target type before Arrow multiplies.
+Arrow multiplies by a power of ten in 128 or 256 bits without an overflow check and then checks the precision. The wrapped product
+can be within the precision, which would change the value. So all values are compared with the range of the target type first.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WHOLE = pa.decimal128(38, 0)
-"""Every integer of at most 38 digits."""
+"""The type of integers with at most 38 digits."""
 _NUMBER = r"^(?:\+|(?P<sign>-))?(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
 _HAS_DIGIT = r"^[+-]?\.?[0-9]"
 _SHORT = r"^[+-]?\.?[0-9][0-9.]{0,36}$"  # at most 38 digits without an exponent: Arrow parses these exactly into 76 digits
@@ -22,19 +21,19 @@ _TOO_LARGE = "the number is too large for the type"
 
 
 def check(good: pa.Array, what: str) -> None:
-    """Raises pa.ArrowInvalid unless `good` is true or null everywhere."""
+    """Raises pa.ArrowInvalid if `good` is false anywhere."""
     if pc.all(good).as_py() is False:
         raise pa.ArrowInvalid(what)
 
 
 def from_decimal(array: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
-    """A decimal array of any width, precision and scale as `wanted`. Raises pa.ArrowInvalid for a value that does not fit."""
+    """Converts a decimal array of any width, precision and scale to `wanted`. Raises pa.ArrowInvalid if a value does not fit."""
     found = array.type
     if not 0 <= found.scale <= found.precision:
         return from_text(as_text(array), wanted)
     if found.bit_width < wanted.bit_width:  # Arrow cannot compare these
         array = array.cast(pa.decimal128(found.precision, found.scale))
-    digits = wanted.precision - wanted.scale + found.scale  # a value fits if its unscaled integer has at most so many digits
+    digits = wanted.precision - wanted.scale + found.scale  # a value fits if its unscaled integer has at most this many digits
     if digits < found.precision:
         first_too_large = Decimal((0, (1,) + (0,) * max(digits, 0), -found.scale))
         low, high = (pa.scalar(limit, array.type) for limit in (-first_too_large, first_too_large))
@@ -44,15 +43,13 @@ def from_decimal(array: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """A decimal array as text. Arrow prints a scale beyond the width of the type only in a wider type."""
+    """Converts a decimal array to text, by way of a wider type: Arrow cannot print a scale beyond the width of the type."""
     return array.cast(pa.decimal256(76, array.type.scale)).cast(pa.string())
 
 
 def from_text(text: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
-    """Text such as '-12.50' or '1e3' as `wanted`. Raises pa.ArrowInvalid for text that is no number or does not fit.
-
-    The digits of each value become the unscaled integer of the result, which has at most 38 digits.
-    """
+    """Converts text such as '-12.50' or '1e3' to `wanted`. Raises pa.ArrowInvalid if a text is not a number or does not fit. The
+    digits of each value become the unscaled integer of the result, which has at most 38 digits."""
     if pc.all(pc.match_substring_regex(text, _SHORT)).as_py() is not False:
         return from_decimal(text.cast(pa.decimal256(76, wanted.scale)), wanted)
     number = _parsed(text)
@@ -65,13 +62,13 @@ def from_text(text: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
 
 
 def same(one: pa.Array, other: pa.Array) -> pa.Array:
-    """Where two texts are the same number. Raises pa.ArrowInvalid for text that is no number."""
+    """Compares texts as numbers. Raises pa.ArrowInvalid for text that is not a number."""
     a, b = _parsed(one), _parsed(other)
     return pc.and_(pc.equal(a.digits, b.digits), pc.or_(pc.equal(a.digits, ""), _same_sign_and_shift(a, b)))
 
 
 class _Number(NamedTuple):
-    """The numbers +-`digits` * 10^`shift`. `digits` has no zero at either end; it is empty for zero."""
+    """The numbers +-`digits` * 10^`shift`. `digits` neither begins nor ends with a zero; it is empty for zero."""
 
     sign: pa.Array
     digits: pa.Array

@@ -1,7 +1,7 @@
-"""The rows of every key side by side, oldest first: what all merge rules begin with.
+"""Groups rows by key, oldest first: the first step of all merge rules.
 
-One sort by key does it. Rows stand in order of arrival before it - runs oldest first, a batch as given - and equal keys keep
-that. A sequence is looked at only among rows of one key.
+It is a stable sort by key. The input is in order of arrival (runs oldest first, a batch in input order), so the rows of each key
+are too. Additional sort keys are only compared among rows of one key.
 """
 
 from __future__ import annotations
@@ -11,43 +11,41 @@ from typing import NamedTuple
 
 import numpy as np
 
-_DISORDER = 0.01  # rows below the one before them; of random keys half are
+_DISORDER = 0.01  # share of rows with a smaller key than the row before; 0.5 for random keys
 
 
 class Groups(NamedTuple):
-    """`rows`: row numbers of a table by (bucket code, key, age). `starts`: the place in `rows` where each key begins, ascending
-    from 0, none empty."""
+    """`rows`: row numbers of a table, by (bucket code, key, age). `starts`: the index in `rows` of the first row of each key,
+    ascending from 0; no group is empty."""
 
     rows: np.ndarray
     starts: np.ndarray
 
     @property
     def unique(self) -> bool:
-        """Whether every key has one row."""
+        """Whether each key has one row."""
         return len(self.starts) == len(self.rows)
 
     @property
     def last(self) -> np.ndarray:
-        """The row number of the newest row of every key."""
+        """The row number of the newest row of each key."""
         return self.rows if self.unique else self.rows[np.append(self.starts[1:], len(self.rows)) - 1]
 
     @property
     def first(self) -> np.ndarray:
-        """The row number of the oldest row of every key."""
+        """The row number of the oldest row of each key."""
         return self.rows if self.unique else self.rows[self.starts]
 
     def part(self, first: int, last: int) -> Groups:
-        """The keys number `first` up to, not including, `last`."""
+        """Returns the groups [first, last)."""
         start = self.starts[first]
         stop = self.starts[last] if last < len(self.starts) else len(self.rows)
         return Groups(self.rows[start:stop], self.starts[first:last] - start)
 
 
 def group(keys: np.ndarray, order: Sequence[np.ndarray] = (), codes: np.ndarray | None = None) -> Groups:
-    """Group rows by (code, key); in a group by `order`, arrays the most significant first, then as they stand.
-
-    O(rows log rows) compares at most.
-    """
+    """Groups rows by (code, key). The rows of a group are sorted by `order` (most significant array first), then by row
+    number."""
     rows = _by_key(keys)
     if codes is not None and codes.any():
         rows = rows[np.argsort(_narrow(codes)[rows], kind="stable")]
@@ -62,10 +60,10 @@ def group(keys: np.ndarray, order: Sequence[np.ndarray] = (), codes: np.ndarray 
 
 
 def _by_key(keys: np.ndarray) -> np.ndarray:
-    """Row numbers by key, those of equal keys ascending.
+    """Returns row numbers by key; ascending for equal keys.
 
-    NumPy's stable sort gallops over what is sorted already, such as runs. Of keys in no order its default sort takes a third of
-    the time, as it compares many at once; it leaves equal keys anyhow, so these are put in order afterwards.
+    NumPy's stable sort is fast for input that is mostly sorted, such as runs. For random keys its default sort, which uses SIMD,
+    takes a third of the time; it does not preserve the order of equal keys, so these are sorted afterwards.
     """
     if keys.dtype != np.uint64 or np.count_nonzero(keys[1:] < keys[:-1]) < len(keys) * _DISORDER:
         return np.argsort(keys, kind="stable")
@@ -79,7 +77,7 @@ def _by_key(keys: np.ndarray) -> np.ndarray:
 
 
 def _by_age(rows: np.ndarray, first: np.ndarray, order: Sequence[np.ndarray]) -> np.ndarray:
-    """The rows of every group sorted by `order`; only rows that share their key are looked at."""
+    """Sorts the rows of each group by `order`; skips groups of one row."""
     shared = ~first
     shared[:-1] |= ~first[1:]
     among = rows[shared]
@@ -90,5 +88,5 @@ def _by_age(rows: np.ndarray, first: np.ndarray, order: Sequence[np.ndarray]) ->
 
 
 def _narrow(codes: np.ndarray) -> np.ndarray:
-    """16-bit integers sort by radix."""
+    """Converts codes to 16 bits if they fit: NumPy sorts these by radix."""
     return codes.astype(np.uint16) if codes.max() < 1 << 16 else codes

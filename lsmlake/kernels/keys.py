@@ -1,18 +1,18 @@
-"""The order of keys: several key columns become one NumPy scalar a row.
+"""Encodes the key columns of a row as one NumPy scalar with the order of the keys.
 
-Invariant: inside one call of `comparable` two scalars compare as the two keys do, column by column from the left. So every step
-that needs the order (sorting a batch, merging runs, looking keys up, cutting at key ranges) is a plain argsort, searchsorted or
-`==` over one array, whatever the key is made of. A single integer column costs one pass.
+Invariant: the scalars of one call of `comparable` compare like the keys, column by column from the left. So sorting a batch,
+merging runs, looking up keys and cutting at key ranges are plain argsort, searchsorted or `==` operations on one array, for all
+key types. A single integer column costs one pass.
 
-1. The column of all tables becomes *limbs*: unsigned 64-bit numbers, most significant first, that order as the values do.
-   Signed integers flip the sign bit. Floats take the IEEE 754 total order: negative numbers flip every bit, others the sign bit
-   (-0.0 counts as 0.0). A decimal is its two's complement in one or two limbs. Text and bytes are cut into big-endian groups of
-   eight bytes, filled up with NUL, which is byte order: Spark's order of strings. Filling hides a NUL at the end of a value; the
-   length, as a last limb, tells such values apart. Long text is replaced by its rank among the distinct values.
-2. One limb is the answer. More are narrowed to the bits that matter: the distance from the smallest value, without the low bits
-   that never change; or, if only that makes all fit into 64 bits, just the bits in which rows differ (of a digit, four of eight).
-3. The narrowed limbs are laid side by side. Up to 64 bits are one uint64; more are words written big-endian and seen as NumPy's
-   bytes type `S8n`. NumPy compares those as unsigned bytes; that it ignores NULs at the end does no harm when all have one width.
+1. Each column is encoded as *limbs*: unsigned 64-bit numbers, most significant first, with the order of the values. Signed
+   integers flip the sign bit. Floats use the IEEE 754 total order: negative numbers flip all bits, others the sign bit (-0.0 is
+   0.0). A decimal is its two's complement in one or two limbs. Text and bytes are split into big-endian groups of eight bytes,
+   padded with NUL; this is byte order, Spark's order of strings. If a value ends with NUL, the length is added as a last limb.
+   Long text is replaced by its rank among the distinct values.
+2. A single limb is the result. Several limbs are narrowed: to the distance from the smallest value, without constant low bits;
+   or, if only that makes them fit into 64 bits, to the bits in which rows differ.
+3. The narrowed limbs are concatenated. Up to 64 bits form one uint64; more are written as big-endian words and viewed as NumPy's
+   bytes type `S8n`, which compares unsigned bytes. (It ignores trailing NULs, which is harmless at equal widths.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidSchema
 
 _SIGN = np.uint64(1 << 63)
-_TEXT_BYTES_MAX = 64  # longer text is ranked: eight bytes a row instead of as many as the longest value has
+_TEXT_BYTES_MAX = 64  # longer text is ranked: eight bytes per row instead of the length of the longest value
 
 _SIGNED = pa.types.is_signed_integer, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp
 _TEXT = (
@@ -38,17 +38,17 @@ _OTHERS = pa.types.is_boolean, pa.types.is_float32, pa.types.is_float64, pa.type
 
 
 def is_text(type: pa.DataType) -> bool:
-    """Strings and byte strings, of every Arrow layout but dictionaries."""
+    """Whether the type is a string or byte string in any Arrow layout except dictionaries."""
     return any(check(type) for check in _TEXT)
 
 
 def check_orderable(type: pa.DataType, column: str) -> None:
-    """Refuse a type that cannot be part of a key. Raises InvalidSchema."""
+    """Raises InvalidSchema for a type that cannot be part of a key."""
     plain_type = type.value_type if pa.types.is_dictionary(type) else type
     if any(check(plain_type) for check in (*_SIGNED, *_TEXT, *_OTHERS)):
         return
     raise InvalidSchema(
-        "column has a type without an order, so it cannot be part of a key",
+        "the type of the column is not sortable, so it cannot be part of a key",
         where=column,
         expected="boolean, int8 to int64, float, double, decimal of precision up to 38, date, time, timestamp, string or binary",
         found=str(type),
@@ -57,11 +57,11 @@ def check_orderable(type: pa.DataType, column: str) -> None:
 
 
 def comparable(tables: Sequence[pa.Table]) -> list[np.ndarray]:
-    """One array a table, one scalar a row, that order as the rows do; all of one dtype (uint64, or bytes `S8n`).
+    """Returns one array per table, one scalar per row, with the order of the rows; all have one dtype (uint64 or bytes `S8n`).
 
-    `tables` hold the key columns alone, in key order, of the same names and types, without nulls and NaN. Scalars of different
-    calls do not compare: how they are packed depends on the values. O(rows x columns); where text is longer than 64 bytes its
-    distinct values are sorted.
+    `tables` hold only the key columns, in key order, with equal names and types, without nulls and NaN. Scalars of different
+    calls are not comparable: the packing depends on the values. O(rows x columns); the distinct values of text longer than 64
+    bytes are sorted.
     """
     assert tables, "nothing to compare"
     assert all(table.column_names == tables[0].column_names for table in tables)
@@ -75,13 +75,13 @@ def comparable(tables: Sequence[pa.Table]) -> list[np.ndarray]:
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with dictionaries replaced by the values they stand for."""
+    """Returns the column with dictionaries decoded."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def fixed_width(column: pa.ChunkedArray, dtype: str, into: str = "") -> np.ndarray:
-    """A fresh array of the bytes of a fixed-width column read as `dtype`, converted to dtype `into`. A decimal128 read as `<u8`
-    gives two numbers a row, the low one first. What stands in null rows is undefined."""
+    """Returns a copy of a fixed-width column's bytes, read as `dtype` and converted to `into`. A decimal128 read as `<u8` gives
+    two numbers per row, the low one first. Values of null rows are undefined."""
     return np.concatenate([np.empty(0, dtype), *(_buffer(chunk, dtype) for chunk in column.chunks)], dtype=into or dtype)
 
 
@@ -128,7 +128,7 @@ def _signed(values: np.ndarray) -> np.ndarray:
 def _float(values: np.ndarray) -> np.ndarray:
     assert not np.isnan(values).any(), "keys are never NaN"
     values += 0.0  # turns -0.0 into 0.0
-    negative = (values.view(np.int64) >> 63).view(np.uint64)  # every bit set, or none
+    negative = (values.view(np.int64) >> 63).view(np.uint64)  # all bits set, or none
     return values.view(np.uint64) ^ (negative | _SIGN)
 
 
@@ -145,7 +145,7 @@ def _text(values: pa.LargeBinaryArray) -> list[np.ndarray]:
     if longest == 0:
         return []
     groups = -(-longest // 8)
-    # a view as text, since Arrow pads only that; it pads bytes and never looks at characters
+    # viewed as text, the only type that Arrow pads; it pads bytes without decoding characters
     padded = pc.ascii_rpad(values.view(pa.large_string()), width=8 * groups, padding="\0")
     matrix = np.frombuffer(padded.buffers()[2], ">u8").reshape(-1, groups)
     limbs = [matrix[:, i].astype(np.uint64) for i in range(groups)]
@@ -166,8 +166,8 @@ def _ranks(values: pa.LargeBinaryArray) -> np.ndarray:
 
 
 class _Spread(NamedTuple):
-    """What of a limb matters: `varying` is a mask of the bits in which any two values differ; without the constant bits below
-    them, `shift` many, values lie `distance` bits apart, the smallest being `low`."""
+    """The significant bits of a limb: `varying` is a mask of the bits that differ. Without the `shift` constant low bits, the
+    values range from `low` over `distance` bits."""
 
     varying: int
     shift: int
@@ -187,8 +187,8 @@ def _spread(limb: np.ndarray) -> _Spread:
 
 
 def _packed(limbs: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """One uint64 a row if the limbs can be made to fit: it sorts twice and searches seven times as fast as bytes. Among bytes the
-    width matters little, so there only the cheap narrowing is tried, and only if it saves a word."""
+    """Packs limbs into one uint64 per row if they fit: it sorts twice and searches seven times as fast as bytes. For bytes the
+    width matters little, so only the cheap narrowing is used, and only if it saves a word."""
     if len(limbs) == 1:
         return limbs[0]
     if not limbs or not rows:
@@ -213,7 +213,7 @@ def _words(widths: Sequence[int]) -> int:
 
 
 def _squeezed(limb: np.ndarray, mask: int) -> np.ndarray:
-    """The bits of `mask`, moved together at the low end, one run of neighbouring bits at a time."""
+    """Extracts the bits of `mask` into adjacent low bits, one run of neighbouring bits at a time."""
     result, width = np.zeros_like(limb), 0
     while mask:
         start = (mask & -mask).bit_length() - 1
@@ -225,9 +225,9 @@ def _squeezed(limb: np.ndarray, mask: int) -> np.ndarray:
 
 
 def _side_by_side(limbs: Sequence[np.ndarray], widths: Sequence[int]) -> np.ndarray:
-    """The limbs as one number of sum(widths) bits, the first one most significant."""
+    """Concatenates the limbs into one number of sum(widths) bits, the first one most significant."""
     words = [np.zeros_like(limbs[0]) for _ in range(_words(widths))]  # least significant first
-    right = sum(widths)  # bits to the right of the limb at hand
+    right = sum(widths)  # bits to the right of the current limb
     for limb, width in zip(limbs, widths, strict=True):
         if not width:
             continue

@@ -1,10 +1,10 @@
 """Nested columns whose inner fields are required (NOT NULL).
 
-Arrow lets a null struct have anything in its fields, nulls included, and other libraries leave nulls there. Parquet and Arrow's
-own casts take these for nulls in a required field. So before a column becomes required inside, what no one can see gets a value:
+In Arrow the fields of a null struct may hold any value, including null. Parquet and Arrow's own casts take such hidden nulls for
+nulls in a required field. So hidden values are replaced before the inner fields become required:
 
-1. `nullable`: the type with every inner field nullable, to which any fitting data can be cast;
-2. `required`: look for nulls that can be seen, then put empty values where they cannot, level by level.
+1. `nullable` returns the type with all inner fields nullable; any suitable data can be cast to it.
+2. `required` refuses visible nulls and replaces hidden ones by empty values, level by level.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lsmlake.errors import InvalidData
 
 
 def has_required(type_: pa.DataType) -> bool:
-    """Whether a field inside a canonical type, other than the keys of a map, is required."""
+    """Whether a canonical type has a required inner field other than map keys."""
     return nullable(type_) != type_
 
 
 def nullable(type_: pa.DataType) -> pa.DataType:
-    """A canonical type with every field inside it nullable, but the keys of maps, which never are."""
+    """Returns a canonical type with all inner fields nullable except map keys."""
     t = pa.types
     if t.is_struct(type_):
         return pa.struct([field.with_type(nullable(field.type)).with_nullable(True) for field in type_])
@@ -41,7 +41,7 @@ def nulls(count: int, type_: pa.DataType) -> pa.Array:
 
 
 def required(column: pa.ChunkedArray, type_: pa.DataType, where: str) -> pa.ChunkedArray:
-    """`column`, of type `nullable(type_)`, as `type_`. Raises InvalidData, naming `where`, for a null in a required field."""
+    """Converts `column` from `nullable(type_)` to `type_`. Raises InvalidData naming `where` for a null in a required field."""
     return pa.chunked_array([_required(chunk, type_, where).cast(type_) for chunk in column.chunks], type_)
 
 
@@ -68,21 +68,21 @@ def _map_lengths(array: pa.MapArray) -> np.ndarray:
 
 
 def _required_struct(array: pa.StructArray, type_: pa.StructType, where: str) -> pa.Array:
-    """Only the structs that are there, then an empty one for those that are not."""
-    there = np.asarray(array.is_valid())
+    """Converts the valid structs and replaces null structs by an empty one."""
+    valid = np.asarray(array.is_valid())
     present = array.filter(array.is_valid())
     fields = [_checked(present.field(i), field, where) for i, field in enumerate(type_)]
     rebuilt = pa.StructArray.from_arrays(fields, fields=list(array.type))
-    if there.all():
+    if valid.all():
         return rebuilt
     with_empty = pa.concat_arrays([rebuilt, pa.array([None], array.type)])
-    return with_empty.take(pa.array(np.where(there, np.cumsum(there) - 1, len(rebuilt))))
+    return with_empty.take(pa.array(np.where(valid, np.cumsum(valid) - 1, len(rebuilt))))
 
 
 def _checked(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
     if not field.nullable and values.null_count:
         raise InvalidData(
-            "a null in a nested field that cannot hold one",
+            "a null in a nested NOT NULL field",
             where=f"{where}, field {field.name!r}",
             expected="a value",
             found=f"{values.null_count} nulls",

@@ -1,6 +1,6 @@
-"""Groups as segments of rows: `starts` holds the first row of each, ascending from 0, none empty; the last ends with the rows.
+"""Array operations on groups of rows, for aggregate functions, and conversions between Arrow and NumPy arrays.
 
-Everything an aggregate function needs to know of its groups in whole-array steps, and Arrow arrays as NumPy's and back.
+A group is a segment of neighbouring rows: `starts` holds the first row of each, ascending from 0; no group is empty.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ def lengths(starts: np.ndarray, rows: int) -> np.ndarray:
 
 
 def numbers(starts: np.ndarray, rows: int) -> np.ndarray:
-    """The group number of every row, int64."""
+    """Returns the group number of each row, int64."""
     return np.repeat(np.arange(len(starts)), lengths(starts, rows))
 
 
 def of_sorted(keys: np.ndarray) -> np.ndarray:
-    """The segments of equal neighbours in `keys`."""
+    """Returns the starts of the segments of equal neighbours in `keys`."""
     return np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), bool), keys[1:] != keys[:-1]]))
 
 
 def last_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.ndarray:
-    """The last row of every group where `mask` holds (None: everywhere), -1 where it never does."""
+    """Returns per group the last row for which `mask` is true (None: all rows), -1 if there is none."""
     if mask is None:
         return starts + lengths(starts, rows) - 1
     dtype = np.int32 if rows < 1 << 31 else np.int64
@@ -35,7 +35,7 @@ def last_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.nda
 
 
 def first_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.ndarray:
-    """The first row of every group where `mask` holds (None: everywhere), -1 where it never does."""
+    """Returns per group the first row for which `mask` is true (None: all rows), -1 if there is none."""
     if mask is None:
         return starts
     first = np.minimum.reduceat(np.where(mask, np.arange(rows), rows), starts)
@@ -43,17 +43,17 @@ def first_where(mask: np.ndarray | None, starts: np.ndarray, rows: int) -> np.nd
 
 
 def anywhere(mask: np.ndarray | None, starts: np.ndarray) -> np.ndarray | None:
-    """Whether `mask` holds for any row of the group; None (holds everywhere) stays None."""
+    """Flags the groups with a row for which `mask` is true; None (all true) stays None."""
     return None if mask is None else counts(mask, starts) > 0
 
 
 def counts(mask: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """In how many rows of every group `mask` holds."""
+    """Counts per group the rows for which `mask` is true."""
     return sums(mask, starts, np.int32 if len(mask) < 1 << 31 else np.int64)
 
 
 def sums(numbers: np.ndarray, starts: np.ndarray, dtype: type = np.int64) -> np.ndarray:
-    """The sum of every group, integers that wrap: as differences of running sums, which take a third of `np.add.reduceat`."""
+    """Sums integers per group, with wrap-around. Differences of running sums take a third of the time of `np.add.reduceat`."""
     if not len(starts):
         return np.zeros(0, dtype)
     running = np.cumsum(numbers, dtype=dtype)[np.append(starts[1:], len(numbers)) - 1]
@@ -62,14 +62,14 @@ def sums(numbers: np.ndarray, starts: np.ndarray, dtype: type = np.int64) -> np.
 
 
 def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
-    """Where two masks hold; None holds everywhere."""
+    """Combines two masks with AND; None is true everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return one & other
 
 
 def kept(keep: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """When only the rows of `keep` stay: the starts of the groups that still have any, and the old numbers of those groups."""
+    """Filters rows by `keep`. Returns the new starts of the groups with remaining rows, and their old numbers."""
     found = counts(keep, starts)
     groups = np.flatnonzero(found)
     found = found[groups].astype(np.int64)
@@ -77,14 +77,14 @@ def kept(keep: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def spread(values: pa.Array, groups: np.ndarray, count: int) -> pa.Array:
-    """An array of `count` values: value i at place `groups[i]`, null elsewhere."""
+    """Returns an array of `count` values: value i at index `groups[i]`, null elsewhere."""
     places = np.full(count, -1)
     places[groups] = np.arange(len(groups))
     return take(values, places)
 
 
 def take(values: pa.Array, rows: np.ndarray) -> pa.Array:
-    """The values of those rows; null for row -1."""
+    """Returns the values of `rows`; null for row -1."""
     missing = rows < 0
     missing = missing if missing.any() else None
     if missing is not None and pa.types.is_nested(values.type) and nested.has_required(values.type):
@@ -98,7 +98,7 @@ def take(values: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def valid(values: pa.Array) -> np.ndarray | None:
-    """True where there is a value; None if there is no null."""
+    """Flags the values that are not null; None if there is no null."""
     if not values.null_count:
         return None
     return bits(values.buffers()[0], values.offset, len(values))
@@ -110,7 +110,7 @@ def bits(buffer: pa.Buffer, offset: int, rows: int) -> np.ndarray:
 
 
 def fixed(values: pa.Array, dtype: str | np.dtype) -> np.ndarray:
-    """The buffer of a fixed-width array as `dtype`, several a row if that is narrower; what stands in null rows is undefined."""
+    """Views the buffer of a fixed-width array as `dtype`, several numbers per row if it is narrower. Null rows are undefined."""
     dtype, buffer = np.dtype(dtype), values.buffers()[1]
     if buffer is None:
         return np.empty(0, dtype)
@@ -119,7 +119,7 @@ def fixed(values: pa.Array, dtype: str | np.dtype) -> np.ndarray:
 
 
 def array(type_: pa.DataType, data: np.ndarray, some: np.ndarray | None) -> pa.Array:
-    """The inverse of `fixed`: `data` holds the bytes of one value a row, `some` is False where the value is null."""
+    """The inverse of `fixed`: `data` holds the bytes of one value per row, `some` is False for nulls."""
     rows = data.nbytes * 8 // type_.bit_width
     return pa.Array.from_buffers(type_, rows, [validity(some), pa.py_buffer(np.ascontiguousarray(data))])
 

@@ -31,8 +31,8 @@ def snapshots(meta: Metadata) -> pa.Table:
     columns = {
         "snapshot_id": pa.array([s.id for s in found], pa.int64()),
         "schema_id": pa.array([s.schema_id for s in found], pa.int64()),
-        "commit_user": pa.array([s.writer_id for s in found], pa.string()),
-        "commit_identifier": pa.array([s.commit_id for s in found], pa.int64()),
+        "writer_id": pa.array([s.writer_id for s in found], pa.string()),
+        "commit_id": pa.array([s.commit_id for s in found], pa.int64()),
         "commit_kind": pa.array([s.kind for s in found], pa.string()),
         "commit_time": pa.array([s.time_ms for s in found], _TIME),
         "total_record_count": pa.array([s.total_rows for s in found], pa.int64()),

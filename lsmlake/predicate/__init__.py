@@ -1,4 +1,4 @@
-"""Conditions on rows: evaluated on Arrow data, and used to skip files that cannot match. `spark_sql` reads them from SQL text."""
+"""Predicates: conditions on rows, evaluated on Arrow data and used to prune files. `spark_sql` parses them from SQL text."""
 
 from lsmlake.predicate.evaluate import evaluate
 from lsmlake.predicate.prune import ColumnBounds, key_values, may_match

@@ -1,4 +1,4 @@
-"""Which rows a predicate keeps, by Arrow's three-valued kernels; no row is looked at in Python."""
+"""Evaluates predicates with Arrow's three-valued kernels, without a Python loop over rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Outcome = pa.Array | pa.ChunkedArray | pa.Scalar
 
 
 def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarray:
-    """A bool for every row of `table`: True where the predicate is TRUE, False where it is FALSE or NULL.
+    """Returns one bool per row: True if the predicate is TRUE, False if it is FALSE or NULL.
 
-    `table` needs `predicate.columns`; a column of another layout or a narrower type is cast. O(rows x nodes). Of a column by
-    dictionary only its values are compared with literals.
+    `table` needs `predicate.columns`; a column with another layout or a narrower type is cast. O(rows x nodes). For a dictionary
+    column only the distinct values are compared with literals.
     """
     outcome = _outcome(predicate, table)
     if isinstance(outcome, pa.Scalar):
@@ -76,7 +76,7 @@ def _encoded(name: str, table: pa.Table | pa.RecordBatch) -> bool:
 
 
 def _by_value(leaf: Predicate, name: str, column: pa.Array | pa.ChunkedArray) -> Outcome:
-    """Null for a null row, as the leaf itself would be."""
+    """Evaluates a leaf on the dictionary of a column; null for a null row."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     found = [_array(_outcome(leaf, pa.table({name: chunk.dictionary}))).take(chunk.indices) for chunk in chunks]
     return pa.chunked_array(found, pa.bool_())
@@ -87,7 +87,7 @@ def _array(outcome: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _compare_floats(op: str, values: pa.Array | pa.ChunkedArray, value: float) -> Outcome:
-    """With a number: then Arrow's order is Spark's but for NaN, which is above. Many times faster than by way of `ordered`."""
+    """Compares with a number: Arrow's order then differs from Spark's for NaN only. Many times faster than `ordered`."""
     found = _KERNELS[op](values, value)
     return pc.or_(found, pc.is_nan(values)) if op in (">", ">=") else found
 
@@ -103,13 +103,13 @@ def _values(column: Column, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.C
     values = table.column(column.path[0])
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    for name in column.path[1:]:  # by position: Arrow takes a name that begins with "." or "[" for a path
+    for name in column.path[1:]:  # by position: Arrow reads a name that begins with "." or "[" as a path
         values = pc.struct_field(values, [values.type.get_field_index(name)])  # null where the struct is null
     return values
 
 
 def _like(texts: pa.Array | pa.ChunkedArray, prefix: str, rest: str) -> Outcome:
-    """By regular expression: Arrow's own `match_like` goes wrong on an escaped backslash next to a wildcard."""
+    """Matches by regular expression: Arrow's `match_like` is wrong for an escaped backslash next to a wildcard."""
     if rest == "%":
         return pc.starts_with(texts, prefix)
     tokens = (_WILDCARDS.get(token) or re.escape(token[-1]) for token in _TOKEN.findall(rest))

@@ -1,6 +1,6 @@
-"""A `pyarrow.compute.Expression` as a condition: Arrow evaluates it on the rows that were read.
+"""Evaluates a `pyarrow.compute.Expression` on the rows after the read.
 
-It has no public form that could be translated, so it prunes no file.
+An expression has no public structure that could be translated to a predicate, so it prunes no file.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _TEXT_SHOWN = 200  # characters
 
 
 def needed_columns(expression: pc.Expression, schema: pa.Schema, columns: Sequence[str] | None) -> Sequence[str] | None:
-    """The columns to read: those asked for and those that `expression` names. Raises InvalidQuery if it cannot be evaluated."""
+    """Returns the columns to read: `columns` and those of `expression`. Raises InvalidQuery if it cannot be evaluated."""
     empty = schema.empty_table()
     if (refused := _refusal(expression, empty)) is not None:
         raise InvalidQuery(
             "where cannot be evaluated",
-            expected=f"an expression that is true or false over the columns {_listed(schema.names)}",
+            expected=f"a boolean expression over the columns {_listed(schema.names)}",
             found=f"{_shortened(str(expression))}: {_reason(refused)}",
             cure="correct the expression, or write the condition as SQL text",
         ) from refused
-    if columns is None or _BY_POSITION in str(expression):  # positions hold only among all columns
+    if columns is None or _BY_POSITION in str(expression):  # positions refer to all columns
         return None
     named = [name for name in schema.names if _refusal(expression, empty.drop_columns([name])) is not None]
     return [*columns, *(name for name in named if name not in columns)]
 
 
 def matching(tables: Iterator[pa.Table], expression: pc.Expression, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-    """The rows for which `expression` is true, of these columns."""
+    """Yields the rows for which `expression` is true, with these columns."""
     for table in tables:
         rows = table.filter(expression)
         yield rows if columns is None else rows.select(list(columns))
@@ -51,7 +51,7 @@ def _shortened(text: str) -> str:
 
 
 def _reason(refused: Exception) -> str:
-    """What Arrow says, without the schema that it writes after the name of an unknown column, a line a column."""
+    """Returns Arrow's message without the schema that it appends to the name of an unknown column."""
     line, _, _ = str(refused).partition("\n")
     return _shortened(line.partition(" in ")[0] if line.startswith("No match for FieldRef") else line)
 

@@ -1,8 +1,8 @@
-"""Values in a form that Arrow compares as Spark does.
+"""Converts values to a form that Arrow compares as Spark does.
 
-Arrow's comparisons follow IEEE 754; in Spark NaN equals NaN and is above every other number. So a float becomes the 64-bit
-integer that orders the same way: the bits of the double, with all but the sign flipped if it is negative (the IEEE total order),
-after one NaN and one zero have been chosen. Everything else is compared as it is, once both sides have one type.
+Arrow's comparisons follow IEEE 754; in Spark NaN equals NaN and is greater than all other numbers. So a float is converted to a
+64-bit integer with the same order: the bits of the double, all but the sign flipped if it is negative (the IEEE total order),
+with one NaN and one zero. Other values are compared unchanged, after both sides have the same type.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def is_exact(kind: pa.DataType) -> bool:
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """The (canonical) type has comparisons."""
+    """Whether the canonical type is sortable."""
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The type to compare two columns in: nothing is rounded but where Spark rounds too (to double). None if there is none."""
+    """Returns the type in which two columns are compared; rounds only where Spark does (to double). None if not comparable."""
     if left == right:
         return left if is_ordered(left) else None
     if is_exact(left) and is_exact(right):
@@ -52,7 +52,7 @@ def _exact_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def ordered(values: Values, kind: pa.DataType) -> Values:
-    """`values` as `kind`, floats as integers that order as Spark orders floats."""
+    """Converts `values` to `kind`, floats to integers with Spark's order of floats."""
     if not pa.types.is_floating(kind):
         return values if values.type == kind else values.cast(kind)
     if isinstance(values, pa.ChunkedArray):
@@ -61,13 +61,13 @@ def ordered(values: Values, kind: pa.DataType) -> Values:
 
 
 def literals(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Literals of a column of type `kind`, in the form of `ordered`."""
+    """Converts literals for a column of type `kind` to the form of `ordered`."""
     return ordered(pa.array(values, pa.float64() if pa.types.is_floating(kind) else kind), kind)
 
 
 def _doubles(values: pa.Array) -> pa.Array:
     if pa.types.is_decimal(values.type):
-        values = values.cast(pa.string())  # through text the nearest double is found, directly it is not always
+        values = values.cast(pa.string())  # a direct cast does not always return the nearest double
     return values.cast(pa.float64(), safe=False)
 
 

@@ -1,13 +1,13 @@
-"""What a predicate says of rows that nobody has read: which files may hold a match, which keys a match must have.
+"""Prunes by metadata: finds the files that may hold a matching row, and the keys that a matching row must have.
 
-Invariant (soundness): `may_match` is False only where no row of the file can make the predicate TRUE. Bounds may be loose (a cut
-maximum is rounded up), counts may be unknown; both only keep more files.
+Invariant (soundness): `may_match` is False only if no row of the file can make the predicate TRUE. Bounds may be loose (a
+truncated maximum is rounded up) and counts unknown; both only keep more files.
 
-1. Each node is given, for every file at once, the set of outcomes {TRUE, FALSE, NULL} that some row *may* have.
-2. A comparison may be TRUE if the bounds leave room for it, FALSE if they leave room for its negation, NULL if a side may be
-   null; a file with nothing but nulls has neither of the first two. An unknown bound leaves room for everything.
-3. AND, OR, NOT combine the sets by SQL's truth tables, as if the children were independent. NOT merely swaps TRUE and FALSE,
-   which is why all three are carried: "cannot be TRUE" alone would say nothing about the negation.
+1. Each node is evaluated, for all files at once, to the set of outcomes {TRUE, FALSE, NULL} that some row *may* have.
+2. A comparison may be TRUE if the bounds allow it, FALSE if they allow its negation, NULL if a side may be null. In a file of
+   nulls only it is neither TRUE nor FALSE. An unknown bound allows everything.
+3. AND, OR and NOT combine the sets by SQL's truth tables, as if the children were independent. NOT swaps TRUE and FALSE, so all
+   three outcomes are tracked: "cannot be TRUE" alone says nothing about the negation.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lsmlake.predicate.tree import NEGATED, And, Column, Compare, Constant, In, 
 class ColumnBounds(NamedTuple):
     """One column in N files (or row groups, or partitions: then min is max).
 
-    `min`, `max`: arrays of the column's type, inclusive; null = unknown, which they must be where they would leave a NaN out (it
-    is above all numbers). `nulls`: the number of null rows; null = unknown.
+    `min`, `max`: arrays of the column's type, inclusive; null = unknown. Bounds must be null if the column may have a NaN
+    (greater than all numbers) that they exclude. `nulls`: the number of null rows; null = unknown.
     """
 
     min: pa.Array
@@ -45,7 +45,7 @@ class _May(NamedTuple):
 
 
 class _Range(NamedTuple):
-    """For each file, bounds in the form of `ordered` (null = unknown), and whether there may be values, and nulls."""
+    """For each file, bounds in the form of `ordered` (null = unknown), and whether it may have values and nulls."""
 
     low: pa.Array | pa.Scalar
     high: pa.Array | pa.Scalar
@@ -59,18 +59,18 @@ class _Files(NamedTuple):
 
 
 def may_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.ndarray) -> np.ndarray:
-    """A bool for each of N files of `rows` rows: False if certainly none of its rows makes the predicate TRUE.
+    """Returns one bool for each of N files with `rows` rows: False if no row of the file makes the predicate TRUE.
 
-    A column that `stats` lacks is unknown. O(N x nodes); an IN list costs a binary search per file.
+    The bounds of a column that `stats` lacks are unknown. O(N x nodes); an IN list costs one binary search per file.
     """
     return _may(predicate, _Files(stats, np.asarray(rows))).true
 
 
 def key_values(predicate: Predicate, columns: Sequence[str]) -> dict[str, list] | None:
-    """For each of `columns`, the finitely many values a row needs to make the predicate TRUE, sorted, without null.
+    """Returns for each of `columns` the sorted values, without null, that a matching row may have.
 
-    They come from = and IN, through AND and OR. None if any column is free; floats always are, for their NaN and -0.0 have more
-    than one pattern of bits. An empty list says that no row can match.
+    They are derived from = and IN, through AND and OR. Returns None if a column is not restricted to a finite set; this includes
+    floats, because NaN and 0.0 have several bit patterns. An empty list means that no row can match.
     """
     bound = _bound(predicate)
     if bound is None:
@@ -137,7 +137,7 @@ def _compare(op: str, left: Column, right: Column | Literal, files: _Files) -> _
 
 
 def _room(op: str, a: _Range, b: _Range) -> np.ndarray:
-    """Whether values within the bounds can compare so."""
+    """Flags files whose bounds allow the comparison `a op b` to be true."""
     match op:
         case "<":
             return _unless_known(pc.less(a.low, b.high))
@@ -182,7 +182,7 @@ def _like(found: _Range, prefix: str, rest: str) -> _May:
 
 
 def _bound(predicate: Predicate) -> dict[str, frozenset] | None:
-    """The columns that have only finitely many values where the predicate is TRUE; None if it never is."""
+    """Returns the columns restricted to a finite set of values if the predicate is TRUE; None if it is never TRUE."""
     match predicate:
         case Constant(value):
             return {} if value else None

@@ -1,8 +1,8 @@
-"""A predicate as a value: a small tree of frozen nodes, each TRUE, FALSE or NULL (unknown) for a row, as SQL has it.
+"""The predicate tree: frozen nodes that are TRUE, FALSE or NULL (unknown) for a row, as in SQL.
 
-Invariant: a literal in the tree is a plain Python value of its column's own type, so nothing below the parser converts or rounds.
-What SQL offers beyond these nodes is written with them: BETWEEN as two comparisons, `a <=> b` as `a = b IS TRUE OR both null`, a
-comparison that no value of the type can pass (`tinyint = 300`) as `NULL if the column is null else FALSE`.
+Invariant: a literal is a plain Python value of its column's type, so only the parser converts or rounds. Other SQL constructs are
+expressed by these nodes: BETWEEN by two comparisons, `a <=> b` by `a = b IS TRUE OR both null`, a comparison that no value of the
+type can satisfy (`tinyint = 300`) by `NULL if the column is null else FALSE`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Predicate:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The top-level columns needed to evaluate it."""
+        """The top-level columns that the evaluation needs."""
         return frozenset(column.path[0] for column in _columns(self))
 
 
@@ -49,7 +49,7 @@ class Constant(Predicate):
 
 @dataclass(frozen=True)
 class Compare(Predicate):
-    """`left op right` with op one of = != < <= > >=; NULL if a side is null. Two columns have a `common_type` (order.py)."""
+    """`left op right`, op is one of = != < <= > >=; NULL if a side is null. Two columns have a `common_type` (order.py)."""
 
     op: str
     left: Column
@@ -66,7 +66,7 @@ class In(Predicate):
 
 @dataclass(frozen=True)
 class Like(Predicate):
-    """The text column begins with `prefix` and what follows matches `rest`, which begins with a wildcard: `%` any text, `_` one
+    """The text column begins with `prefix` and the remainder matches `rest`, which begins with a wildcard: `%` any text, `_` one
     character; a backslash escapes. NULL if the column is null."""
 
     column: Column
@@ -109,12 +109,12 @@ NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def and_(*predicates: Predicate) -> Predicate:
-    """All of them; TRUE if there are none."""
+    """Returns the conjunction; TRUE without predicates."""
     return _joined(And, True, predicates)
 
 
 def or_(*predicates: Predicate) -> Predicate:
-    """At least one of them; FALSE if there are none."""
+    """Returns the disjunction; FALSE without predicates."""
     return _joined(Or, False, predicates)
 
 
@@ -130,7 +130,7 @@ def not_(predicate: Predicate) -> Predicate:
 
 
 def never(column: Column) -> Predicate:
-    """FALSE, but NULL if the column is null: what a comparison is that no value passes."""
+    """FALSE, but NULL if the column is null: a comparison that no value satisfies."""
     return And((IsNull(column), Constant(None)))
 
 
@@ -166,4 +166,4 @@ def _columns(predicate: Predicate) -> Iterator[Column]:
 
 
 class Unsupported(InvalidQuery):
-    """SQL that Spark may know but lsmlake does not evaluate: an engine that filters by itself can go on without it."""
+    """SQL that Spark may support but lsmlake does not evaluate; a runtime that filters itself can continue without it."""

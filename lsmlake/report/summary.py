@@ -166,8 +166,8 @@ def _snapshot_record(snapshot: Snapshot | None) -> dict[str, object] | None:
     return {
         "snapshot_id": snapshot.id,
         "schema_id": snapshot.schema_id,
-        "commit_user": snapshot.writer_id,
-        "commit_identifier": snapshot.commit_id,
+        "writer_id": snapshot.writer_id,
+        "commit_id": snapshot.commit_id,
         "commit_kind": snapshot.kind,
         "commit_time": _moment(snapshot),
         "total_record_count": snapshot.total_rows,

@@ -43,8 +43,8 @@ def snapshots_view(snapshots: pa.Table) -> Listing:
             Column("kind", Kind.TEXT, column("commit_kind"), _USUAL),
             Column("rows", Kind.COUNT, column("total_record_count")),
             Column("new rows", Kind.COUNT, column("delta_record_count")),
-            Column("writer", Kind.WORD, column("commit_user")),
-            Column("commit", Kind.NUMBER, column("commit_identifier"), _USUAL),
+            Column("writer id", Kind.WORD, column("writer_id")),
+            Column("commit id", Kind.NUMBER, column("commit_id"), _USUAL),
         ),
         counted(snapshots.num_rows, "snapshot") if snapshots.num_rows else "no snapshot: nothing was written yet",
     )

@@ -1,1 +1,1 @@
-"""Columns and their types: DDL text, field ids, row kinds, and fitting rows to a schema."""
+"""Columns and types: DDL text, field ids, row kinds, and conversion of rows to a schema."""

@@ -39,7 +39,7 @@ _YEARS = {
 
 
 class Cast(NamedTuple):
-    """Accepts every pair of types that `schema.lossless` can convert. `zone`: of times that name none."""
+    """Allows all conversions of `schema.lossless`. `zone`: the time zone of times without a zone."""
 
     zone: str
 
@@ -53,11 +53,20 @@ def conform(
     optional: Collection[str] = (),
     first_row: int | None = 0,
 ) -> pa.Table:
-    """`data` with exactly `columns` (default: all of the schema) in canonical types. Raises InvalidData.
+    """Converts `data` to exactly `columns` in canonical types. Does not copy columns that have the right type.
 
-    Key columns come out without nulls and NaN, and -0.0 in them becomes 0.0, which equals it. Zero-copy where types agree.
-    `optional`: columns that are null if the data lacks them. `first_row`: what the first row is called in errors; None: the rows
-    have no numbers that the user knows.
+    The key columns of the result have no nulls and no NaN, and 0.0 instead of -0.0.
+
+    Args:
+        data: The rows of the user.
+        schema: The schema of the table.
+        columns: The columns of the result. Default: all columns of the schema.
+        cast: Allows further conversions.
+        optional: Columns that become null if the data lacks them.
+        first_row: The number of the first row in messages. None: messages name no row.
+
+    Raises:
+        InvalidData: A column is missing or unknown, or a type or value does not fit.
     """
     wanted = [schema.plain_columns.field(name) for name in (columns or schema.plain_columns.names)]
     needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
@@ -79,10 +88,10 @@ def _missing(field: pa.Field, rows: int) -> pa.Array:
 
 
 def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raises InvalidData unless `found` is `wanted` in any order."""
+    """Raises InvalidData unless `found` has exactly the names `wanted`, in any order."""
     if len(set(found)) != len(found):
         twice = sorted({name for name in found if list(found).count(name) > 1})
-        raise InvalidData("the data names a column twice", found=twice, cure="rename or drop one")
+        raise InvalidData("the data has a column twice", found=twice, cure="rename or drop one")
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     if missing or extra:
@@ -92,7 +101,7 @@ def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
 
 
 def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:
-    """The part of `conform` that needs no rows. Raises InvalidData."""
+    """Does the checks of `conform` that need no rows. Raises InvalidData."""
     check_names(found.names, columns)
     for name in columns:
         _check_type(found.field(name).type, schema.plain_columns.field(name), cast)
@@ -162,7 +171,7 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
     column = filled(column)
     if not field.nullable and column.null_count:
         raise InvalidData(
-            "a null in a column that cannot hold one",
+            "a null in a NOT NULL column",
             where=place.of(field, pc.index(column.is_null(), pa.scalar(True)).as_py()),
             found=f"{column.null_count} nulls",
             cure="fill or drop those rows",
@@ -173,7 +182,8 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
 
 
 def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.ChunkedArray:
-    """`column` in the type of `field`, its inner fields nullable. Raises InvalidData naming the first value that does not fit."""
+    """Converts `column` to the type of `field`, inner fields nullable. Raises InvalidData naming the first value that does not
+    fit."""
     _check_type(column.type, field, cast)
     return _all_chunks(column, field, cast, _Place(None))
 
@@ -204,31 +214,31 @@ def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, pla
 
 
 def shown(array: pa.Array | pa.ChunkedArray, row: int) -> str:
-    """The value of a row as errors show it: cut if it is long, and never an error of its own."""
+    """Returns the value of a row as text for messages, cut if it is long. Never raises."""
     try:
         text = repr(array[row].as_py()) if not pa.types.is_timestamp(array.type) else str(array[row].cast(pa.string()))
-    except (pa.ArrowException, ValueError, OverflowError):  # such as bytes that are no text, or a date after the year 9999
+    except (pa.ArrowException, ValueError, OverflowError):  # such as text that is not UTF-8, or a date after the year 9999
         text = "a value that Python cannot show"
     return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "..."
 
 
 class _Rounded(pa.ArrowInvalid):
-    """A DOUBLE that is not exactly a FLOAT."""
+    """A DOUBLE is not exactly a FLOAT."""
 
 
 def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """`lossless.convert`, but a DOUBLE must be exactly the FLOAT: without `Cast` it does not stand for its shortest text."""
+    """`lossless.convert`, except that a DOUBLE must be exactly a FLOAT: without `Cast` it does not mean its shortest text."""
     if pa.types.is_dictionary(array.type):
         array = lossless.decoded(array)
     if pa.types.is_floating(array.type) and pa.types.is_floating(wanted) and wanted.bit_width < array.type.bit_width:
         back = array.cast(wanted).cast(array.type)
         if pc.all(pc.or_(pc.equal(back, array), pc.is_nan(array))).as_py() is False:
             raise _Rounded("the value would be rounded")
-    return lossless.convert(array, wanted, "UTC")  # no pair of types that is accepted here needs a zone
+    return lossless.convert(array, wanted, "UTC")  # no conversion that is allowed here needs a zone
 
 
 def _check_years(column: pa.ChunkedArray, where: str) -> None:
-    """Spark and Python end with the year 9999, Arrow and Parquet do not."""
+    """Raises InvalidData for years that Spark and Python do not support, unlike Arrow and Parquet."""
     first, last = _YEARS.get(column.type.id, (None, None))
     if first is None or column.null_count == len(column):
         return
@@ -237,7 +247,7 @@ def _check_years(column: pa.ChunkedArray, where: str) -> None:
     if found["min"].as_py() < first or found["max"].as_py() > last:
         unit = "days" if first == _FIRST_DAY else "microseconds"
         raise InvalidData(
-            "a time outside of the years there are",
+            "a time outside the supported years",
             where=where,
             expected="years 0001 to 9999",
             found=f"{found['min']} to {found['max']} {unit} since 1970",
@@ -254,9 +264,9 @@ def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
             raise InvalidData(
                 "NaN in a key column",
                 where=f"column {name!r}",
-                expected="a number: NaN equals nothing, not even itself",
+                expected="a number: NaN cannot identify a row",
                 found="NaN",
-                cure="drop those rows or give them a number",
+                cure="drop these rows or replace NaN by a number",
             )
         zero = pa.scalar(0.0, column.type)
         table = table.set_column(

@@ -1,9 +1,9 @@
-"""Column definitions in Spark's DDL words -> Arrow schemas. `format/type_text.py` writes them.
+"""Parses column definitions in Spark's DDL into Arrow schemas. `type_text` formats them.
 
-`id BIGINT NOT NULL, amount DECIMAL(10,2) COMMENT 'net', tags ARRAY<STRING>` is read as the inside of a `STRUCT<...>`, so columns
-and struct fields follow one grammar (`name TYPE` or `name: TYPE`). The words are those of Spark's "Data Types" page. Whatever
-a table would have to remember beside name, type, nullability and comment (defaults, generated columns, constraints,
-collations) is refused, never dropped.
+`id BIGINT NOT NULL, amount DECIMAL(10,2) COMMENT 'net', tags ARRAY<STRING>` is parsed as the content of a `STRUCT<...>`, so
+columns and struct fields have one grammar (`name TYPE` or `name: TYPE`). The type names are those of Spark's "Data Types" page.
+Everything besides name, type, nullability and comment (defaults, generated columns, constraints, collations) is refused, never
+ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECIMAL_PRECISION_MAX = 38
 _TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type
 KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
-"""Words that are no plain name: a column of such a name stands in backquotes."""
+"""Keywords: a column with such a name is written in backquotes."""
 _PLAIN = {
     _Type.BOOLEAN: pa.bool_(),
     _Type.TINYINT: pa.int8(),
@@ -49,10 +49,13 @@ _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """The Arrow schema of a column list in Spark's words.
+    """Parses a column list in Spark's DDL into an Arrow schema.
 
-    TIMESTAMP and TIMESTAMP_LTZ are `timestamp('us', 'UTC')`, TIMESTAMP_NTZ is `timestamp('us')`; a bare DECIMAL is (10,0).
-    Comments are field metadata `b"comment"`. Raises InvalidSchema for anything else than names, types, NOT NULL and COMMENT.
+    TIMESTAMP and TIMESTAMP_LTZ are `timestamp('us', 'UTC')`, TIMESTAMP_NTZ is `timestamp('us')`; DECIMAL without parameters is
+    (10,0). Comments become field metadata `b"comment"`.
+
+    Raises:
+        InvalidSchema: The text is not a list of names and types with NOT NULL and COMMENT.
     """
     try:
         parsed = sqlglot.parse_one(f"STRUCT<\n{requoted(text)}\n>", into=exp.DataType, dialect="spark")
@@ -61,15 +64,13 @@ def parse_columns(text: str) -> pa.Schema:
     except (SqlglotError, RecursionError) as error:
         raise InvalidSchema("the columns cannot be read", where=_shown(text), expected=_GRAMMAR) from error
     if not parsed.expressions:
-        raise InvalidSchema("there is no column", where=_shown(text), expected=_GRAMMAR)
+        raise InvalidSchema("the list of columns is empty", where=_shown(text), expected=_GRAMMAR)
     return columns_of(parsed.expressions)
 
 
 def requoted(text: str) -> str:
-    """SQL text that sqlglot reads as Spark does: a doubled quote, as in 'it''s', becomes an escaped one; no position changes.
-
-    (sqlglot takes it for two literals side by side, which mean `its`.) Raises sqlglot's TokenError.
-    """
+    """Replaces doubled quotes, as in 'it''s', by escaped ones, without changing positions. sqlglot would read two adjacent
+    literals, `its`, where Spark reads one. Raises sqlglot's TokenError."""
     if not ("''" in text or '""' in text):
         return text
     characters = list(text)
@@ -81,12 +82,12 @@ def requoted(text: str) -> str:
 
 
 def columns_of(definitions: Iterable[exp.Expression]) -> pa.Schema:
-    """The Arrow schema of column definitions that sqlglot has parsed (dialect spark), as in a CREATE TABLE."""
+    """Returns the Arrow schema of column definitions parsed by sqlglot (dialect spark), as in a CREATE TABLE."""
     return pa.schema([_field(definition, "") for definition in definitions])
 
 
 def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
-    """The Arrow type of a parsed Spark type; `where` names the column in errors."""
+    """Returns the Arrow type of a parsed Spark type; `where` names the column in messages."""
     nested = {_Type.ARRAY: _array, _Type.MAP: _map, _Type.STRUCT: _struct}
     if kind.this in nested:
         return nested[kind.this](kind, where)
@@ -95,7 +96,7 @@ def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
     if kind.this in _PLAIN and not kind.expressions:
         return _PLAIN[kind.this]
     cure = "use STRING, it has no length" if kind.this in _SIZED_TEXT else ""
-    raise InvalidSchema("no such column type", where=where, expected=TYPES, found=kind.sql("spark"), cure=cure)
+    raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=kind.sql("spark"), cure=cure)
 
 
 def _shown(text: str) -> str:
@@ -114,7 +115,9 @@ def _unreadable(text: str, error: ParseError) -> InvalidSchema:
 def _field(definition: exp.Expression, parent: str) -> pa.Field:
     if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.args.get("kind"), exp.DataType):
         found = definition.sql("spark")
-        raise InvalidSchema("this is not a column", where=parent, expected=_GRAMMAR, found=found, cure="keys are named apart")
+        raise InvalidSchema(
+            "not a column definition", where=parent, expected=_GRAMMAR, found=found, cure="pass the primary key separately"
+        )
     name = definition.name
     where = f"{parent}.{name}" if parent else f"column {name}"
     nullable, metadata = True, None
@@ -126,7 +129,7 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
             metadata = {types.COMMENT: kind.name.encode()}
         else:
             found = constraint.sql("spark")
-            raise InvalidSchema("a column cannot have that", where=where, expected=_GRAMMAR, found=found, cure="leave it out")
+            raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=found, cure="remove it")
     return pa.field(name, type_of(definition.args["kind"], where), nullable, metadata)
 
 
@@ -160,4 +163,4 @@ def _decimal(kind: exp.DataType, where: str) -> pa.DataType:
         if 1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision:
             return pa.decimal128(precision, scale)
     expected = f"DECIMAL(precision, scale) with scale <= precision <= {DECIMAL_PRECISION_MAX}"
-    raise InvalidSchema("no such decimal", where=where, expected=expected, found=kind.sql("spark"))
+    raise InvalidSchema("invalid decimal type", where=where, expected=expected, found=kind.sql("spark"))

@@ -1,8 +1,8 @@
-"""The wrapping all metadata files share: what they are, which version, and a checksum.
+"""The envelope of all metadata files: kind, format version and checksum.
 
-Binary (manifests):  magic `LSMK` | kind, 4 ASCII bytes | version, uint16 | payload | CRC-32 of all before it, uint32; big-endian.
-JSON (schemas, snapshots): the object carries "format", "version" and "checksum", the CRC-32 (hex) of the object without
-"checksum", written with sorted keys and no blanks.
+Binary (manifests): magic `LSMK` | kind, 4 ASCII bytes | version, uint16 | payload | CRC-32 of the preceding bytes, uint32; all
+big-endian. JSON (schemas, snapshots): the object has the fields "format", "version" and "checksum", the CRC-32 (hex) of the
+object without "checksum", serialised with sorted keys and no blanks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def wrap(kind: str, payload: bytes) -> bytes:
 
 
 def unwrap(kind: str, data: bytes, where: str) -> bytes:
-    """The payload. Raises Corrupt or UnsupportedFormat naming `where`."""
+    """Returns the payload. Raises Corrupt or UnsupportedFormat naming `where`."""
     if len(data) < _HEAD.size + _TAIL.size:
         raise Corrupt(
             "file is truncated", where=where, expected=f"{_HEAD.size + _TAIL.size} bytes or more", found=len(data), cure=_RESTORE
@@ -35,7 +35,7 @@ def unwrap(kind: str, data: bytes, where: str) -> bytes:
     magic, found_kind, version = _HEAD.unpack_from(data)
     if magic != _MAGIC or found_kind != kind.encode("ascii"):
         raise Corrupt(
-            "file does not begin with its magic",
+            "file does not begin with the expected magic",
             where=where,
             expected=_MAGIC + kind.encode(),
             found=magic + found_kind,
@@ -54,7 +54,7 @@ def wrap_json(kind: str, content: Mapping[str, object]) -> bytes:
 
 
 def unwrap_json(kind: str, data: bytes, where: str) -> dict:
-    """The object, without the envelope's own fields. Raises Corrupt or UnsupportedFormat naming `where`."""
+    """Returns the object without the fields of the envelope. Raises Corrupt or UnsupportedFormat naming `where`."""
     try:
         content = json.loads(data)
         if not isinstance(content, dict):
@@ -86,10 +86,10 @@ def _json_checksum(content: Mapping[str, object]) -> str:
 
 def _check_version(version: object, where: str) -> None:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise Corrupt("file carries no format version", where=where, expected=f"1 to {VERSION}", found=version, cure=_RESTORE)
+        raise Corrupt("file has no valid format version", where=where, expected=f"1 to {VERSION}", found=version, cure=_RESTORE)
     if version > VERSION:
         raise UnsupportedFormat(
-            "file is of a newer format",
+            "file has a newer format version",
             where=where,
             expected=f"version {VERSION} or older",
             found=f"version {version}",

@@ -1,4 +1,4 @@
-"""The schema of a table from the data that is to fill it: every type becomes the column type that holds all of its values."""
+"""Derives the columns of a table from data: each type becomes the column type that holds all of its values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WIDER = {
 
 
 def schema_from(found: pa.Schema) -> pa.Schema:
-    """The columns of a table for data of schema `found`; all of them may be null until the table makes some its key.
+    """Returns the columns of a table for data with schema `found`, all nullable.
 
-    Nanoseconds become microseconds, dictionaries their values, unsigned integers the next wider signed type. Raises
-    InvalidSchema, naming the column, for a type without a counterpart.
+    Nanoseconds become microseconds, dictionaries are decoded, unsigned integers become the next wider signed type. Raises
+    InvalidSchema naming the column for an unsupported type.
     """
     return pa.schema([pa.field(field.name, _column_type(field)) for field in found])
 
@@ -29,10 +29,10 @@ def schema_from(found: pa.Schema) -> pa.Schema:
 def _column_type(field: pa.Field) -> pa.DataType:
     if pa.types.is_null(field.type):
         raise InvalidSchema(
-            "a column without any value has no type",
+            "the type of a column without values is unknown",
             where=f"column {field.name!r}",
             expected="at least one value that is not null in the first batch",
-            cure="leave the column out, give it a type, or create the table with a schema",
+            cure="drop the column, give it a type, or create the table with a schema",
         )
     return nested.nullable(types.canonical(_widened(field.type), field.name))
 

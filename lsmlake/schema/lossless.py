@@ -1,17 +1,18 @@
 """Lossless conversion of an array to a canonical type. Vectorised, pure.
 
-`convert` raises `pa.ArrowInvalid` if a value cannot be converted, and `Unfit` if no value of the type can be. `first_bad` finds
-the first value at fault. `schema.conform` decides which pairs of types need `cast=True`. The rules where a value has no exact
+`convert` raises `pa.ArrowInvalid` if a value cannot be converted, and `Unfit` if the types are incompatible. `first_bad` finds
+the first invalid value. `schema.conform` decides which conversions need `cast=True`. Rules for values without an exact
 counterpart:
 
-- A float stands for its shortest decimal text. So the double 0.1 is the DECIMAL(10,2) 0.10 and the FLOAT 0.1; 0.1 + 0.2, which
-  prints as 0.30000000000000004, is no DECIMAL(10,2). In the same sense a decimal must come back from a double.
-- Text is trimmed. Numbers may have an exponent, and zeros after the point ("7.0" is an INT). Booleans are Spark's words.
-- Between floats and integers, also an integer in text ("16777217", "7.0"), the value must be exactly the same. Other text becomes
-  the nearest float, but never zero or infinity for a number that is neither.
-- A timestamp that names no zone, as text or as TIMESTAMP_NTZ, is local time in `zone`; one that names a zone is no TIMESTAMP_NTZ.
-  Dates and timestamps are each other's only at midnight.
-- Integers, booleans, decimals and dates become STRING as they print; floats and timestamps, which print in many ways, do not.
+- A float means its shortest decimal text. So the double 0.1 is the DECIMAL(10,2) 0.10 and the FLOAT 0.1; 0.1 + 0.2, which prints
+as
+  0.30000000000000004, is not a DECIMAL(10,2). Likewise a decimal must be equal after conversion to a double and back.
+- Text is trimmed. Numbers may have an exponent and zeros after the point ("7.0" is an INT). Booleans are Spark's words.
+- Between floats and integers, including integers in text ("16777217", "7.0"), the value must be exactly equal. Other text becomes
+  the nearest float, but zero or infinity only if the number is zero or infinite.
+- A timestamp without a zone, as text or as TIMESTAMP_NTZ, is local time in `zone`; one with a zone cannot become a TIMESTAMP_NTZ.
+  Dates and timestamps convert into each other only at midnight.
+- Integers, booleans, decimals and dates convert to STRING; floats and timestamps do not, because they have no unique text.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ _INTEGER = r"^[+-]?[0-9]+(\.0*)?$"
 _ZERO = r"^[+-]?[0.]+([eE].*)?$"
 _EVERY_INTEGER_BELOW = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _COMES_BACK = {pa.float32(): r"^-?[0-9.]{1,6}$", pa.float64(): r"^-?[0-9.]{1,15}$"}
-"""Decimals of so few digits come back from the nearest float."""
+"""Decimals with this few digits are equal after conversion to the nearest float and back."""
 _ANY_INT = pa.decimal128(20, 0)
 _INTEGERS = pa.decimal256(76, 0)
 
 
 class Unfit(Exception):
-    """No value of the one type can be a value of the other."""
+    """The types are incompatible."""
 
 
 def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
-    """`array` as canonical type `wanted`, its inner fields nullable. Raises Unfit, pa.ArrowInvalid."""
+    """Converts `array` to the canonical type `wanted`, inner fields nullable. Raises Unfit, pa.ArrowInvalid."""
     wanted = nested.nullable(wanted)
     found = array.type
     if found == wanted:
@@ -59,7 +60,7 @@ def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 def decoded(array: pa.DictionaryArray) -> pa.Array:
-    """The values of a dictionary array; views as plain text and bytes, for Arrow cannot take them out of a dictionary."""
+    """Decodes a dictionary array. Views become plain text and bytes, because Arrow cannot take views from a dictionary."""
     values = array.dictionary
     if types.is_text(values.type) or types.is_bytes(values.type):
         values = values.cast(pa.large_string() if types.is_text(values.type) else pa.large_binary())
@@ -67,7 +68,7 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
 
 
 def first_bad(array: pa.Array, make: Callable[[pa.Array], object]) -> int:
-    """The number of the first row for which `make` raises; it raises for the whole array. O(rows) in all."""
+    """Returns the first row for which `make` raises, given that it raises for the whole array. O(rows)."""
     low, high = 0, len(array)
     while high - low > 1:
         middle = (low + high) // 2
@@ -129,7 +130,7 @@ def _float_to_decimal(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Arr
 
 def _int_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     try:
-        return array.cast(wanted)  # Arrow accepts the range in which every integer is a float
+        return array.cast(wanted)  # Arrow accepts the range in which all integers are floats
     except pa.ArrowInvalid:
         made = array.cast(wanted, safe=False)
         check(pc.equal(made.cast(_INTEGERS), array.cast(_INTEGERS)), "the integer would be rounded")
@@ -155,7 +156,7 @@ def _text_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 def _integers(text: pa.Array) -> pa.Array:
-    """Integers in text, with or without zeros after the point."""
+    """Parses integers in text, with or without zeros after the point."""
     digits = pc.replace_substring_regex(text, r"^[+]?(-?)0*([0-9]+?)(\.0*)?$", r"\1\2")
     check(pc.less_equal(pc.utf8_length(digits), 76), "the integer has more than 75 digits")
     return digits.cast(_INTEGERS)
@@ -174,7 +175,7 @@ def _int_to_bool(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 def _float_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
-    """Narrower if it is the same number, or prints as the same number."""
+    """Narrows a float if the result is equal or has the same shortest text."""
     made = array.cast(wanted)
     if wanted.bit_width < array.type.bit_width:
         exact = pc.equal(made.cast(array.type), array)
@@ -184,7 +185,7 @@ def _float_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array
 
 
 def _decimal_to_float(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
-    """By way of text: Arrow's own cast of a decimal does not always find the nearest float."""
+    """Converts through text: Arrow's cast of a decimal does not always return the nearest float."""
     text = decimals.as_text(array)
     made = text.cast(wanted)
     long = pc.invert(pc.match_substring_regex(text, _COMES_BACK[wanted]))
@@ -224,7 +225,8 @@ def _time_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 def _in_zone(local: pa.Array, zone: str) -> pa.Array:
-    """Of two instants with one local time the earlier, as in Spark; raises for a local time that the zone leaves out."""
+    """Converts local time to instants. Of two instants with one local time takes the earlier, as Spark does; raises for a local
+    time that does not exist."""
     return pc.assume_timezone(local, zone, ambiguous="earliest").cast(_UTC)
 
 
@@ -244,7 +246,7 @@ def _time_to_date(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 def _without_views(array: pa.Array) -> pa.Array:
-    """The array with plain text and bytes inside: Arrow cannot filter or take rows that hold views."""
+    """Replaces views by plain text and bytes: Arrow cannot filter or take nested rows with views."""
     type_ = _type_without_views(array.type)
     return array if type_ == array.type else array.cast(type_)
 

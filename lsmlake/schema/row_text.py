@@ -11,8 +11,8 @@ _COLUMNS_SHOWN = 8
 
 
 def row_text(row: pa.Table) -> str:
-    """The first row of a table as text: dates and timestamps in ISO 8601, text in quotes, binary values as hexadecimal digits.
-    Long values and many columns are cut, with a mark."""
+    """Formats the first row of a table: dates and timestamps in ISO 8601, text in quotes, binary values as hexadecimal digits.
+    Long values and long lists of columns are cut and marked."""
     columns = zip(row.column_names[:_COLUMNS_SHOWN], row.columns, strict=False)
     shown = [f"{name}={_short(_value(column.slice(0, 1)))}" for name, column in columns]
     more = row.num_columns - _COLUMNS_SHOWN
@@ -20,7 +20,7 @@ def row_text(row: pa.Table) -> str:
 
 
 def values_text(values: tuple[object, ...]) -> str:
-    """Python values, such as those of a partition, as text in the same form."""
+    """Formats Python values, such as those of a partition, in the same form."""
     return "(" + ", ".join(_short(_value(pa.array([value]))) for value in values) + ")"
 
 

@@ -1,7 +1,7 @@
-"""Row kinds: what a row does to its key. As int8 in files, as text to users: 0 '+I', 1 '-U', 2 '+U', 3 '-D'.
+"""Row kinds: +I, -U, +U and -D. int8 in files, text in the public API: 0 '+I', 1 '-U', 2 '+U', 3 '-D'.
 
-Inside, two more bits say what an erasing delete did (`lsmlake.lsm.merge.erase`): `ERASES` on a row of any kind, that all rows of
-its key that arrived before are gone whatever their sequence; `ERASE`, that nothing came after. Users see `plain` kinds only.
+Two further bits are internal to erasing deletes (`lsmlake.lsm.merge.erase`): `ERASES` on a row of any kind erases all earlier
+rows of its key, whatever their sequence; a row of kind `ERASE` only erases. Users see `plain` kinds.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ NAMES = ("+I", "-U", "+U", "-D")
 
 
 class Source(NamedTuple):
-    """The column that holds the row kinds of a write. `codes`: (value, kind) for each value it may have; the default is the names
-    of the kinds themselves."""
+    """The column with the row kinds of a write. `codes`: (value, kind) for each valid value; default: the names of the kinds."""
 
     column: str
     codes: tuple[tuple[object, str], ...] = tuple((name, name) for name in NAMES)
 
     @staticmethod
     def of(given: object) -> Source | None:
-        """From what a user passes: None, the name of a column, or {"column": name, "map": {value: kind}}. Raises InvalidData."""
+        """Parses the argument `row_kind`: None, a column name, or {"column": name, "map": {value: kind}}. Raises InvalidData."""
         if given is None or isinstance(given, str):
             return None if given is None else Source(given)
         if not isinstance(given, Mapping) or not given.keys() <= {"column", "map"} or not isinstance(given.get("column"), str):
@@ -60,14 +59,14 @@ class Source(NamedTuple):
 
 
 def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.ChunkedArray:
-    """The column of `source` in `data` as int8 kinds, no nulls. Raises InvalidData naming the column and the first bad value, and
-    its row, counted from `first_row` (None: rows have no numbers that the user knows)."""
+    """Converts the column of `source` to int8 kinds without nulls. Raises InvalidData naming the first invalid value and its row,
+    counted from `first_row` (None: messages name no row)."""
     where = f"column {source.column!r}"
     if data.schema.names.count(source.column) != 1:
         raise InvalidData(
-            "the row-kind column is not in the data, or twice",
+            "the data must have the row-kind column once",
             where=where,
-            expected="once",
+            expected="one column of this name",
             found=data.schema.names,
             cure="name a column of the data",
         )
@@ -77,7 +76,11 @@ def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.Chunk
         number = _code_numbers(column, [code for code, _ in source.codes])
     except (pa.ArrowException, TypeError, OverflowError) as unlike:
         raise InvalidData(
-            "the row-kind column has another type than the codes", where=where, expected=expected, found=column.type, cure=_CURE
+            "the row-kind column and the codes have different types",
+            where=where,
+            expected=expected,
+            found=column.type,
+            cure=_CURE,
         ) from unlike
     if number.null_count:
         row = pc.index(number.is_null(), pa.scalar(True)).as_py()
@@ -99,7 +102,7 @@ _CURE = Wording(
 
 
 def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.ChunkedArray:
-    """The position in `codes` of every value, null for other values. Raises pa.ArrowException if the types differ."""
+    """Returns the index in `codes` of each value, null for other values. Raises pa.ArrowException if the types differ."""
     if pa.types.is_dictionary(column.type):
         values = map(lossless.decoded, column.chunks)
         column = pa.chunked_array([chunk.cast(_code_type(chunk.type)) for chunk in values], _code_type(column.type.value_type))
@@ -108,17 +111,17 @@ def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.Chunke
 
 
 def _code_type(type_: pa.DataType) -> pa.DataType:
-    """The type to compare codes in: Arrow looks up text and bytes in their plain layout only."""
+    """Returns the type for comparing codes: Arrow looks up text and bytes in their plain layout only."""
     if types.is_text(type_):
         return pa.string()
     return pa.binary() if types.is_bytes(type_) else type_
 
 
 def plain(kinds: np.ndarray) -> np.ndarray:
-    """The kinds without the bits of erasure: 0 to 3."""
+    """Returns the kinds without the erasure bits: 0 to 3."""
     return kinds & 3
 
 
 def is_retract(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """True where the kind is -U or -D, of rows that erase their key, too."""
+    """Flags the kinds -U and -D, with or without erasure bits."""
     return pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))

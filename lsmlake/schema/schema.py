@@ -1,4 +1,4 @@
-"""The schema of a table: columns with field ids, the key, the partitioning and the options; one immutable JSON file a version."""
+"""The schema of a table: columns with field ids, key, partitioning and options; one immutable JSON file per version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, list
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
 RESERVED = "_lsmlake_"
-"""How the names of columns begin that reads and writes add on the way."""
+"""The prefix of temporary columns that reads and writes add."""
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
 
 
@@ -37,10 +37,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Schema:
-    """`columns`: canonical Arrow fields carrying `PARQUET:field_id` at every level, key columns not nullable.
+    """`columns`: canonical Arrow fields with `PARQUET:field_id` at all levels, key columns not nullable.
 
-    `table_uuid` tells the table from every other one, also from a dropped one of the same name. `primary_key` and `partition_by`
-    are column names; `options` the options as given, as text.
+    `table_uuid` identifies the table; a dropped table of the same name has another one. `primary_key` and `partition_by` are
+    column names; `options` are the options as set, as text.
     """
 
     id: int
@@ -98,7 +98,7 @@ class Schema:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns rows are sorted by inside a bucket: the primary key less the partition columns."""
+        """The sort columns inside a bucket: the primary key without the partition columns."""
         return tuple(name for name in self.primary_key if name not in self.partition_by)
 
     @property
@@ -107,12 +107,12 @@ class Schema:
 
     @cached_property
     def plain_columns(self) -> pa.Schema:
-        """The columns without ids and comments: the schema of the data that users see."""
+        """The columns without ids and comments: the schema of query results."""
         return pa.schema([pa.field(f.name, types.plain(f.type), f.nullable) for f in self.columns])
 
     @cached_property
     def row_columns(self) -> pa.Schema:
-        """The columns as rows travel inside: plain and nullable, since a delete may know only its key."""
+        """The schema of rows in memory: plain and nullable, because a delete may have only its key."""
         return pa.schema([field.with_nullable(True) for field in self.plain_columns])
 
     @cached_property
@@ -156,7 +156,7 @@ class Schema:
 
 
 def _check_sound(schema: Schema, where: str) -> None:
-    """What `Schema.create` promises. Raises InvalidSchema, InvalidOption."""
+    """Checks what `Schema.create` guarantees. Raises InvalidSchema, InvalidOption."""
     if types.canonical_schema(schema.columns).types != [types.plain(field.type) for field in schema.columns]:
         raise InvalidSchema("a column has a type in another form than it must", where=where)
     ids = types.field_ids(schema.columns)

@@ -1,7 +1,7 @@
-"""What a metadata file may hold: every field with its type and range, checked before anything uses a value.
+"""Validates metadata files: the type and range of each field is checked before a value is used.
 
-A checksum tells whether a file was damaged, not whether its writer was right. So each kind of file declares its fields once, as a
-mapping of names to `Kind`s, and `check` compares a decoded file with it.
+A checksum detects damage, but not a faulty writer. So each kind of file declares its fields as a mapping of names to `Kind`s, and
+`check` compares a decoded file with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(NAME_PATTERN)
 
 
 class Kind(NamedTuple):
-    """What a field takes: in words, and as a test of a value."""
+    """The valid values of a field: a description and a test."""
 
     words: str
     fits: Callable[[object], bool]
@@ -44,7 +44,7 @@ def optional(kind: Kind) -> Kind:
 
 
 def listing(kind: Kind, most: int = 1 << 20) -> Kind:
-    """At most `most` items of a kind."""
+    """A list of at most `most` items of a kind."""
 
     def fits(value: object) -> bool:
         return isinstance(value, list) and len(value) <= most and all(map(kind.fits, value))
@@ -67,17 +67,17 @@ def pair(first: Kind, second: Kind) -> Kind:
 
 
 def is_name(value: object) -> bool:
-    """Whether a file inside a table's folders can have this name."""
+    """Whether this is a valid name of a file in the table directory."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def is_directory(value: object) -> bool:
-    """Whether this is a path below the table's root, which does not lead out of it."""
+    """Whether this is a relative path that stays inside the table directory."""
     return is_text(value) and "\0" not in value and all(part not in ("", ".", "..") for part in value.split("/"))
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is text that UTF-8 can hold."""
+    """Whether a value is text that can be encoded as UTF-8."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -96,23 +96,23 @@ def check(
     """Raises Corrupt, naming the field and `where`, unless `content` has exactly these fields and each is of its kind."""
     if not isinstance(content, dict):
         raise Corrupt(
-            f"{what} is no object", where=where, expected=f"an object of {list(kinds)}", found=shown(content), cure=cure
+            f"{what} is not an object", where=where, expected=f"an object of {list(kinds)}", found=shown(content), cure=cure
         )
     missing, unknown = set(kinds) - set(content) - set(may_lack), set(content) - set(kinds)
     if missing or unknown:
         found = [f"{word} {shown(sorted(map(str, names)))}" for word, names in (("no", missing), ("unknown", unknown)) if names]
         raise Corrupt(
-            f"{what} has other fields than it must", where=where, expected=list(kinds), found=", ".join(found), cure=cure
+            f"{what} has missing or unknown fields", where=where, expected=list(kinds), found=", ".join(found), cure=cure
         )
     for name, value in content.items():
         if not kinds[name].fits(value):
             raise Corrupt(
-                f"{what} has an impossible {name!r}", where=where, expected=kinds[name].words, found=shown(value), cure=cure
+                f"{what} has an invalid {name!r}", where=where, expected=kinds[name].words, found=shown(value), cure=cure
             )
 
 
 def shown(value: object) -> str:
-    """A value in a message: short, and without characters that no terminal can show."""
+    """Formats a value for a message: short and printable."""
     text = (
         ascii(value) if isinstance(value, (str, int, float, bool, type(None))) else f"{type(value).__name__} {ascii(value)[:200]}"
     )

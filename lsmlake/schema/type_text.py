@@ -1,4 +1,4 @@
-"""Arrow types and schemas as text in Spark's DDL words, which `format/ddl.py` reads back."""
+"""Formats Arrow types and schemas in Spark's DDL. `ddl` parses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def format_type(kind: pa.DataType) -> str:
-    """The Spark name of an Arrow type, such as `MAP<STRING, DECIMAL(10,2)>`; a type that is not canonical keeps Arrow's name."""
+    """Returns the Spark name of an Arrow type, such as `MAP<STRING, DECIMAL(10,2)>`; for a non-canonical type Arrow's name."""
     if pa.types.is_list(kind):
         return f"ARRAY<{format_type(kind.value_type)}>"
     if pa.types.is_map(kind):
@@ -23,7 +23,7 @@ def format_type(kind: pa.DataType) -> str:
 
 
 def format_columns(schema: pa.Schema) -> str:
-    """The column list that `parse_columns` reads back as `schema`."""
+    """Returns the column list that `parse_columns` parses as `schema`."""
     return ", ".join(_format_field(field, " ") for field in schema)
 
 

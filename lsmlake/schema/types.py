@@ -1,8 +1,8 @@
-"""The types a column may have: Spark's types that Parquet holds, as Arrow types in one canonical form, with field ids.
+"""The column types: Spark's types as Arrow types in one canonical form, with field ids.
 
-Canonical: string, binary, list, map, struct, decimal128, date32, timestamp[us] without zone or in UTC. `canonical` maps what
-users bring (large or view types, dictionaries, other units) onto it; `with_ids` numbers every field at every level;
-`to_json`/`from_json` are what a schema file holds.
+Canonical types: string, binary, list, map, struct, decimal128, date32, timestamp[us] without zone or in UTC. `canonical` converts
+other types (large or view types, dictionaries, other units); `with_ids` numbers the fields at all levels; `to_json` and
+`from_json` convert to and from the form in a schema file.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
 _DECIMAL = re.compile(r"DECIMAL\(([0-9]{1,2}),([0-9]{1,2})\)")
 
 FIELD_ID_MAX = 2147483000
-"""Ids above it are those of system columns."""
+"""Greater ids belong to system columns."""
 NESTING_MAX = 30
-"""Levels of ARRAY, MAP (counts twice) and STRUCT inside one column: Parquet C++ writes no file for types much deeper."""
+"""Levels of ARRAY, MAP (counts twice) and STRUCT inside one column: Parquet C++ fails for types that are much deeper."""
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Strings of every Arrow layout but dictionaries."""
+    """Whether the type is a string in any Arrow layout except dictionaries."""
     return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
 
 
 def is_bytes(type_: pa.DataType) -> bool:
-    """Byte strings of every Arrow layout but dictionaries."""
+    """Whether the type is a byte string in any Arrow layout except dictionaries."""
     t = pa.types
     return t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_)
 
@@ -66,7 +66,7 @@ def _any_inside(type_: pa.DataType, matches: Callable[[pa.DataType], bool]) -> b
 
 
 def canonical(type_: pa.DataType, column: str) -> pa.DataType:
-    """The column type that holds every value of `type_`. Raises InvalidSchema, naming `column`, if there is none."""
+    """Returns the column type that holds all values of `type_`. Raises InvalidSchema naming `column` if there is none."""
     t = pa.types
     if t.is_dictionary(type_):
         return canonical(type_.value_type, column)
@@ -100,7 +100,7 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
     if type_ in _BY_TYPE:
         return type_
     raise InvalidSchema(
-        "no column can have this type",
+        "unsupported column type",
         where=f"column {column!r}",
         expected=f"{', '.join(_NAMES)}, DECIMAL(p,s), STRUCT, ARRAY or MAP",
         found=type_,
@@ -124,14 +124,15 @@ def _canonical_field(field: pa.Field, column: str) -> pa.Field:
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:
-    """All columns in canonical types, comments kept, other metadata dropped. Raises InvalidSchema."""
+    """Converts all columns to canonical types; keeps comments, drops other metadata. Raises InvalidSchema."""
     for field in schema:
         _check_depth(field)
     return pa.schema([_canonical_field(field, field.name) for field in schema])
 
 
 def _check_depth(field: pa.Field) -> None:
-    """Raises InvalidSchema for types nested deeper than Parquet stores. Goes level by level, so no depth is too much for it."""
+    """Raises InvalidSchema for a type that is nested too deeply for Parquet. Iterates by level, so it never recurses too
+    deeply."""
     level = [field.type]
     for _ in range(NESTING_MAX + 1):
         level = [inner.field(i).type for inner in level if pa.types.is_nested(inner) for i in range(inner.num_fields)]
@@ -145,7 +146,7 @@ def _check_depth(field: pa.Field) -> None:
 
 
 def plain(type_: pa.DataType) -> pa.DataType:
-    """`type_` without the field ids and comments of nested fields: the form to compare and to cast data to."""
+    """Returns `type_` without the ids and comments of nested fields, for comparisons and casts."""
     t = pa.types
     if t.is_struct(type_):
         return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in type_])
@@ -167,7 +168,7 @@ def field_id(field: pa.Field) -> int:
 
 
 def field_ids(fields: Iterable[pa.Field]) -> list[int]:
-    """The ids of fields and of all fields inside them."""
+    """Returns the ids of the fields and of all nested fields."""
     level, found = list(fields), []
     while level:
         found += map(field_id, level)
@@ -187,7 +188,7 @@ def _numbered(field: pa.Field, ids: Iterator[int]) -> pa.Field:
 
 
 def with_ids(type_: pa.DataType, ids: Iterator[int]) -> pa.DataType:
-    """`type_` (canonical) with a fresh id on every nested field."""
+    """Returns the canonical `type_` with a new id for each nested field."""
     t = pa.types
     if t.is_struct(type_):
         return pa.struct([_numbered(f, ids) for f in type_])
@@ -199,12 +200,12 @@ def with_ids(type_: pa.DataType, ids: Iterator[int]) -> pa.DataType:
 
 
 def number_fields(schema: pa.Schema, ids: Iterator[int]) -> pa.Schema:
-    """`schema` with a fresh id on every field of every level (Parquet field ids are all or nothing)."""
+    """Returns `schema` with a new id for each field at all levels (Parquet requires ids on all fields or none)."""
     return pa.schema([_numbered(field, ids) for field in schema])
 
 
 def type_name(type_: pa.DataType) -> str:
-    """The Spark SQL name of a canonical primitive type: what schema files, manifests and messages say."""
+    """Returns the Spark SQL name of a canonical primitive type, as used in schema files, manifests and messages."""
     if pa.types.is_decimal(type_):
         return f"DECIMAL({type_.precision},{type_.scale})"
     return _BY_TYPE.get(type_, str(type_))
@@ -247,7 +248,7 @@ _NESTED = {
 
 
 def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
-    """The field that `to_json` has described. Raises Corrupt naming `where`."""
+    """Converts the result of `to_json` to a field. Raises Corrupt naming `where`."""
     check("field", content, _FIELD, where, may_lack=["comment"])
     described = content["type"]
     if isinstance(described, str):
@@ -269,12 +270,12 @@ def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
 
 
 def check_orderable(type_: pa.DataType, column: str) -> None:
-    """Keys and partitions need an order. Raises InvalidSchema, naming `column`, for a nested type."""
+    """Raises InvalidSchema naming `column` for a nested type: keys and partitions must be sortable."""
     if pa.types.is_nested(type_):
         raise InvalidSchema(
-            "a key or partition column needs a type with an order",
+            "a key or partition column needs a sortable type",
             where=f"column {column!r}",
             expected=f"{', '.join(_NAMES)} or DECIMAL(p,s)",
             found=type_,
-            cure="use a field of it as a column of its own",
+            cure="use a field of it as a separate column",
         )

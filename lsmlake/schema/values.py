@@ -1,9 +1,9 @@
-"""Values of Arrow columns as text for people, and as JSON.
+"""Formats values of Arrow columns as JSON and as plain text.
 
-As JSON: integers, floats and booleans are JSON's own; a DECIMAL is text, so that no digit is lost; DATE and TIMESTAMP are text in
-ISO 8601 ("2026-01-31T12:00:00.500", with a Z where the type has a time zone); BINARY is hexadecimal text; NaN and the infinities
-are text; a STRUCT or a MAP is an object and an ARRAY an array. For people a value that stands alone has no quotes, and a blank in
-the place of the T.
+In JSON, integers, floats and booleans are JSON values; a DECIMAL is text, so that no digit is lost; DATE and TIMESTAMP are text
+in ISO 8601 ("2026-01-31T12:00:00.500", with a Z if the type has a time zone); BINARY is hexadecimal text; NaN and infinities are
+text; a STRUCT or a MAP is an object and an ARRAY an array. As plain text, a single value has no quotes, and a blank instead of
+the T.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import pyarrow as pa
 
 
 def json_rows(table: pa.Table | pa.RecordBatch) -> Iterator[dict[str, object]]:
-    """A dict per row, of values that `json.dumps` takes."""
+    """Yields one dict per row, with values that `json.dumps` accepts."""
     columns = [json_values(column) for column in table.columns]
     for row in zip(*columns, strict=True):
         yield dict(zip(table.schema.names, row, strict=True))
 
 
 def json_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
-    """The values of one column."""
+    """Returns the values of one column for JSON."""
     kind = column.type
     return [_json(value, kind) for value in column.cast(_timeless(kind)).to_pylist()]
 
 
 def texts(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
-    """The values of one column; None for a null."""
+    """Returns the values of one column as text; None for null."""
     values = column.cast(pa.string()).to_pylist() if pa.types.is_timestamp(column.type) else json_values(column)
     return [None if value is None else _text(value) for value in values]
 
@@ -40,7 +40,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def _timeless(kind: pa.DataType) -> pa.DataType:
-    """`kind` with text for every date and timestamp: Arrow writes also those that Python's datetime cannot hold."""
+    """Replaces dates and timestamps by text in `kind`: Arrow also formats values outside the range of Python's datetime."""
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_struct(kind):

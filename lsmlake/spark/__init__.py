@@ -1,1 +1,1 @@
-"""The verbs on Spark: the only room that imports pyspark."""
+"""Reads and writes tables with Spark. Only this package imports pyspark."""

@@ -1,9 +1,8 @@
-"""`df.write.format("lsmlake").mode("append").save(path)`: an upsert for programs that think in formats.
+"""`df.write.format("lsmlake").mode("append").save(path)`: an upsert through Spark's data source API.
 
-Spark writes a Python data source task by task, without a shuffle, so rows of one bucket and even of one key come from several
-tasks, while a commit adds one run to a bucket. The tasks therefore check their rows and hand them over, and the process that
-commits sorts and writes them, as one upsert. That is right for batches of up to some million rows; `Table.upsert` shuffles by
-bucket and writes in the tasks.
+Spark writes a Python data source without a shuffle, so several tasks may have rows of one bucket or key, while a commit adds one
+run per bucket. So the tasks only validate their rows and return them; the committing process sorts and writes them as one upsert.
+This suits batches of up to a few million rows; `Table.upsert` shuffles by bucket and writes in the tasks.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from lsmlake.spark import write
 from lsmlake.spark.ship import Package, carried, restored
 from lsmlake.write.prepare import Request, prepare
 
-_TASK_BYTES = 128 << 20  # compressed; Spark brings them to the driver, where all tasks together have spark.driver.maxResultSize
+_TASK_BYTES = 128 << 20  # compressed; Spark collects them on the driver, within spark.driver.maxResultSize in total
 
 
 @dataclass
 class _Rows(WriterCommitMessage):
-    """What a task hands over: its rows in Arrow's stream format, compressed."""
+    """The rows of a task in Arrow's stream format, compressed."""
 
     data: bytes
 
 
 class Writer(DataSourceArrowWriter):
-    """One write; `commit` is called once, with the message of every task in the order of the partitions."""
+    """One write. Spark calls `commit` once, with the messages of all tasks in order of their partitions."""
 
     def __init__(self, package: Package | None, table: Table, columns: pa.Schema) -> None:
         """Raises InvalidData if the columns do not fit the table."""
@@ -55,9 +54,9 @@ class Writer(DataSourceArrowWriter):
             sink.write_table(rows)
             if out.tell() > _TASK_BYTES:
                 raise InvalidData(
-                    "too many rows for the format, which writes them in one process",
+                    'too many rows for format("lsmlake"), which writes them in one process',
                     where=self.table.name,
-                    expected=f"at most {_TASK_BYTES >> 20} MiB from a task",
+                    expected=f"at most {_TASK_BYTES >> 20} MiB per task",
                     cure='use lsmlake.connect(..., spark=spark).table("...").upsert(df), which writes in the tasks',
                 )
         if sink is None:
@@ -74,7 +73,7 @@ class Writer(DataSourceArrowWriter):
 
 
 def _placed(messages: Iterable[WriterCommitMessage | None], schema: Schema) -> Iterator[write.Placed]:
-    """The rows of all tasks with their bucket numbers and their places in the whole."""
+    """Yields the rows of all tasks with their bucket numbers and their places in the whole input."""
     place = 0
     for message in messages:
         if message is None or not message.data:

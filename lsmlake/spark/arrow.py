@@ -1,4 +1,4 @@
-"""Reads and changes by Python tasks: each reads whole splits, or pieces of a history, as a process without Spark does."""
+"""Reads rows and changes in Python tasks: each task reads whole splits or pieces with the code of `read` and `cdc`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _BATCH_ROWS = 1 << 16
 
 
 def needed(plan: Plan, where: str | None) -> tuple[str, ...]:
-    """The columns that tasks must read: all of them if only Spark understands the filter."""
+    """Returns the columns that tasks must read: all of them if only Spark can evaluate the filter."""
     return plan.needed if plan.predicate is not None or where is None else tuple(plan.schema.columns.names)
 
 
 def rows(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
-    """The rows of `splits`, a task each, with the columns `names`."""
+    """Returns a DataFrame with the columns `names` of `splits`, one task per split."""
     schema = fields(plan, names)
     lean = replace(plan, columns=tuple(names), splits=(), pruned=())
     return tasks.payloads(spark, splits).mapInArrow(partial(_read_task, meta, lean, schema), to_spark(schema))
 
 
 def by_file(splits: Sequence[Split]) -> list[Split]:
-    """The same work in smaller parts: a split without level 0 can be read a file a task."""
+    """Cuts splits without level 0 into one split per file."""
     pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
     return [*pieces, *(split for split in splits if split.level0 or split.merged)]
 
@@ -47,7 +47,7 @@ def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[
 
 
 def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
-    """The changes of each of `pieces`, a task each."""
+    """Returns a DataFrame with the changes of `pieces`, one task per piece."""
     schema = changes_fields(like)
     if not pieces:
         return spark.createDataFrame([], to_spark(schema))
@@ -55,7 +55,7 @@ def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
 
 
 def changes_fields(like: Plan) -> pa.Schema:
-    """Changes as Spark gets them: nullable."""
+    """Returns the schema of changes for Spark: all columns nullable."""
     return pa.schema([field.with_nullable(True) for field in changes_schema(like)])
 
 

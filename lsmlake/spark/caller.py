@@ -1,9 +1,8 @@
-"""Which streaming query calls a foreachBatch function, and in which of its runs.
+"""Identifies the streaming query that calls a foreachBatch function, and the run of the query.
 
-Classic Spark notes both on the thread that runs the batch. Spark Connect starts a process beside the server for every run of a
-query and tells it nothing; so there the process is the run, and the query is found in one of two ways: its id is read from the
-checkpoint, where the user named it, or the query is the only one that became active in the session after the sink arrived in the
-process.
+Classic Spark stores both in properties of the thread that runs the batch. Spark Connect starts one process beside the server per
+run of a query, without this information. There the process identifies the run, and the query is found in one of two ways: by the
+id in the checkpoint, if the user passed it, or as the only query that became active in the session after the sink arrived.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _CONNECT_SESSION = "pyspark.sql.connect.session"
 
 
 class Caller(NamedTuple):
-    """A query's id, `UNKNOWN` if it cannot be known, and the id of its run, unique in this process."""
+    """The id of a query, `UNKNOWN` if it cannot be determined, and the id of its run, unique in this process."""
 
     query: str
     run: str
@@ -35,21 +34,21 @@ class Caller(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrival:
-    """What a process beside a Connect server notes when a sink arrives in it: the session of the client, and the queries that
-    were active already, none of which is the one that calls the sink."""
+    """The state of the session when a sink arrived in a process beside a Connect server: the client's session, and the queries
+    that were active before. None of these calls the sink."""
 
     session: object
     active: frozenset[str]
 
     @staticmethod
     def now() -> Arrival | None:
-        """None in a process that has no Connect session."""
+        """Returns the current state; None in a process without a Connect session."""
         module = sys.modules.get(_CONNECT_SESSION)
         session = module.SparkSession.getActiveSession() if module else None
         return Arrival(session, _active(session)) if session else None
 
     def query(self) -> str:
-        """The query that calls, or `UNKNOWN` if several became active since."""
+        """Returns the calling query, `UNKNOWN` if several queries became active since."""
         new = _active(self.session) - self.active
         return next(iter(new)) if len(new) == 1 else UNKNOWN
 
@@ -59,7 +58,7 @@ def _active(session) -> frozenset[str]:
 
 
 def caller(spark, checkpoint: str | None, arrival: Arrival | None) -> Caller | None:
-    """Who calls, in the thread that runs the batch; `None` outside of a query. `spark`: the session of the batch."""
+    """Returns the calling query; None outside of a query. Must run in the thread of the batch. `spark`: the batch's session."""
     if not is_connect(spark):
         context = spark.sparkContext
         query = context.getLocalProperty(_QUERY_ID)
@@ -70,16 +69,16 @@ def caller(spark, checkpoint: str | None, arrival: Arrival | None) -> Caller | N
 
 
 def _id_in(checkpoint: str, spark) -> str:
-    """The id of the query whose checkpoint this is; the server reads it, a small job."""
-    folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # what Spark reads is a pattern, a checkpoint is not
+    """Returns the id of the query with this checkpoint. The server reads it in a small job."""
+    folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # Spark reads the path as a pattern
     return json.loads(spark.read.text(f"{folder}/metadata").first()[0])["id"]
 
 
 class Batches:
-    """The batches that sinks of this process have written: each at most once by every name in one run of a query.
+    """The batches that sinks of this process have written. Each writer id may write a batch once per run of a query.
 
-    A second time is no replay, for Spark runs a batch again only in another run. It is another sink with the same name, and its
-    rows would be taken for the first one's.
+    Spark repeats a batch only in another run. So a second write in the same run comes from another sink with the same writer id,
+    and its rows would be mistaken for a replay.
     """
 
     def __init__(self) -> None:
@@ -88,16 +87,16 @@ class Batches:
 
     @contextmanager
     def once(self, table: str, writer_id: str, run: str, batch_id: int) -> Iterator[None]:
-        """Note the batch unless the body fails. Raises InvalidData."""
+        """Records the batch unless the body fails. Raises InvalidData if it was written already in this run."""
         name, batch = (table, writer_id), (run, batch_id)
         with self._lock:
             before = self._last.get(name)
             if before == batch:
                 raise InvalidData(
-                    f"a sink has written batch {batch_id} under the writer_id {writer_id!r} already, in this run of the query",
+                    f"a sink has already written batch {batch_id} with the writer_id {writer_id!r} in this run of the query",
                     where=table,
-                    expected="one sink for each writer_id",
-                    cure="give each sink a writer_id of its own, as in sink(writer_id='orders-2'); the first may keep its own",
+                    expected="one sink per writer_id",
+                    cure="pass a different writer_id to each sink, as in sink(writer_id='orders-2'); the first may keep its own",
                 )
             self._last[name] = batch
         try:

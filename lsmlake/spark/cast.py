@@ -1,7 +1,7 @@
-"""Lossless conversion of a DataFrame's values in tasks, before rows are hashed and shuffled, for both depend on the type.
+"""Converts the values of a DataFrame in tasks, before hashing and shuffling, which depend on the types.
 
-It is the conversion of the embedded writer (`schema.conform.converted`), so both accept the same values. A value that cannot be
-converted travels on as a row that holds the error, and the writing task returns it to the driver.
+It uses the conversion of the writer without Spark (`schema.conform.converted`), so both accept the same values. A value that
+cannot be converted becomes a row with the error, which the writing task returns to the driver.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ERROR = "cast_error"
 
 
 def cast_rows(df, names: Sequence[str], fields: Sequence[pa.Field | None], cast: Cast):
-    """`df`, whose columns are `names`, in the types of `fields` (None: as the column is), and the column `ERROR`."""
+    """Converts the columns `names` of `df` to the types of `fields` (None: unchanged) and adds the column `ERROR`."""
     pairs = zip(names, fields, df.schema.fields, strict=True)
     made = [st.StructField(name, field.dataType if wanted is None else _type(wanted), True) for name, wanted, field in pairs]
     return df.mapInArrow(
@@ -31,7 +31,7 @@ def cast_rows(df, names: Sequence[str], fields: Sequence[pa.Field | None], cast:
 
 
 def raise_error(table: pa.Table) -> pa.Table:
-    """`table` without the column `ERROR`. Raises InvalidData if it holds an error."""
+    """Returns `table` without the column `ERROR`. Raises InvalidData if it contains an error."""
     if ERROR not in table.column_names:
         return table
     found = table[ERROR].drop_null()

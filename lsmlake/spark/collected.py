@@ -1,14 +1,14 @@
-"""Small batches come to the driver, which writes them as a process without Spark does: one Spark job and no Python worker.
+"""Collects small batches on the driver, which writes them in process: one Spark job and no Python worker.
 
-To spread a batch over tasks costs some tenths of a second whatever its size: a shuffle, and a Python worker for every task. One
-process writes 100,000 rows in less. How large a batch is nobody knows before it is computed, and it must not flood the driver.
-So:
+Writing a batch in tasks costs some tenths of a second regardless of its size: a shuffle, and one Python worker per task. One
+process writes 100,000 rows in less time. The size of a batch is unknown before it is computed, and it must not overload the
+driver. So:
 
-1. `row_limit` decides by what is known: the last commit that brought rows was small, and so is the work on the table itself,
-   lookups and merges. Streams and jobs that come again bring batches of like size.
-2. `rows` fetches the batch, or as much of it as may come: partition p (from 0) may hold limit / (p + 1) rows. Batches below the
-   limit whose rows are spread evenly fit, and of others a few times the limit comes at most, whatever they hold.
-3. What did not fit, or failed, is written by tasks after all, and computed once more for that.
+1. `row_limit` estimates from the table: the last commit with rows was small, and so are the lookups and merges of the next write.
+   Streams and recurring jobs write batches of similar sizes.
+2. `rows` collects the batch within limits: partition p (from 0) may return limit / (p + 1) rows. Batches smaller than the limit
+   with evenly distributed rows fit; of other batches at most a few times the limit is transferred.
+3. A batch that does not fit, or fails, is computed again and written by tasks.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from lsmlake.lsm.pick import Compaction
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
-_LOOKUP_ROWS = 50_000_000  # of a table: a batch with keys all over reads the key column of all, some 0.2 s
+_LOOKUP_ROWS = 50_000_000  # of a table: a batch with random keys reads the whole key column, about 0.2 s
 _LOOKUP_FILES = 256
 _MERGE_BYTES = 64 << 20  # to be merged with the batch, in all buckets
 _BATCH_BYTES = 128 << 20  # in memory
 _EXPANSION = 4  # of a Parquet file in memory
 _LOOKS = 4
 _ORDER = "row_order"
-_PARTITION_BITS = 33  # of monotonically_increasing_id, below them the row in its partition
+_PARTITION_BITS = 33  # of monotonically_increasing_id; the lower bits number the rows of a partition
 
 
 def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, pick: Picker | None) -> int:
-    """How many rows the driver may fetch and write; 0: let the tasks do it."""
+    """Returns how many rows the driver may collect and write; 0: write in tasks."""
     limit = schema.parsed_options.write.collect_rows
     if latest is None or not limit or not 0 < _last_rows(meta, latest) <= limit:
         return 0
@@ -58,7 +58,7 @@ def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, pick: Pic
 
 
 def _last_rows(meta: Metadata, latest: Snapshot) -> int:
-    """How many rows the last commit brought that brought any; 0: too long ago."""
+    """Returns the number of rows of the last commit that wrote rows; 0 if it is not among the last few."""
     snapshot = latest
     for _ in range(_LOOKS):
         if snapshot.delta_rows or snapshot.id == 1:
@@ -71,7 +71,7 @@ def _last_rows(meta: Metadata, latest: Snapshot) -> int:
 
 
 def _merge_bytes(state: BucketState, pick: Picker) -> int:
-    """What a bucket is about to merge, if the next batch is like the newest file."""
+    """Returns the bytes that the next compaction of a bucket merges, if the next batch is like the newest file."""
     dead = {name: ref.cardinality for name, ref in state.vectors.items()}
     levels = Levels.of(state.files, dead)
     if not levels.runs:
@@ -86,8 +86,8 @@ def _bytes(picked: Compaction | None) -> int:
 
 
 def modest(pick: Picker | None) -> Picker | None:
-    """`pick` without large rewrites for dead rows, which are left to a batch that is written by tasks. (The first compaction
-    must run, or the batch would lie at level 0.)"""
+    """Restricts `pick`: large rewrites to reclaim deleted rows are left to batches that tasks write. (A compaction of level 0
+    must run, or the batch would stay at level 0.)"""
     if pick is None:
         return None
 
@@ -99,12 +99,12 @@ def modest(pick: Picker | None) -> Picker | None:
 
 
 def rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
-    """All rows of a DataFrame, its `columns`, in the order Spark has them; `None` if more than may come, or none could."""
+    """Returns all rows of a DataFrame, its `columns`, in Spark's order; None if there are too many, or if the job failed."""
     partition, row = f"shiftright({_ORDER}, {_PARTITION_BITS})", f"({_ORDER} & {(1 << _PARTITION_BITS) - 1})"
     numbered = df.selectExpr(*columns, f"monotonically_increasing_id() as {_ORDER}")
-    try:  # one row more tells that there are more
+    try:  # one row beyond the limit shows that there are more
         found = numbered.where(f"({row} - 1) * ({partition} + 1) < {limit}").toArrow()
-    except Exception:  # beyond spark.driver.maxResultSize, or an error of the batch, which Spark tells better when tasks meet it
+    except Exception:  # over spark.driver.maxResultSize, or an error of the batch, which the tasks will report
         return None
     order = found[_ORDER]
     place = pc.bit_wise_and(order, (1 << _PARTITION_BITS) - 1)

@@ -1,4 +1,4 @@
-"""Compaction spread over Spark: one bucket a task, the heaviest first; the driver commits."""
+"""Compacts buckets in Spark tasks, one bucket per task, the largest first; the driver commits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Compaction:
 
 
 def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:
-    """A way to compact buckets that starts a task for each with something to do."""
+    """Returns a function that compacts buckets, with one task for each bucket that has something to compact."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
         pick = picker_of(meta, schema, goal.full)

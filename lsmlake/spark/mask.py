@@ -1,16 +1,16 @@
-"""Dead rows out of a Catalyst scan: which rows a mask keeps, as SQL over `_metadata`, without Python or a JVM extension.
+"""Masks deleted rows in a Catalyst scan with SQL over `_metadata`, without Python or a JVM extension.
 
-`_metadata` says which row of which file a row is. A file goes by its size in bytes, or, where two files of the plan have the same
-size, by a hash of its name. (Spark's Parquet reader also fills a column called `_tmp_metadata_row_index`. A mask over it takes up
-to a sixth less time, but it is no part of Spark's documented interface.) A mask takes one of two forms:
+`_metadata` gives the file and position of each row. A file is identified by its size in bytes or, if two files of the plan have
+the same size, by a hash of its name. (Spark's Parquet reader also fills a column `_tmp_metadata_row_index`. A mask over it takes
+up to a sixth less time, but it is not documented.) A mask has one of two forms:
 
-- Words: one array of 64-bit words that every task has at hand, the value of a scalar subquery. A hash table of the files comes
-  first, then the bitmaps of all rows. There is no join and no broadcast, so `limit` and `count` start at once. Where the files
-  are few, the SQL text says where the bitmap of each begins, which is faster than the hash table.
-- Chunks: a broadcast join with a table of bitmaps. It is for many files or rows. A chunk without a dead row has no bitmap, and
-  the chunk size is chosen so that the table is small: dense vectors get large chunks, sparse ones small chunks.
+- Words: one array of 64-bit words, the value of a scalar subquery: a hash table of the files, then the bitmaps of all rows. It
+  needs no join and no broadcast, so `limit` and `count` start at once. For few files the SQL text contains the start of each
+  bitmap, which is faster than the hash table.
+- Chunks: a broadcast join with a table of bitmaps, for many files or rows. A chunk without deleted rows has no bitmap. The chunk
+  size minimises the table: large chunks for dense vectors, small chunks for sparse ones.
 
-A row of a file that the mask does not know fails the query: the data file is not the one that the snapshot names.
+A row of an unknown file fails the query: the data file is not the one that the snapshot names.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"
 _BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.field("element", pa.int64(), False)))])
 _WORDS = pa.schema([("words", pa.list_(pa.field("element", pa.int64(), False)))])
 
-_WORDS_BYTES = 4 << 20  # every task unpacks the array
-_FEW_FILES = 16  # that the SQL text lists: each takes a comparison for each row
+_WORDS_BYTES = 4 << 20  # each task unpacks the array
+_FEW_FILES = 16  # files listed in the SQL text: one comparison per row and file
 _SLOT_BITS = 6, 8, 10, 12  # sizes of the hash table of files, as powers of two
 _FACTORS = 2_654_435, 3_266_489, 1_640_531, 2_246_822  # below 2**22: a size below 2**41 times a factor fits a long
 _HASH_SHIFT = 20
@@ -44,14 +44,14 @@ _ENTRY_BYTES = 48  # of a chunk in the broadcast, whether or not it has a bitmap
 
 
 class Number(NamedTuple):
-    """Tells files apart. `sql`: the number of a row's file, given the `{place}` of its metadata. `of`: that of each file."""
+    """Numbers that identify files. `sql`: the number of a row's file, `{place}` is its metadata column. `of`: of each file."""
 
     sql: str
     of: np.ndarray
 
 
 def numbered(files: Sequence[DataFile]) -> Number:
-    """Files by their sizes, or by a salted hash of their names if two are of one size."""
+    """Numbers files by their sizes, or by a salted hash of their names if two have the same size."""
     if len({file.bytes for file in files}) == len(files):
         return Number("{place}.file_size", np.array([file.bytes for file in files], np.int64))
     names = [file.name for file in files]
@@ -65,7 +65,7 @@ def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
 
 
 class Marks(NamedTuple):
-    """What a mask says of a row, as SQL. `row`: its position in its file. `file`: the number of its file. `unknown`: fails the
+    """SQL expressions for a mask. `row`: the position of a row in its file. `file`: the number of its file. `unknown`: fails the
     query."""
 
     row: str
@@ -74,14 +74,15 @@ class Marks(NamedTuple):
 
 
 def marks(number: Number, place: str, unknown: str) -> Marks:
-    """`place`: the column that holds Spark's metadata. `unknown`: the message for a row that no file of the snapshot has."""
-    failure = f"bigint(raise_error(string(X'{unknown.encode().hex()}')))"  # the same text whatever the session makes of quotes
+    """Builds the SQL expressions. `place`: the column with Spark's metadata. `unknown`: the message for a row of an unknown
+    file."""
+    failure = f"bigint(raise_error(string(X'{unknown.encode().hex()}')))"  # independent of the session's quoting settings
     return Marks(f"{place}.row_index", number.sql.format(place=place), failure)
 
 
-def living(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, found: Marks):
-    """The rows of `files` that are not dead, and which columns they have besides those of `rows`. `numbers`: of the files, as in
-    `found.file`."""
+def live_rows(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, found: Marks):
+    """Returns the rows of `files` that are not deleted, and the names of the columns added to `rows`. `numbers`: the numbers of
+    the files, as in `found.file`."""
     table = _words(files, vectors, numbers) if _words_bytes(files) <= _WORDS_BYTES else None
     if table is not None:
         return _by_words(spark, rows, table, found), ()
@@ -92,8 +93,8 @@ def living(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, Deletio
 
 
 class _Words(NamedTuple):
-    """`values`: numbers of the files by slot, then the index of each file's first word by slot, then the words. `slots`: how many
-    slots there are. `factor`: of the hash. `starts`: the index of each file's first word, by the file's number."""
+    """`values`: the numbers of the files by slot, then the index of each file's first word by slot, then the words. `slots`: the
+    number of slots. `factor`: of the hash. `starts`: the index of each file's first word, by file number."""
 
     values: np.ndarray
     slots: int
@@ -106,7 +107,7 @@ def _words_bytes(files: Sequence[DataFile]) -> int:
 
 
 def _words(files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray) -> _Words | None:
-    """`None` if no hash tells the files apart."""
+    """Builds the words; None if no hash is free of collisions."""
     hashes = ((bits, factor, _slots(numbers, factor, bits)) for bits in _SLOT_BITS for factor in _FACTORS)
     found = next((one for one in hashes if len(np.unique(one[2])) == len(numbers)), None)
     if found is None:
@@ -138,7 +139,7 @@ def _by_words(spark, rows, words: _Words, found: Marks):
 
 
 def _start(array, words: _Words, found: Marks):
-    """The index of the first word of a row's file, as a Column."""
+    """Returns the index of the first word of a row's file, as a Column."""
     if len(words.starts) <= _FEW_FILES:
         cases = " ".join(f"when {number}L then {start}" for number, start in words.starts.items())
         return F.expr(f"case {found.file} {cases} else int({found.unknown}) end")
@@ -151,8 +152,8 @@ def _start(array, words: _Words, found: Marks):
 
 
 def chunk_bytes(rows: Sequence[int], dead: Sequence[int]) -> tuple[int, np.ndarray]:
-    """The chunk size, as a power of two, that makes the broadcast small, and at most how many bytes each file takes then.
-    `rows` and `dead`: how many rows each file has, and how many of them are dead."""
+    """Returns the chunk size, as a power of two, that minimises the broadcast, and an upper bound of the bytes per file. `rows`
+    and `dead`: the number of rows and of deleted rows per file."""
     rows, dead = np.asarray(rows, np.int64), np.asarray(dead, np.int64)
     sizes = {bits: _chunk_bytes(rows, dead, bits) for bits in _CHUNK_BITS}
     best = min(sizes, key=lambda bits: sizes[bits].sum())
@@ -175,7 +176,7 @@ def _by_chunks(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, Del
 
 
 def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], numbers: np.ndarray, bits: int) -> pa.Table:
-    """A row for every chunk of the files: its number, and its bitmap or, if no row is dead, null."""
+    """Returns one row per chunk: its number and its bitmap, null if no row is deleted."""
     counts = np.array([-(-file.rows >> bits) for file in files])
     starts = np.cumsum(counts) - counts
     chunks = np.repeat((numbers << _CHUNK_NUMBERS) - starts, counts) + np.arange(counts.sum())

@@ -8,14 +8,12 @@ import sys
 from lsmlake.errors import MissingDependency
 from lsmlake.spark.types import is_connect
 
-_DEFAULT = "python3"  # what Spark runs if nobody says otherwise: the first of that name on PATH
+_DEFAULT = "python3"  # Spark's default: the first on PATH
 
 
 def settle_python(spark) -> None:
-    """On this machine alone (a local master) Spark runs the interpreter of this process, unless PYSPARK_PYTHON names another.
-
-    The first `python3` on PATH may be any, or none, if this process was started by the full path of its interpreter.
-    """
+    """With a local master, makes Spark run the interpreter of this process, unless PYSPARK_PYTHON is set. The first `python3` on
+    PATH may be another interpreter, or may not exist."""
     if is_connect(spark):  # the server decides
         return
     context = spark.sparkContext
@@ -24,8 +22,8 @@ def settle_python(spark) -> None:
 
 
 def check_python(spark) -> None:
-    """Spark plans Python data sources on this machine, by the interpreter of the tasks. Raises MissingDependency if there is none
-    of that name."""
+    """Raises MissingDependency if the interpreter of the tasks does not exist on this machine, where Spark plans Python data
+    sources."""
     settle_python(spark)
     if is_connect(spark) or shutil.which(spark.sparkContext.pythonExec):
         return

@@ -1,12 +1,12 @@
-"""A plan as a Spark DataFrame, evaluated lazily. Each file is read in one of two ways, with the same rows.
+"""Returns a plan as a lazily evaluated Spark DataFrame. Each file is read in one of two ways, with the same result.
 
-Native: Catalyst reads the Parquet files itself (`spark.scans`) - generated code, column pruning, pushed filters, partition
-pruning - and masks dead rows (`spark.mask`). Files without a dead row go through a plain scan, unless they are few: a second scan
-costs more than it saves. In buckets with rows waiting at level 0, the older rows are anti-joined with the waiting keys, and the
-row that stands for every waiting key is added.
+Native: Catalyst reads the Parquet files (`spark.scans`), with generated code, column pruning, pushed filters and partition
+pruning, and masks deleted rows (`spark.mask`). Files without deleted rows use a plain scan, unless they are few: a second scan
+costs more than it saves. In buckets with level-0 rows, the older rows are anti-joined with the level-0 keys, and the merged row
+of each of these keys is added.
 
-Arrow: Python tasks read and mask (`spark.arrow`). They read the files whose bitmaps are too large to broadcast, sections that
-must be merged at read, and everything where the session does not let Catalyst read the files.
+Arrow: Python tasks read and mask (`spark.arrow`) the files whose bitmaps are too large to broadcast and sections that must be
+merged at read; and all files if the settings of the session do not allow Catalyst to read them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata
 
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
-_FEW_CLEAN_ROWS = 1 << 20  # so many rows without a vector are scanned along with the others: a second scan costs more
-_FEW_CLEAN = 0.25  # or so many of the rows in files with one
-_BROADCAST_ROWS = 4_000_000  # keys waiting at level 0 that still fit a broadcast
+_FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that are scanned with the others: a second scan costs more
+_FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
+_BROADCAST_ROWS = 4_000_000  # level-0 keys that fit a broadcast
 
 
 def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
-    """The rows of `plan`. Raises InvalidQuery for an unknown strategy, or one that the session does not allow."""
+    """Returns the rows of `plan`. Raises InvalidQuery for an unknown strategy, or one that the session does not allow."""
     if strategy not in (NATIVE, ARROW, AUTO):
-        raise InvalidQuery("unknown strategy", expected="'auto', 'native' or 'arrow'", found=repr(strategy), cure="leave it out")
+        raise InvalidQuery("unknown strategy", expected="'auto', 'native' or 'arrow'", found=repr(strategy), cure="omit it")
     if not plan.files:
         return spark.createDataFrame([], to_spark(arrow.fields(plan, plan.columns)))
     settings.check_names(spark.conf.get, plan.schema.columns.names)
@@ -56,14 +56,14 @@ def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
 
 
 def explained(spark, meta: Metadata, plan: Plan) -> tuple[str, ...]:
-    """How `frame` reads the plan, in words."""
+    """Describes how `frame` reads the plan."""
     if refused := settings.refuses_native(spark.conf.get, plan.schema.columns.names):
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
     native, rest = shared(plan)
     native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (native, rest))
     lines = []
     if native_files or not rest_files:
-        lines.append("spark native: Catalyst scan, dead rows masked by bitmaps")
+        lines.append("spark native: Catalyst scan, deleted rows masked by bitmaps")
     if rest_files:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")
     if merged := sum(len(split.merged) for split in native):
@@ -71,17 +71,17 @@ def explained(spark, meta: Metadata, plan: Plan) -> tuple[str, ...]:
     if plan.schema.partition_by:
         files = [file for split in native for file in (*split.files, *split.level0)]
         places = [(split.bucket, file) for split in native for file in (*split.files, *split.level0)]
-        told, _ = Scans(spark, meta, plan.schema).by_directory(places)
+        readable, _ = Scans(spark, meta, plan.schema).by_directory(places)
         lines.append(
-            f"partition filters and joins of the DataFrame skip directories: {len(told)} of {len(files)} files"
-            + ("" if len(told) == len(files) else ", the others are in directories whose names do not tell Spark the values")
+            f"partition filters and joins of the DataFrame skip directories: {len(readable)} of {len(files)} files"
+            + ("" if len(readable) == len(files) else ", Spark cannot read the values of the others from their directory names")
         )
     return tuple(lines)
 
 
 def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
-    """The plan's splits for Catalyst, and those for Python tasks: the files with the largest bitmaps, as soon as all bitmaps
-    together may pass the limit of a broadcast. A split with level 0 stays whole."""
+    """Returns the splits for Catalyst and those for Python tasks. Tasks read the files with the largest bitmaps if all bitmaps
+    together may exceed the broadcast limit. A split with level 0 is not cut."""
     masked = [(split, file) for split in plan.splits for file in split.files if file.name in split.vectors]
     if not masked:
         return plan.splits, ()
@@ -106,7 +106,7 @@ def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
 
 
 def _united(plan: Plan, parts: Sequence):
-    """The columns of the plan, of all parts. Not named where they are all of the table's: a name costs up to 0.1 ms."""
+    """Unites the parts, with the columns of the plan. All columns of a table are not listed: each name costs up to 0.1 ms."""
     if plan.columns != tuple(plan.schema.columns.names):
         parts = [part.selectExpr(*map(quoted, plan.columns)) for part in parts]
     return reduce(lambda left, right: left.unionByName(right), parts)
@@ -114,7 +114,7 @@ def _united(plan: Plan, parts: Sequence):
 
 @dataclass(frozen=True)
 class _Reading:
-    """Makes the DataFrames that together are the rows of `plan`."""
+    """Builds the DataFrames whose union is the rows of `plan`."""
 
     spark: object
     meta: Metadata
@@ -122,19 +122,19 @@ class _Reading:
     where: str | None
 
     def native(self, splits: Sequence[Split]) -> list:
-        """What Catalyst reads, and the parts of these splits that tasks must merge."""
-        settled = [split for split in splits if not split.level0]
-        waiting = [split for split in splits if split.level0]
-        parts = self._settled(settled)
+        """Returns the parts that Catalyst reads, and the parts of these splits that tasks must merge."""
+        compacted = [split for split in splits if not split.level0]
+        with_level0 = [split for split in splits if split.level0]
+        parts = self._older_rows(compacted)
         parts += self.arrow([split for split in splits if split.merged])
-        if waiting:
-            keys = self._waiting_keys(waiting)
-            parts += [_without(part, keys, self.plan) for part in self._settled(waiting)]
-            parts += self._newest(waiting)
+        if with_level0:
+            keys = self._level0_keys(with_level0)
+            parts += [_without(part, keys, self.plan) for part in self._older_rows(with_level0)]
+            parts += self._level0_rows(with_level0)
         return parts
 
     def arrow(self, splits: Sequence[Split]) -> list:
-        """What Python tasks read."""
+        """Returns the parts that Python tasks read."""
         if not splits:
             return []
         return [self._filtered(arrow.rows(self.spark, self.meta, self.plan, splits, arrow.needed(self.plan, self.where)))]
@@ -146,9 +146,9 @@ class _Reading:
     def _scans(self) -> Scans:
         return Scans(self.spark, self.meta, self.plan.schema)
 
-    def _settled(self, splits: Sequence[Split]) -> list:
-        """The rows above level 0: files without dead rows plainly, the others masked. Scans that Spark prunes by partition come
-        first, since a union takes its lineage for dynamic pruning from its first part."""
+    def _older_rows(self, splits: Sequence[Split]) -> list:
+        """Returns the rows at levels >= 1: plain scans of files without deleted rows, masked scans of the others. Scans that
+        Spark prunes by partition come first, because dynamic pruning uses the lineage of the first part of a union."""
         files = [(split.bucket, file) for split in splits for file in split.files]
         vectors = _vectors(self.meta, splits)
         parts = []
@@ -167,40 +167,40 @@ class _Reading:
         return self._in_order(rows) if partitioned else rows
 
     def _masked(self, places: Sequence, vectors: dict[str, DeletionVector], partitioned: bool):
-        """Every operation is analysed by Spark on its own, some 3 ms each, so there are few; and most is SQL text, since a Column
+        """Masks deleted rows with few operations, since Spark takes about 3 ms to analyse each; most are SQL text, since a Column
         object takes many calls into the JVM."""
         files = [file for _, file in places]
         rows, place = self._scans.scan(places, partitioned=partitioned), "_metadata"
         if any(name.lower() == place for name in self.plan.schema.columns.names):
             rows, place = rows.select("*", rows.metadataColumn("_metadata").alias(mask.PLACE)), mask.PLACE
         rows, number = self._filtered(rows), mask.numbered(files)
-        unknown = f"{self.meta.paths.root}: a data file is not as its snapshot says; verify() tells which"
-        living, made = mask.living(self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown))
+        unknown = f"{self.meta.paths.root}: a data file differs from its manifest entry; verify() names the file"
+        live, made = mask.live_rows(self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown))
         if self.plan.columns != tuple(self.plan.schema.columns.names):
-            return living  # of which the columns are taken in any case
+            return live  # `_united` selects the columns
         made = *made, *([place] if place == mask.PLACE else [])
         if partitioned:
-            return self._in_order(living, made)
-        return living.selectExpr(f"* except ({', '.join(made)})") if made else living
+            return self._in_order(live, made)
+        return live.selectExpr(f"* except ({', '.join(made)})") if made else live
 
     def _in_order(self, rows, made: Iterable[str] = ()):
-        """All columns in the table's order, without those that were `made`."""
+        """Selects all columns in the table's order, without the added columns `made`."""
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return rows
         return rows.selectExpr(*self._scans.ordered(made))
 
-    def _waiting_keys(self, splits: Sequence[Split]):
-        """The keys at level 0, deletes included, repeats as they are."""
+    def _level0_keys(self, splits: Sequence[Split]):
+        """Returns the keys at level 0, including deletes and duplicates."""
         files = [(split.bucket, f) for split in splits for f in split.level0]
         keys = self._scans.scan(files, partitioned=False)
         keys = keys.selectExpr(*[f"{quoted(name)} as _lsmlake_key_{i}" for i, name in enumerate(self.plan.schema.primary_key)])
         return F.broadcast(keys) if sum(f.rows for _, f in files) <= _BROADCAST_ROWS else keys
 
-    def _newest(self, splits: Sequence[Split]) -> list:
-        """The row of every waiting key. One run without deletes, that meets nothing, is that already; otherwise tasks merge a
-        bucket each."""
-        dies = rule_of(self.plan.schema).old_row is OldRow.REPLACED
-        single = [split for split in splits if dies and _is_newest(split.level0)]
+    def _level0_rows(self, splits: Sequence[Split]) -> list:
+        """Returns the merged row of each level-0 key. A single run without deletes that replaces older rows is read directly;
+        otherwise tasks merge one bucket each."""
+        replaces = rule_of(self.plan.schema).old_row is OldRow.REPLACED
+        single = [split for split in splits if replaces and _is_newest(split.level0)]
         rest = [split for split in splits if split not in single]
         places = [(split.bucket, file) for split in single for file in split.level0]
         parts = [
@@ -208,11 +208,13 @@ class _Reading:
             for found, partitioned in zip(self._scans.by_directory(places), (True, False), strict=True)
             if found
         ]
-        return parts + self.arrow([replace(s, files=(), lookup_files=() if dies else (*s.files, *s.lookup_files)) for s in rest])
+        return parts + self.arrow(
+            [replace(s, files=(), lookup_files=() if replaces else (*s.files, *s.lookup_files)) for s in rest]
+        )
 
 
 def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVector]:
-    """The vectors of the files that are read, by name."""
+    """Returns the vectors of the files that are read, by file name."""
     return {name: vector for split in splits for name, vector in meta.vectors(split.vectors, split.files).items()}
 
 

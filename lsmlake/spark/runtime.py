@@ -1,4 +1,4 @@
-"""The Spark runtime: what a table does when a session is attached. Classic or Connect; no JVM access."""
+"""The Spark runtime: executes the verbs of a table in a Spark session, classic or Connect, without JVM access."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from lsmlake.store.metadata import Metadata
 from lsmlake.write.prepare import Request
 
 _SETTINGS = {
-    # we name every file; a listing job for them costs twenty times the look at each
+    # lsmlake passes every file by name; a listing job costs twenty times as much as the file status calls
     "spark.sql.sources.parallelPartitionDiscovery.threshold": ("32", "1000000"),
-    # the small files of the upper levels would count for more than the large ones below when tasks are cut, and these then all
-    # lie in one; in this time a file system reads so much that a file is opened
+    # with the default, the small files of newer levels outweigh the large files of deeper levels when Spark packs files into
+    # tasks, and one task gets all large files; the new value is about what a file system reads in the time of opening a file
     "spark.sql.files.openCostInBytes": ("4194304b", "262144b"),
 }
-"""Of the session: what Spark's default is, and what suits a table. What a user has set stays."""
+"""Session settings: Spark's default and the value that suits a table. Values set by the user are kept."""
 
 
 class SparkRuntime(Runtime):
-    """Sets two options of the session that are at Spark's defaults: see `_SETTINGS`."""
+    """Sets two settings of the session if they have Spark's defaults: see `_SETTINGS`."""
 
     name = "spark"
     filters = True
@@ -54,7 +54,7 @@ class SparkRuntime(Runtime):
 
     @property
     def package(self) -> Package | None:
-        """What pickles carry to processes that may lack lsmlake."""
+        """The package for pickles to processes that may lack lsmlake."""
         return shipped(self.spark)
 
     @property
@@ -122,7 +122,7 @@ class SparkRuntime(Runtime):
 
 
 class _Detached(Runtime):
-    """The runtime in another process, as inside foreachBatch on Connect: no session of its own, the DataFrame brings it."""
+    """The runtime in another process, as inside foreachBatch on Connect: it uses the session of the DataFrame."""
 
     name = "spark"
     package = None

@@ -1,8 +1,8 @@
-"""Data files as plain Parquet scans of Catalyst, with Spark's own partition pruning where the directories allow it.
+"""Scans data files with Catalyst's Parquet reader, with Spark's own partition pruning where the directory names allow it.
 
-Spark takes the partition columns from the names of directories, so that a filter or a join on them skips whole directories. It
-does so only where it reads the same value there that the manifest holds. The other files - null or empty partitions, types
-whose text Spark reads in another way - are scanned by path, with the partition columns read from the files.
+Spark reads partition columns from directory names, so a filter or a join on them skips whole directories. This is used only for
+files whose directory name Spark reads as the value in the manifest. Other files (null or empty partitions, types whose text Spark
+reads differently) are scanned by path, and the partition columns are read from the files.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Scans:
     schema: Schema
 
     def by_directory(self, files: Sequence[Place]) -> tuple[list[Place], list[Place]]:
-        """The files whose directories Spark can read partition values from, and the others."""
-        if not self.schema.partition_by or not all(map(self._reads, self.schema.partition_by)):
+        """Splits files into those whose partition values Spark can read from the directory name, and the others."""
+        if not self.schema.partition_by or not all(map(self._is_readable, self.schema.partition_by)):
             return [], list(files)
-        tells = {(bucket, file.directory): self._tells(bucket, file.directory) for bucket, file in files}
-        parted: dict[bool, list[Place]] = {True: [], False: []}
+        matches = {(bucket, file.directory): self._matches(bucket, file.directory) for bucket, file in files}
+        parts: dict[bool, list[Place]] = {True: [], False: []}
         for bucket, file in files:
-            parted[tells[bucket, file.directory]].append((bucket, file))
-        return parted[True], parted[False]
+            parts[matches[bucket, file.directory]].append((bucket, file))
+        return parts[True], parts[False]
 
     def scan(self, files: Sequence[Place], *, partitioned: bool):
-        """All columns, those of the partition last if `partitioned`: Spark then reads them from the directories."""
+        """Scans all columns. With `partitioned`, Spark reads the partition columns from directory names and appends them."""
         reader = self.spark.read.schema(to_spark(self.schema.row_columns)).options(**READER)
         if partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
@@ -62,19 +62,19 @@ class Scans:
         return reader.parquet(*[self.meta.env.storage.uri(self.meta.paths.data(file)) for _, file in files])
 
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
-        """What to select of a `partitioned` scan to have the columns in their order, without those that were `made` besides. Few
-        names, since a name costs up to 0.1 ms."""
+        """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is
+        short, since each name costs up to 0.1 ms."""
         first = list(map(quoted, self.schema.columns.names[: len(self.schema.partition_by)]))
         if sorted(first) == sorted(map(quoted, self.schema.partition_by)):
             return (*first, f"* except ({', '.join([*first, *made])})")
         return tuple(map(quoted, self.schema.columns.names))
 
-    def _reads(self, name: str) -> bool:
+    def _is_readable(self, name: str) -> bool:
         type_ = self.schema.row_columns.field(name).type
         return re.fullmatch(r"\w+", name) is not None and any(is_type(type_) for is_type in _DIRECTORY_TYPES)
 
-    def _tells(self, bucket: Bucket, directory: str) -> bool:
-        """Whether Spark reads the partition of `bucket` in the name of a directory."""
+    def _matches(self, bucket: Bucket, directory: str) -> bool:
+        """Whether Spark reads the partition of `bucket` from a directory name."""
         found = [part.partition("=") for part in directory.split("/") if "=" in part]
         expected = list(zip(self.schema.partition_by, bucket.partition, strict=True))
         return len(found) == len(expected) and all(
@@ -83,7 +83,7 @@ class Scans:
 
 
 def _same(value: object, text: str) -> bool:
-    """Whether Spark reads `value` in `text`, the part of a directory's name after '='."""
+    """Whether Spark reads `value` from `text`, the part of a directory name after '='."""
     if value is None or text == _HIVE_NULL:
         return False
     if isinstance(value, str):

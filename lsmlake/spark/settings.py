@@ -1,7 +1,7 @@
-"""Settings of the user's session that would change what a read means, and how lsmlake keeps its answer right under them.
+"""Handles session settings that would change the result of a read.
 
-Three kinds: settings that a reader option outranks (`READER`), settings under which Catalyst cannot read the data files itself
-(`refuses_native`), and settings that change the meaning of SQL text (`reads_otherwise`, `check_names`).
+There are three kinds: settings that a reader option overrides (`READER`), settings under which Catalyst cannot read the data
+files (`refuses_native`), and settings that change the meaning of SQL text (`reads_otherwise`, `check_names`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery
 
 Get = Callable[[str, str], str]
-"""`spark.conf.get`: the name of a setting and what to return where the user has not set it."""
+"""`spark.conf.get`: the name of a setting and its default."""
 
 READER = {
     "ignoreMissingFiles": "false",  # true: the rows of an expired file would be missing, without an error
@@ -24,10 +24,10 @@ READER = {
     "int96RebaseMode": "CORRECTED",
     "mergeSchema": "false",
 }
-"""Options of a Parquet read. Each outranks the session setting of the same purpose."""
+"""Options of a Parquet read. Each overrides the corresponding session setting."""
 
 POSITION = "_tmp_metadata_row_index"
-"""Whatever a file holds, Spark's Parquet reader returns row positions in a column with this name."""
+"""Spark's Parquet reader returns row positions in a column with this name, regardless of the file's content."""
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _IGNORED = "spark.sql.files.ignoredPathSegmentRegex"
@@ -45,7 +45,7 @@ _MEANINGS = (
     ("spark.sql.legacy.compareDateTimestampInTimestamp", "true", "false", r"(?i)date|timestamp"),
     ("spark.sql.legacy.duplicateBetweenInput", "false", "true", r"(?i)between"),
 )
-"""(setting, Spark's default, the value at which Spark reads SQL text in another way than lsmlake, the text concerned)."""
+"""(setting, Spark's default, the value at which Spark and lsmlake read SQL text differently, the affected text)."""
 
 _CASTS = re.compile(r"cast|::", re.IGNORECASE)
 _QUOTES = re.compile(r"'|\"")
@@ -53,19 +53,19 @@ _LISTS = re.compile(r"\b(in|between)\b", re.IGNORECASE)
 
 
 def refuses_native(get: Get, names: Iterable[str]) -> str | None:
-    """Why Catalyst cannot read data files with columns of these `names` itself in this session; `None` if it can."""
+    """Returns the reason why Catalyst cannot read data files with columns `names` in this session; None if it can."""
     if POSITION in map(str.lower, names):
-        return f"column {POSITION!r} has the name under which Spark's Parquet reader returns row positions"
+        return f"Spark's Parquet reader uses the name of column {POSITION!r} for row positions"
     if "parquet" not in re.split(r"\s*,\s*", get(_V1_SOURCES, "parquet").strip().lower()):
-        return f"{_V1_SOURCES} is without parquet, and Spark's other Parquet reader knows no row positions"
+        return f"{_V1_SOURCES} lacks parquet, and Spark's other Parquet reader has no row positions"
     if get(_IGNORED, ""):
         return f"{_IGNORED} is set, which could hide data files"
     return None
 
 
 def reads_otherwise(get: Get, where: str, types: Iterable[pa.DataType]) -> str | None:
-    """Why Spark may give the SQL text `where` another meaning than lsmlake, which assumes Spark's defaults; `None` if it does
-    not. `types`: those of the columns that it names."""
+    """Returns the setting under which Spark may read the SQL text `where` differently than lsmlake, which assumes Spark's
+    defaults; None if there is none. `types`: the types of its columns."""
     for name, default, value, text in _MEANINGS:
         if re.search(text, where) and get(name, default).upper() == value.upper():
             return f"{name} = {get(name, default)}"
@@ -75,7 +75,7 @@ def reads_otherwise(get: Get, where: str, types: Iterable[pa.DataType]) -> str |
 
 
 def _depends_on_ansi(where: str, types: Iterable[pa.DataType]) -> bool:
-    """Whether casts are in it: written ones, or those of text that is compared with a column of another type."""
+    """Whether the text has casts: explicit ones, or implicit ones of text that is compared with a column of another type."""
     if _CASTS.search(where):
         return True
     others = [type_ for type_ in types if not (pa.types.is_string(type_) or pa.types.is_binary(type_))]

@@ -1,11 +1,11 @@
-"""The package on its way to Python processes of Spark that do not have it installed.
+"""Ships the package to Python processes of Spark that do not have it installed.
 
-`ship` gives it to the executors of a session, as a zip file beside the other artifacts of the session. Two kinds of process see
-no artifacts: those in which Spark plans and reads a Python data source for a stream, and, on Spark Connect, those that run
-foreachBatch functions. What is pickled for them carries the source code of the package and makes it importable where it arrives.
+`ship` sends it to the executors of a session as a zip artifact. Two kinds of processes do not see artifacts: those in which Spark
+plans and reads a Python data source for a stream, and, on Spark Connect, those that run foreachBatch functions. Pickles for them
+carry the source code of the package and make it importable.
 
-The functions and classes that do this stand inside of functions: cloudpickle then takes them by value, where it would otherwise
-name a module that the other process does not have.
+The functions and classes for this are nested in functions: cloudpickle then pickles them by value, not by the name of a module
+that the other process does not have.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from pyspark.sql.datasource import DataSource
 
 _SHIPPED = "lsmlake.shipped"
-"""Of a session: the digest of the package that was shipped."""
+"""Session setting with the digest of the shipped package."""
 
 Package = bytes
 """The source code of the package, compressed."""
 
 
 def ship(spark) -> None:
-    """Give the package to the executors of a session, and to streams and tables by format. Does nothing the second time."""
+    """Sends the package to the executors of a session, and enables streams and `format("lsmlake")` there. Repeated calls do
+    nothing."""
     digest = sha256(_package()).hexdigest()[:12]
     if spark.conf.get(_SHIPPED, None) != digest:
         spark.addArtifact(_archive(f"lsmlake-{digest}.zip"), pyfile=True)
@@ -45,12 +46,12 @@ def ship(spark) -> None:
 
 
 def shipped(spark) -> Package | None:
-    """What pickles of this session carry: the package, if it was shipped."""
+    """Returns the package for pickles of this session, None if it was not shipped."""
     return _package() if spark.conf.get(_SHIPPED, None) else None
 
 
 def _sources() -> dict[str, str]:
-    """The text of every module by its path, also if the package itself lies in a zip file."""
+    """Returns the text of each module by path; works for a package in a zip file as well."""
 
     def below(folder, path: str) -> Iterator[tuple[str, str]]:
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -64,7 +65,7 @@ def _sources() -> dict[str, str]:
 
 @cache
 def _archive(name: str) -> str:
-    """The package as a zip file. It stays until the process ends, since executors that come later fetch it too."""
+    """Writes the package to a zip file, which is kept until the process ends: later executors fetch it as well."""
     folder = tempfile.mkdtemp(prefix="lsmlake-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, name)
@@ -80,14 +81,14 @@ def _package() -> Package:
 
 
 def carried(package: Package | None, function: Callable[..., object], *args: object) -> tuple:
-    """What `__reduce__` of a value returns, so that `function(*args)` makes it again in a process without the package."""
+    """Returns a result for `__reduce__` that rebuilds a value as `function(*args)` in a process without the package."""
     if package is None:
         return function, args
     return _loader(), (package, pickle.dumps((function, args)))
 
 
 def restored(kind: type, state: Mapping[str, object]) -> object:
-    """An object from its attributes."""
+    """Rebuilds an object from its attributes."""
     made = kind.__new__(kind)
     made.__dict__.update(state)
     return made
@@ -105,7 +106,7 @@ def _loader() -> Callable[[Package, bytes], object]:
 
 
 def _arrival() -> Callable[[Package | None], None]:
-    """A function that makes `import lsmlake` work in its process, if it can. Raises ImportError with the cure."""
+    """Returns a function that makes `import lsmlake` work in its process, or raises ImportError with the cure."""
 
     class Carried(MetaPathFinder, InspectLoader):
         """Imports modules from their source code in memory."""
@@ -129,7 +130,7 @@ def _arrival() -> Callable[[Package | None], None]:
     def arrive(package):
         if find_spec("lsmlake"):
             return
-        for entry in list(sys.path):  # of a stream Spark expects the archives in a folder of its own; they lie one up
+        for entry in list(sys.path):  # for a stream Spark expects the archives in a subdirectory, but they are in its parent
             path, moved = Path(entry), Path(entry).parent.parent / Path(entry).name
             if path.suffix in (".zip", ".whl", ".egg") and not path.exists() and moved.exists():
                 sys.path.append(str(moved))
@@ -147,11 +148,11 @@ def _arrival() -> Callable[[Package | None], None]:
 
 
 def portable_source(package: Package | None) -> type[DataSource]:
-    """The data source of `lsmlake.spark.source`, as a class that Spark can load before it has the package."""
+    """Returns the data source of `lsmlake.spark.source` as a class that Spark can load without the package."""
     arrive = _arrival()
 
     class PortableSource(DataSource):
-        """One table, named by its folder."""
+        """One table, identified by its directory."""
 
         @classmethod
         def name(cls):

@@ -1,12 +1,11 @@
-"""`format("lsmlake")`: a table as a data source of Spark, for batch reads and for streams of its changes.
+"""`format("lsmlake")`: a table as a Spark data source, for batch reads and for streams of its changes.
 
-A stream's offset is a place in the table's history (`cdc.follow`). Spark writes it down before it reads up to it, and the pieces
-between two offsets are always the same, so after a restart every change is told once. All changes of a bucket in one micro-batch,
-and so those of a key, are read by one task, in order.
+The offset of a stream is a `cdc.follow.Offset`. Spark records it before reading up to it, and the pieces between two offsets are
+always the same, so each change is delivered exactly once, also over restarts. One task reads all changes of a bucket in a
+micro-batch, in order.
 
-It is a door for those who think in formats: `Table.df` is faster, since Python data sources cannot prune columns by themselves.
-Spark 4.1 knows no limits for such sources: there a micro-batch takes all there is, `availableNow` is one micro-batch, and a
-consumer is one behind.
+`Table.df` is faster, because Python data sources cannot prune columns by themselves. Spark 4.1 has no limits for such sources: a
+micro-batch reads all available changes, `availableNow` is one micro-batch, and a consumer lags one micro-batch behind.
 """
 
 from __future__ import annotations
@@ -50,24 +49,24 @@ WHERE, COLUMNS, ZONE, SNAPSHOT, TIMESTAMP = "where", "columns", "zone", "scan.sn
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
 OPTIONS = {
-    "path": "the table's folder",
+    "path": "the table's directory",
     WHERE: "a predicate in SQL text",
-    COLUMNS: "names, separated by commas, or a JSON array of them",
-    ZONE: "the time zone of times, here and in `where`, that name none; default UTC",
+    COLUMNS: "names, separated by commas, or a JSON array of names",
+    ZONE: "the time zone of times without a zone, here and in `where`; default UTC",
     SNAPSHOT: "the snapshot to read, or to start from",
     TIMESTAMP: "the time to read at, or to start from",
     START: "stream: latest-full, latest, from-snapshot, from-snapshot-full or from-timestamp",
     MODE: "stream: changelog, diff or delta",
-    CONSUMER: "stream: the consumer that protects what is not read yet",
-    CHANGELOG: "stream: true = every change with its `_row_kind`; false (default) = only rows inserted or updated to",
-    MAX_ROWS: "stream: rows a micro-batch, as near as pieces allow",
-    MAX_BYTES: "stream: bytes of files a micro-batch",
-    MAX_FILES: "stream: files a micro-batch",
+    CONSUMER: "stream: the consumer that protects snapshots that are not read yet",
+    CHANGELOG: "stream: true = all changes with their `_row_kind`; false (default) = only +I and +U rows",
+    MAX_ROWS: "stream: approximate rows per micro-batch",
+    MAX_BYTES: "stream: bytes of files per micro-batch",
+    MAX_FILES: "stream: files per micro-batch",
 }
 
 
-_OF_THE_CATALOG = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
-"""Properties that Spark adds to the options of a table in its catalog; it adds every option a second time, as `option.<name>`."""
+_CATALOG_PROPERTIES = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
+"""Properties that Spark adds to the options of a catalog table; it also repeats each option as `option.<name>`."""
 
 _OPTIONS = "lsmlake.options.table_options"
 
@@ -75,7 +74,7 @@ _STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
 
 
 class _InZone(Runtime):
-    """The runtime of this process, in the time zone that a read names: Spark does not tell a data source that of the session."""
+    """The runtime of this process with the time zone of a read: a data source cannot see the session's time zone."""
 
     def __init__(self, zone: str) -> None:
         self._zone = zone
@@ -86,21 +85,21 @@ class _InZone(Runtime):
 
 
 class LakeSource(DataSource):
-    """One table, named by its folder."""
+    """One table, identified by its directory."""
 
     def __init__(self, options: Mapping[str, str], package: Package | None = None) -> None:
-        """`package`: what the readers carry with them to processes that may lack lsmlake."""
+        """`package`: the package for readers in processes that may lack lsmlake."""
         super().__init__(options)
         self.package, self.in_catalog = package, False
         known = {name.lower(): name for name in OPTIONS}
         self.given: dict[str, str] = {}
         for name, value in options.items():
-            if name.lower() in _OF_THE_CATALOG or name.lower().startswith("option."):
+            if name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option."):
                 self.in_catalog |= name.lower() == "provider"
                 continue
             if name.lower() not in known:
                 near = get_close_matches(name.lower(), known, n=1)
-                cure = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(OPTIONS)}"
+                cure = f"did you mean {known[near[0]]!r}?" if near else f"use one of {', '.join(OPTIONS)}"
                 raise InvalidOption(f"unknown option {name!r}", where='format("lsmlake")', cure=cure)
             self.given[known[name.lower()]] = value
 
@@ -111,10 +110,10 @@ class LakeSource(DataSource):
     def _table(self) -> Table:
         if "path" not in self.given:
             raise InvalidOption(
-                "no table is named",
+                "the option path is missing",
                 where='format("lsmlake")',
-                expected="the option path, <warehouse>/<database>.db/<table>",
-                cure='name it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
+                expected="the table's directory, <warehouse>/<database>.db/<table>",
+                cure='pass it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
             )
         return table_at(self.given["path"])
 
@@ -143,17 +142,15 @@ class LakeSource(DataSource):
         return made
 
     def _recall(self, schema: StructType) -> None:
-        """Spark does not hand the options of a table in its catalog to a read or an insert, only the table's columns: the options
-        lie in the metadata of the first."""
+        """Restores the options of a catalog table from the metadata of its first column: Spark passes only the columns to a read
+        or an insert."""
         if "path" not in self.given and schema.fields:
             self.given = {**json.loads(schema.fields[0].metadata.get(_OPTIONS, "{}")), **self.given}
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._recall(schema)
         if streaming := sorted(self.given.keys() & _STREAMING):
-            raise InvalidOption(
-                f"option {streaming[0]!r} means nothing for a batch", where='format("lsmlake")', cure="leave it out"
-            )
+            raise InvalidOption(f"option {streaming[0]!r} is for streams only", where='format("lsmlake")', cure="remove it")
         table = replace(self._table(), runtime=_InZone(self.zone))
         moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
@@ -162,20 +159,20 @@ class LakeSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise InvalidQuery(
-                "the format does not overwrite",
+                'format("lsmlake") does not support mode overwrite',
                 where='format("lsmlake")',
                 expected='.mode("append"), which inserts rows and replaces those with the same key',
-                cure="delete the rows that shall go, or write to a new table",
+                cure="delete the old rows, or write to a new table",
             )
         if other := sorted(self.given.keys() - {"path"}):
             raise InvalidOption(
-                f"option {other[0]!r} means nothing for a write", where='format("lsmlake")', expected="path", cure="leave it out"
+                f"option {other[0]!r} is not supported for a write", where='format("lsmlake")', expected="path", cure="remove it"
             )
         self._recall(schema)
         return Writer(self.package, self._table(), to_arrow(schema))
 
     def following(self) -> Following:
-        """What a stream's options ask for."""
+        """Parses the options of a stream."""
         number = {name: self._number(name) for name in (SNAPSHOT, MAX_ROWS, MAX_BYTES, MAX_FILES)}
         return Following(
             self.given.get(START),
@@ -192,7 +189,7 @@ class LakeSource(DataSource):
         text = self.given.get(name)
         if text is None or text.strip().isdigit():
             return None if text is None else int(text)
-        raise InvalidOption(f"option {name!r} is a number", where='format("lsmlake")', found=repr(text), cure="correct it")
+        raise InvalidOption(f"option {name!r} is a number", where='format("lsmlake")', found=repr(text), cure="pass an integer")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self._recall(schema)
@@ -203,7 +200,7 @@ class LakeSource(DataSource):
 
 
 class _Carried:
-    """Pickles with the package, if it was shipped: Spark does not give it to the tasks of a stream on Connect."""
+    """Pickles with the package, if it was shipped: on Connect, Spark does not send it to the tasks of a stream."""
 
     package: Package | None
 
@@ -219,7 +216,7 @@ class _Reader(_Carried, DataSourceReader):
         return [InputPartition(split) for split in self.plan.splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark asks for a partition even if there is none
+        if partition.value is None:  # Spark reads one partition even if there is none
             return
         for table in read_split(self.meta, self.plan, partition.value):
             yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
@@ -255,12 +252,12 @@ class _Stream(_Carried, DataSourceStreamReader):
             yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
 
     def commit(self, end: dict) -> None:
-        """Said one batch late, and never of the last one; but Spark asks for more only when the batch before is in its
-        checkpoint, so what it asks from is done."""
+        """Records progress. Spark calls this one batch late and not for the last batch; but it requests a batch only after the
+        previous one is in its checkpoint, so `partitions` records progress as well."""
         self.follower.note(Offset(**end))
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
 
 if ReadAllAvailable is None:
@@ -268,7 +265,7 @@ if ReadAllAvailable is None:
 else:
 
     class _LimitedStream(_Stream, SupportsTriggerAvailableNow):
-        """The reader of Spark 4.2 and later, which asks for as much as it may take."""
+        """The reader of Spark 4.2 and later, which supports read limits."""
 
         until: int | None = None
 
@@ -288,6 +285,6 @@ else:
 
 
 def register(spark) -> None:
-    """Make `format("lsmlake")` known to a session."""
+    """Registers `format("lsmlake")` in a session."""
     check_python(spark)
     spark.dataSource.register(portable_source(shipped(spark)))

@@ -1,9 +1,10 @@
-"""Streams in and out. Streaming upsert, exactly once: every micro-batch is one commit, known by its writer and its batch number.
+"""Streaming writes and reads. A streaming upsert is exactly once: each micro-batch is one commit, identified by writer id and
+batch id.
 
-After a crash between our commit and Spark's own checkpoint Spark runs the batch again; the writer finds its commit and does
-nothing. The writer is the query, unless the user names it: the query's id lies in the checkpoint, so it outlives restarts, and a
-new checkpoint, whose batches are numbered from 0 again, has another one. Under a name of the user's the table keeps the query's
-id too, so that batches of another query are never taken for replays.
+After a crash between the commit and Spark's checkpoint, Spark runs the batch again; the writer finds its commit and does nothing.
+The default writer id is the query's id. It is stored in the checkpoint, so it survives restarts; a new checkpoint, whose batch
+ids restart at 0, has another one. With a writer id of the user, the table also stores the query's id, so that batches of another
+query are not mistaken for replays.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _WRITTEN = Batches()
 @public
 @dataclass(frozen=True)
 class Sink:
-    """What `foreachBatch` calls. On Spark Connect it is pickled, and runs in a process beside the server."""
+    """The function for `foreachBatch`. On Spark Connect it is pickled and runs in a process beside the server."""
 
     table: Table
     writer_id: str | None
@@ -44,12 +45,12 @@ class Sink:
         calling = caller(df.sparkSession, self.checkpoint, self.arrival)
         if calling is None:
             raise InvalidData(
-                "a sink was called outside of a streaming query, or in a thread that Spark does not know",
+                "a sink was called outside of a streaming query, or in a thread without Spark's properties",
                 where=self.table.name,
                 expected="a call by foreachBatch, in its thread or in a pyspark.InheritableThread",
                 cure="call it there, or use upsert(df, writer_id=..., commit_id=...)",
             )
-        query = None if self.writer_id is None else calling.query  # a query's id, as a name, is nobody else's
+        query = None if self.writer_id is None else calling.query  # a query's id is unique as a writer id
         identity = Identity(self.writer_id or calling.query, batch_id, query, self.replaces)
         table = self.table
         with _WRITTEN.once(table.meta.env.storage.place(table.path), identity.writer_id, calling.run, batch_id):
@@ -75,17 +76,17 @@ def sink(
 ) -> Sink:
     if writer_id is None and checkpoint is None and connect:
         raise InvalidOption(
-            "Spark Connect does not tell a foreachBatch function which query calls it",
+            "on Spark Connect a sink cannot see which query calls it",
             where=f"{table.name}.sink()",
             expected="writer_id or checkpoint",
-            cure="pass the query's checkpoint directory, or a name of its own, as in sink(writer_id='orders-stream')",
+            cure="pass the query's checkpoint directory, or a unique name, as in sink(writer_id='orders-stream')",
         )
     if writer_id is None and replaces is not None:
         raise InvalidOption(
-            "replaces means nothing without writer_id",
+            "replaces needs writer_id",
             where=f"{table.name}.sink()",
             found=f"replaces={replaces!r}",
-            cure="name the stream, or leave it out",
+            cure="pass writer_id as well, or omit replaces",
         )
     return Sink(table, writer_id, _request(row_kind), checkpoint, replaces)
 
@@ -109,7 +110,7 @@ def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object
 
 
 def read_stream(spark, meta: Metadata, following: Following, zone: str):
-    """The changes of a table as a streaming DataFrame, by way of the data source. What can be refused is refused here."""
+    """Returns the changes of a table as a streaming DataFrame, through the data source. Invalid arguments raise here."""
     follower = following.follower(meta, zone)
     follower.begin()
     source.register(spark)

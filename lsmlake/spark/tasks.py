@@ -1,7 +1,7 @@
-"""Values out to Spark tasks and results back: the one way work is spread, on classic Spark and Connect alike.
+"""Sends payloads to Spark tasks and collects results, on classic Spark and Connect.
 
-A task is a picklable function of one picklable payload. An error of ours travels back as a value, so its message reaches the user
-as it was raised, not inside a stack trace of the JVM.
+A task is a picklable function of one picklable payload. A LakeError is returned as a value, so the user sees its message and not
+a stack trace of the JVM.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _RESULT = pa.schema([("result", pa.binary())])
 
 
 def result(value: object) -> pa.RecordBatch:
-    """A value, or an error, on its way to the driver: the last a task does."""
+    """Encodes a value or error for the driver; the last step of a task."""
     _spare_archives()
     return pa.record_batch([[pickle.dumps(value)]], schema=_RESULT)
 
 
 def _spare_archives() -> None:
-    """PySpark before 4.3 begins every task with `importlib.invalidate_caches()`, and Python before 3.13 then reads the directory
-    of every archive it has an importer of: 70 ms for Spark's own, which do not change. An importer that is not in the cache is
-    made again when it is needed, of a directory that is kept."""
+    """Removes the importers of Spark's archives from Python's cache. PySpark before 4.3 begins each task with
+    `importlib.invalidate_caches()`, and Python before 3.13 then reads the directory of each cached archive again, 70 ms for
+    Spark's. Python creates a removed importer again when it needs it, from a directory listing that it keeps."""
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter) and path.rpartition("/")[2].startswith(_ARCHIVES):
             del sys.path_importer_cache[path]
 
 
 def collect(df) -> tuple[list, list[LakeError]]:
-    """Run a DataFrame of results: (values, errors)."""
+    """Runs a DataFrame of results; returns (values, errors)."""
     values = [pickle.loads(row[0]) for row in df.collect()]
     return [v for v in values if not isinstance(v, LakeError)], [v for v in values if isinstance(v, LakeError)]
 
 
 def payloads(spark, values: Sequence[object]):
-    """A DataFrame with a task for each of `values`, in their order."""
+    """Returns a DataFrame with one task per value, in order."""
     table = pa.table(
         {"id": pa.array(range(len(values)), pa.int32()), "payload": pa.array([pickle.dumps(v) for v in values], pa.binary())}
     )
@@ -52,14 +52,14 @@ def payloads(spark, values: Sequence[object]):
 
 
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[object]:
-    """The payloads of a task."""
+    """Yields the payloads of a task."""
     for batch in batches:
         for data in batch.column(1):
             yield pickle.loads(data.as_py())
 
 
 def spread(spark, work: Callable[[object], object], values: Sequence[object]) -> tuple[list, list[LakeError]]:
-    """`work` of each of `values`, a task each: (results, errors), in no order."""
+    """Runs `work` on each value, one task per value; returns (results, errors) in any order."""
     return collect(payloads(spark, values).mapInArrow(partial(_work, work), RESULT)) if values else ([], [])
 
 

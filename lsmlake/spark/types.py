@@ -1,4 +1,4 @@
-"""Spark types and Arrow types, each as the other. Our own, since PySpark's mapping is not public and changes between releases."""
+"""Converts between Spark and Arrow types. PySpark's own mapping is not public and changes between releases."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _TO_SPARK = {arrow: spark for spark, arrow in _PAIRS}
 
 
 def to_arrow(schema: st.StructType) -> pa.Schema:
-    """Raises InvalidSchema for a type no column can have."""
+    """Converts a Spark schema. Raises InvalidSchema for an unsupported type."""
     return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
 
 
 def to_spark(schema: pa.Schema) -> st.StructType:
-    """`schema` has canonical types only."""
+    """Converts an Arrow schema with canonical types."""
     return st.StructType([st.StructField(field.name, _spark(field.type), field.nullable) for field in schema])
 
 
 def is_connect(owner: object) -> bool:
-    """Whether a session or a DataFrame is of Spark Connect."""
+    """Whether a session or DataFrame belongs to Spark Connect."""
     return ".connect." in type(owner).__module__
 
 
 def quoted(name: str) -> str:
-    """A column in SQL text: one call into the JVM for a whole list of them, where a Column object each costs a millisecond."""
+    """Quotes a column name for SQL text, which needs one JVM call for a list of columns; a Column object costs 1 ms each."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -53,7 +53,7 @@ def _arrow_field(field: st.StructField, column: str) -> pa.Field:
 
 
 def _field(name: str, type_: pa.DataType, nullable: bool) -> pa.Field:
-    """Spark's `array()` has elements of no type that are not null; Arrow does not."""
+    """Creates a field. Spark's `array()` has elements of type void that are not nullable, which Arrow does not allow."""
     return pa.field(name, type_, nullable or pa.types.is_null(type_))
 
 
@@ -70,7 +70,7 @@ def _arrow(type_: st.DataType, column: str) -> pa.DataType:
     if type(type_) in _TO_ARROW:
         return _TO_ARROW[type(type_)]
     raise InvalidSchema(
-        "no column can have this type", where=f"column {column!r}", found=type_.simpleString(), cure="cast the column first"
+        "unsupported column type", where=f"column {column!r}", found=type_.simpleString(), cure="cast the column first"
     )
 
 

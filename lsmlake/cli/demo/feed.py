@@ -85,7 +85,7 @@ def _reason(failed: StreamingQueryException) -> str:
 
 def _half_way(table: Table, screen: Screen) -> Middle:
     written = [commit for commit in table.snapshots().to_pylist() if commit["commit_kind"] == APPEND][-1]
-    middle = Middle(written["snapshot_id"], written["commit_identifier"] + 1)
+    middle = Middle(written["snapshot_id"], written["commit_id"] + 1)
     bucket = fullest(table)
     screen.show(draw(table, bucket, f"after {middle.batches} micro-batches"))
     _compact(table, screen)

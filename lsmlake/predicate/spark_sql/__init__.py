@@ -1,1 +1,1 @@
-"""SQL text, in Spark's dialect and meaning, as predicates."""
+"""Parses SQL text into predicates, with Spark's dialect and semantics."""

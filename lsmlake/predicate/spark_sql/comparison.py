@@ -1,15 +1,15 @@
-"""A column compared with literals of any type, rewritten as comparisons with literals of the column's own type.
+"""Rewrites comparisons of a column with literals of any type into comparisons with literals of the column's type.
 
-Spark brings both sides to a common type, row by row. That type's values are ordered as the column's are, so the same rows pass if
-the literal is moved instead: with n(u) the column's u-th value as the common type sees it,
+Spark converts both sides to a common type, row by row. The conversion preserves the order of the column's values, so the literal
+can be converted instead. With n(u) the column's u-th value in the common type:
 
-1. find `low`, the first u with n(u) >= literal, and `high`, the first u with n(u) > literal;
-2. then `<` is u < low, `<=` is u < high, `=` is low <= u < high, and so on, exactly: `int >= 10.5` becomes `int >= 11`,
-   `bigint = 1e18` the range of numbers that round to that double, `tinyint = 300` nothing at all.
+1. Find `low`, the first u with n(u) >= literal, and `high`, the first u with n(u) > literal.
+2. Then `<` is u < low, `<=` is u < high, `=` is low <= u < high, and so on, exactly: `int >= 10.5` becomes `int >= 11`,
+   `bigint = 1e18` becomes the range of numbers that round to that double, `tinyint = 300` matches nothing.
 
-Text as a literal is cast to the column's type first (Spark in ANSI mode). A column is never cast: where Spark would have to (a
-STRING column and a number), the comparison is refused. Spark is not followed in two corners: where it cuts decimals to 38 digits
-the comparison here is exact, and `bigint < 9223372036854775808` is NULL for a null row, where Spark says TRUE.
+A text literal is cast to the column's type first (Spark in ANSI mode). A column is never cast: if Spark would cast it (a STRING
+column and a number), the comparison is refused. Two differences to Spark: decimals of more than 38 digits are compared exactly,
+and `bigint < 9223372036854775808` is NULL for a null row, where Spark returns TRUE.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _DAYS = date.min.toordinal() - 1, date.max.toordinal() + 1
 
 
 def compare(op: str, column: Column, value: object, zone: tzinfo) -> Predicate:
-    """`column op value` as Spark means it. Raises ValueError where Spark would, or would cast the column."""
+    """Returns `column op value` with Spark's semantics. Raises ValueError if Spark would fail or cast the column."""
     if not is_ordered(column.type):
-        raise ValueError(f"{format_type(column.type)} has no order: only IS NULL can be asked of it")
+        raise ValueError(f"{format_type(column.type)} is not sortable: only IS NULL is supported")
     if value is None:
         return Constant(None)
     if isinstance(value, str):
@@ -53,7 +53,7 @@ def compare(op: str, column: Column, value: object, zone: tzinfo) -> Predicate:
 
 
 def is_in(column: Column, values: Sequence[object], zone: tzinfo) -> Predicate:
-    """`column IN (values)`: Spark compares all of them in one common type. Raises ValueError."""
+    """Returns `column IN (values)`; Spark compares all values in one common type. Raises ValueError."""
     values = _unified(column.type, values, zone)
     equal = [compare("=", column, value, zone) for value in values]
     plain = {equality.right.value: None for equality in equal if isinstance(equality, Compare)}  # a dict keeps the order
@@ -64,7 +64,7 @@ def is_in(column: Column, values: Sequence[object], zone: tzinfo) -> Predicate:
 
 
 def like(column: Column, pattern: str | None, escape: str) -> Predicate:
-    """`column LIKE pattern ESCAPE escape`. Raises ValueError."""
+    """Returns `column LIKE pattern ESCAPE escape`. Raises ValueError."""
     if not pa.types.is_string(column.type):
         raise ValueError(f"LIKE needs a STRING column, {'.'.join(column.path)} is {format_type(column.type)}")
     if pattern is None:
@@ -89,7 +89,7 @@ def like(column: Column, pattern: str | None, escape: str) -> Predicate:
 
 
 def fold(op: str, left: object, right: object) -> Predicate:
-    """A comparison of two literals. Raises ValueError if they are not of one kind."""
+    """Compares two literals. Raises ValueError if their types are not comparable."""
     if left is None or right is None:
         return Constant(None)
     if _family(left) != _family(right):
@@ -100,7 +100,7 @@ def fold(op: str, left: object, right: object) -> Predicate:
 
 
 def _promoted(kind: pa.DataType) -> pa.DataType:
-    """What Spark casts text to, that is compared with a column of this type."""
+    """Returns the type to which Spark casts text that is compared with a column of this type."""
     if pa.types.is_integer(kind):
         return pa.int64()
     return pa.float64() if pa.types.is_decimal(kind) or pa.types.is_floating(kind) else kind
@@ -125,7 +125,7 @@ def _advice(kind: pa.DataType) -> str:
 
 
 def _unified(kind: pa.DataType, values: Sequence[object], zone: tzinfo) -> Sequence[object]:
-    """The literals of an IN list in the type that Spark would find for all of them, where comparing each alone would differ."""
+    """Converts the literals of an IN list to Spark's common type, if single comparisons would give another result."""
     types = {type(value) for value in values}
     if is_exact(kind) and (float in types or (str in types and (Decimal in types or pa.types.is_decimal(kind)))):
         return [cast(value, pa.float64(), zone) for value in values]
@@ -137,14 +137,14 @@ def _unified(kind: pa.DataType, values: Sequence[object], zone: tzinfo) -> Seque
 
 
 def _within(op: str, column: Column, low: int, high: int, least: int, most: int, at: Callable[[int], object] = int) -> Predicate:
-    """`column op literal`, given its `low` and `high`, where the column's u-th value is `at(u)`, least <= u <= most."""
+    """Returns `column op literal`, given `low` and `high`; the column's u-th value is `at(u)`, least <= u <= most."""
     if op == "=":
         if high - low == 1 and least <= low <= most:
             return Compare("=", column, Literal(at(low)))
         if high <= low or low > most or high <= least:
             return never(column)
         return and_(_within(">=", column, low, high, least, most, at), _within("<=", column, low, high, least, most, at))
-    border = low if op in ("<", ">=") else high  # both remaining pairs part the values into u < border and u >= border
+    border = low if op in ("<", ">=") else high  # the remaining operators split the values into u < border and u >= border
     passes_all, passes_none = (border > most, border <= least) if op in ("<", "<=") else (border <= least, border > most)
     if passes_all or passes_none:
         return always(column) if passes_all else never(column)
@@ -152,7 +152,7 @@ def _within(op: str, column: Column, low: int, high: int, least: int, most: int,
 
 
 def _numbers(kind: pa.DataType, value: int | float | Decimal) -> tuple[int, int, int, int, Callable[[int], object]]:
-    """Arguments of `_within` for an integer or decimal column."""
+    """Returns the arguments of `_within` for an integer or decimal column."""
     scale = kind.scale if pa.types.is_decimal(kind) else 0
     digits = kind.precision if pa.types.is_decimal(kind) else None
     at = int if digits is None else lambda u: Decimal((u < 0, tuple(map(int, str(abs(u)))), -scale))
@@ -169,7 +169,7 @@ def _numbers(kind: pa.DataType, value: int | float | Decimal) -> tuple[int, int,
 
 
 def _days(value: datetime, zone: tzinfo) -> tuple[int, int, int, int, Callable[[int], object]]:
-    """Arguments of `_within` for a date column, whose values are midnights when compared with a timestamp."""
+    """Returns the arguments of `_within` for a date column; compared with a timestamp, a date is its midnight."""
     day = cast(value, pa.date32(), zone)
     midnight = cast(day, pa.timestamp("us", "UTC" if value.tzinfo else None), zone)
     high = day.toordinal() + 1
@@ -177,12 +177,12 @@ def _days(value: datetime, zone: tzinfo) -> tuple[int, int, int, int, Callable[[
 
 
 def _rank(value: float) -> tuple[bool, float]:
-    """Orders as Spark orders doubles: NaN equals itself and is last."""
+    """Returns a sort key with Spark's order of doubles: NaN equals itself and is last."""
     return (True, 0.0) if isnan(value) else (False, value)
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The first of low..high - 1 that holds (and so do all after it), else `high`."""
+    """Returns the first of low..high - 1 for which `holds` is true, else `high`. `holds` is monotone."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)

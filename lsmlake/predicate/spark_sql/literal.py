@@ -1,7 +1,7 @@
-"""Literals of SQL text as Python values, in Spark's formats (ANSI mode, its default since 4.0).
+"""Converts literals of SQL text to Python values, in Spark's formats (ANSI mode, the default since 4.0).
 
-`cast` is Spark's `CAST(literal AS type)`: exact, or rounded exactly as Spark rounds, or a ValueError that names the format. The
-formats are those of Spark's "Literals" and "ANSI Compliance" pages; special dates such as 'today' are not among them.
+`cast` is Spark's `CAST(literal AS type)`: exact, or rounded as Spark rounds, or a ValueError that names the format. The formats
+are those of Spark's "Literals" and "ANSI Compliance" pages; special dates such as 'today' are not supported.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _OFFSET_HOURS_MAX = 18
 
 
 def cast(value: object, kind: pa.DataType, zone: tzinfo) -> object:
-    """`value` as Spark casts it to `kind`; null stays null. `zone` is the session's. Raises ValueError."""
+    """Casts `value` to `kind` as Spark does; null stays null. `zone`: the session's time zone. Raises ValueError."""
     if value is None:
         return None
     for holds, convert in _CASTS:
         if holds(kind):
             trimmed = isinstance(value, str) and convert not in (_text, _bytes)
             return convert(value.strip(_BLANKS) if trimmed else value, kind, zone)
-    raise ValueError(f"no literal is a {format_type(kind)}")
+    raise ValueError(f"there are no literals of type {format_type(kind)}")
 
 
 def number(text: str) -> int | float | Decimal:
-    """An unsigned number as SQL writes it: an integer, a DECIMAL (`1.5`) or a DOUBLE (`1e3`). Raises ValueError."""
+    """Parses an unsigned SQL number: an integer, a DECIMAL (`1.5`) or a DOUBLE (`1e3`). Raises ValueError."""
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text} is not a number")
     if "e" in text.lower():
@@ -59,10 +59,10 @@ def number(text: str) -> int | float | Decimal:
 
 
 def zone_named(name: str) -> tzinfo:
-    """The time zone of that name. Raises ValueError."""
+    """Returns the time zone with this name. Raises ValueError."""
     if name in ("UTC", "GMT", "UT", "Z", "Etc/UTC"):
         return timezone.utc
-    if offset := _PREFIXED.fullmatch(name):  # Java's ZoneId takes UTC+8 for +8
+    if offset := _PREFIXED.fullmatch(name):  # Java's ZoneId reads UTC+8 as +8
         name = offset[1]
     if name.startswith(("+", "-")):
         hours, _, minutes = name[1:].partition(":")
@@ -162,7 +162,7 @@ def _timestamp(value: object, kind: pa.DataType, zone: tzinfo) -> datetime:
 
 
 def _moment(text: str, form: re.Pattern) -> tuple[datetime, str | None] | None:
-    """The local time that `text` names in this format, and its zone; None if there is none."""
+    """Parses `text` into a local time and its zone name (None: no zone). Returns None if it does not match."""
     match = form.fullmatch(text)
     if match is None:
         return None
@@ -185,11 +185,11 @@ def _is_number(value: object) -> bool:
 
 
 def _refused(value: object, kind: pa.DataType, form: str) -> ValueError:
-    return ValueError(f"{show(value)} is no {format_type(kind)}, which is written as {form}")
+    return ValueError(f"{show(value)} cannot be cast to {format_type(kind)}, which is written as {form}")
 
 
 def show(value: object) -> str:
-    """A literal as SQL writes it."""
+    """Formats a literal as SQL."""
     match value:
         case None | bool():
             return {None: "NULL", True: "TRUE", False: "FALSE"}[value]

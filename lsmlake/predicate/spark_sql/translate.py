@@ -1,7 +1,7 @@
-"""SQL text -> predicate: sqlglot reads Spark's grammar, this file takes the part of it that can be evaluated and pruned here.
+"""Translates SQL text to predicates: sqlglot parses Spark's grammar, this module translates the supported part.
 
-Nothing is ignored: a node, or an argument of a node, that is not known below is refused with its position. So a newer sqlglot
-that says something in a new way cannot change a meaning silently.
+Nothing is ignored: an unknown node, or an unknown argument of a node, is refused with its position. So a new version of sqlglot
+with another representation cannot change the meaning of a query silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEXT_SHOWN_MAX = 200
 
 
 def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
-    """`predicate.parse`."""
+    """Implements `parse`."""
     where = _shown(text)
     try:
         text = requoted(text)
@@ -50,17 +50,17 @@ def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
     except (SqlglotError, RecursionError) as error:
         raise InvalidQuery("the predicate is not SQL", where=where, expected=SUPPORTED) from error
     if len(found) != 1 or found[0] is None or isinstance(found[0], exp.Block):
-        raise InvalidQuery("there must be one predicate", where=where, expected=SUPPORTED)
+        raise InvalidQuery("expected exactly one predicate", where=where, expected=SUPPORTED)
     return from_sqlglot(found[0], schema, text, zone=zone)
 
 
 def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC") -> Predicate:
-    """`read` for an expression that sqlglot has parsed already, as the WHERE of the (`requoted`) statement `text`."""
-    assert requoted(text) == text, "sqlglot would have read 'it''s' as its"
+    """As `read`, for an expression parsed by sqlglot, such as the WHERE of the (`requoted`) statement `text`."""
+    assert requoted(text) == text, "sqlglot would read 'it''s' as its"
     try:
         session = zone_named(zone)
     except ValueError as error:
-        raise Unsupported("no such time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
+        raise Unsupported("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
     try:
         return _Reader(schema, session, text).predicate(node)
     except RecursionError as error:
@@ -186,7 +186,7 @@ class _Reader:
     def _value(self, node: exp.Expression) -> object:
         value = self._operand(node)
         if isinstance(value, Column):
-            raise self._error(node, "a column cannot stand here", expected="a literal", found=node.sql("spark"))
+            raise self._error(node, "a column is not allowed here", expected="a literal", found=node.sql("spark"))
         return value
 
     def _literal(self, node: exp.Expression) -> object:
@@ -220,7 +220,7 @@ class _Reader:
         try:
             kind = type_of(node.to)
         except InvalidSchema as error:
-            raise self._error(node, "no such type", expected=error.expected, found=node.to.sql("spark")) from error
+            raise self._error(node, "unknown type", expected=error.expected, found=node.to.sql("spark")) from error
         return self._tried(node, lambda: cast(value, kind, self.zone))
 
     def _column(self, node: exp.Column | exp.Dot) -> Column:
@@ -239,7 +239,7 @@ class _Reader:
         known = {field.name.lower(): field for field in fields}
         if name.lower() in known:
             return known[name.lower()]
-        what = f"{'.'.join(path)} has no field {name}" if path else f"there is no column {name}"
+        what = f"{'.'.join(path)} has no field {name}" if path else f"unknown column {name}"
         if not known:
             raise self._error(node, what, cure="only a STRUCT has fields" if path else "")
         names = [field.name for field in fields]
