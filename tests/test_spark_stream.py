@@ -176,7 +176,7 @@ def test_two_sinks_of_one_function_need_two_names(table, source, tmp_path, names
         check(table)
         return
     for _ in range(2):  # the first half of the batch is there; when the query is started again it is not written again
-        with pytest.raises(PySparkException, match=r"has already written batch 0 with the writer_id .*pass a different writer_id"):
+        with pytest.raises(PySparkException, match=r"already written batch 0 with the writer_id .*pass a different writer_id"):
             run(started(source.writeStream.foreachBatch(both), tmp_path))
         assert [(number, rows) for _, number, rows in commits(table)] == [(0, WIDTH // 2)]
 

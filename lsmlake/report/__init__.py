@@ -1,1 +1,1 @@
-"""Pictures and tables for terminals."""
+"""Formats listings, summaries and pictures of tables for terminals and as plain text."""

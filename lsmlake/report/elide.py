@@ -1,4 +1,4 @@
-"""Text cut to a width in terminal cells, with a mark where something is missing."""
+"""Shortens text to a width in terminal cells and marks the omission."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from rich.cells import cell_len, set_cell_size
 
 
 def end_elided(text: str, width: int, mark: str = "…") -> str:
-    """`text` in at most `width` cells, its end replaced by `mark` if need be."""
+    """Returns `text` in at most `width` cells; if it is longer, `mark` replaces its end."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(width - cell_len(mark), 0)).rstrip() + mark
 
 
 def middle_elided(text: str, width: int, mark: str = "…") -> str:
-    """`text` in at most `width` cells, its middle replaced by `mark` if need be: names differ at both ends."""
+    """Returns `text` in at most `width` cells; if it is longer, `mark` replaces its middle, since names differ at both ends."""
     if cell_len(text) <= width:
         return text
     room = max(width - cell_len(mark), 0)

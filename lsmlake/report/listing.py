@@ -1,8 +1,8 @@
-"""A listing: named columns of values, drawn as a table on a terminal and as plain aligned text everywhere else.
+"""A listing: named columns of values, shown as a table on a terminal and as aligned plain text elsewhere.
 
-On a terminal every row is one line: numbers are rounded, times are short, and long texts lose their middle. Columns that do not
-fit a narrow window are left out, and the line below names them: a number is never cut. Plain text is for `grep`, `sort` and
-`awk`: one line per row under one line of titles, every column, exact numbers, nothing shortened.
+On a terminal each row is one line: numbers are rounded, times are short, long texts are shortened in the middle. Columns that do
+not fit are omitted and named in the line after the table; numbers are never cut. Plain text is for `grep`, `sort` and `awk`: one
+line of titles and one line per row, with all columns, exact numbers and full texts.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ QUIET = Style(dim=True)
 
 
 class Kind(Enum):
-    """What a column holds, which decides how it is written."""
+    """The kind of values in a column, which determines their format."""
 
-    TEXT = "text"  # a name; shortened only where words and paths have nothing left to give
+    TEXT = "text"  # a name; shortened after words and paths
     PATH = "path"  # on a terminal the name of the file, without .parquet
     WORD = "word"  # an identifier, or keys
     NUMBER = "number"  # an ordinal, never rounded
     COUNT = "count"
     BYTES = "bytes"
     TIME = "time"
-    PROSE = "prose"  # a sentence, folded into as many lines as it needs; at most one column of a listing
+    PROSE = "prose"  # a sentence, wrapped; at most one column of a listing
     VALUE = "value"  # a value of a user's column, at most _VALUE_MOST wide on a terminal
     VALUE_NUMBER = "number value"  # a number in a user's column, never rounded
 
 
 _RIGHT = (Kind.NUMBER, Kind.COUNT, Kind.BYTES, Kind.VALUE_NUMBER)
 _SHRINKING = ((Kind.PROSE, 24), (Kind.PATH, 13), (Kind.WORD, 13), (Kind.TEXT, 12), (Kind.VALUE, 8))
-"""What gives way when a window is too narrow, in this order, and how narrow it may become."""
+"""The kinds of columns that shrink in a narrow window, in this order, and their minimum widths."""
 _VALUE_MOST = 32
 GAP = 2
 _SHORT: dict[Kind, Callable[..., str]] = {
@@ -54,7 +54,7 @@ _SHORT: dict[Kind, Callable[..., str]] = {
 
 
 class Column(NamedTuple):
-    """`values`: str, int, datetime with a zone, or None. Left out of a window narrower than `from_width`."""
+    """`values`: str, int, datetime with a zone, or None. Omitted in a window narrower than `from_width`."""
 
     title: str
     kind: Kind
@@ -64,7 +64,7 @@ class Column(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Columns of one length. `caption` stands under the table on a terminal, and alone if there are no rows."""
+    """Columns of equal length. `caption` follows the table on a terminal; without rows it is shown alone."""
 
     columns: tuple[Column, ...]
     caption: str = ""
@@ -80,7 +80,7 @@ class Listing(NamedTuple):
             yield Text(self.caption)
 
     def lines(self) -> Iterator[str]:
-        """Plain text, titles first."""
+        """Yields plain text, titles first."""
         return aligned(
             [column.title.replace(" ", "_") for column in self.columns],
             list(zip(*([_exact(column, value) for value in column.values] for column in self.columns), strict=True)),
@@ -89,7 +89,7 @@ class Listing(NamedTuple):
 
 
 def aligned(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
-    """Cells under their titles, each column as wide as its widest, two blanks apart; no blanks at the end of a line."""
+    """Yields aligned lines, titles first, two blanks between columns and no trailing blanks."""
     widths = [max(map(cell_len, cells)) for cells in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
         yield "  ".join(_padded(cell, width, at_end) for cell, width, at_end in zip(row, widths, right, strict=True)).rstrip()
@@ -101,13 +101,13 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 
 def drawn_width(column: Column) -> int:
-    """The cells that the column takes on a terminal without being shortened."""
+    """Returns the width of the column on a terminal without shortening, in cells."""
     return max(cell_len(_title(column)), *(cell_len(_short(column, value).plain) for value in column.values), 1)
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """The columns that fit in `width` once texts have given way, the first in any case, with the width of each. Left out first
-    are identifiers, then what only a wide window shows, then the last column."""
+    """Returns the columns that fit in `width` after texts were shortened, with their widths; always includes the first column.
+    Identifiers are omitted first, then columns for wide windows, then the last column."""
     shown, needs = list(columns), [drawn_width(column) for column in columns]
     while len(shown) > 1 and _excess(_widths(shown, needs, width), width) > 0:
         places = range(1, len(shown))
@@ -138,7 +138,8 @@ def _fitted(column: Column, value: object, room: int) -> Text:
 
 
 def _widths(columns: Sequence[Column], needs: Sequence[int], width: int) -> list[int]:
-    """What each column `needs`; if that is too much, texts give way in the order of `_SHRINKING`, but never numbers."""
+    """Returns the widths of the columns: their `needs`, reduced in the order of `_SHRINKING` if they exceed `width`. Numbers are
+    never shortened."""
     widths = list(needs)
     excess = _excess(widths, width)
     for kind, least in _SHRINKING:
@@ -150,7 +151,7 @@ def _widths(columns: Sequence[Column], needs: Sequence[int], width: int) -> list
 
 
 def _title(column: Column) -> str:
-    """The title on a terminal, where times are written without their zone."""
+    """Returns the title on a terminal; it names the zone of times."""
     return f"{column.title} (UTC)" if column.kind is Kind.TIME else column.title
 
 

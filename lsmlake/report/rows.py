@@ -1,4 +1,4 @@
-"""Rows of a table as a picture: the columns that fit on a terminal, all of them in plain text."""
+"""Shows rows of a table: the columns that fit on a terminal, or all columns in plain text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lsmlake.schema.values import is_number, texts
 
 
 class Rows:
-    """`noun`: what a row is called in the line below them."""
+    """`noun`: the word for a row in the line after the table."""
 
     def __init__(self, table: pa.Table, noun: str = "row") -> None:
         self.table, self.noun = table, noun
@@ -39,7 +39,7 @@ class Rows:
             yield Text(f"no {self.noun}s", QUIET)
 
     def _fitting(self, width: int) -> tuple[Column, ...]:
-        """As many of the first columns as fit in `width`, at least one."""
+        """Returns the first columns that fit in `width`, at least one."""
         used = -GAP
         for number, column in enumerate(self._columns):
             used += GAP + drawn_width(column)

@@ -1,4 +1,4 @@
-"""The sorted runs of a bucket as rows of its picture."""
+"""Converts the sorted runs of a bucket to the rows of its picture (`tree`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lsmlake.report.tree import TreeRow
 
 
 def tree_rows(state: BucketState) -> list[TreeRow]:
-    """A row a sorted run, newest first. O(files log files)."""
+    """Returns one row per sorted run, newest first. O(files log files)."""
     levels = Levels.of(state.files, {name: ref.cardinality for name, ref in state.vectors.items()})
     return [
         TreeRow(

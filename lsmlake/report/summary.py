@@ -1,4 +1,4 @@
-"""A table on one page: what it is, what it holds, and one bucket of it as a picture."""
+"""The summary of a table: its definition, its contents, and a picture of one bucket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABEL = Style(dim=True)
 
 @dataclass(frozen=True)
 class Summary:
-    """`states`: all buckets of `snapshot`. `bucket` is the one to draw, `None` if there is none; `why` says how it was chosen."""
+    """`states`: all buckets of `snapshot`. `bucket`: the bucket to draw, None if there is none; `why`: why it was chosen."""
 
     name: str
     path: str
@@ -67,7 +67,7 @@ class Summary:
     # -- as data ------------------------------------------------------------------------------------------------------
 
     def record(self) -> dict[str, object]:
-        """Everything, for JSON. `live_rows` are above level 0 and not dead, `waiting_rows` at level 0."""
+        """Returns all facts for JSON. `live_rows`: rows at levels >= 1 that are not deleted; `waiting_rows`: rows at level 0."""
         schema = self.schema
         return {
             "name": self.name,
@@ -103,7 +103,7 @@ class Summary:
             yield tree_picture(self.runs, title=self._bucket_text() + (f" ({self.why})" if self.why else ""))
 
     def lines(self) -> Iterator[str]:
-        """Plain text: a line a fact, exact numbers; then the runs of the bucket."""
+        """Yields plain text: one line per fact with exact numbers, then the runs of the bucket."""
         facts = self._exact_facts()
         width = max(map(len, facts))
         yield from (f"{label:{width}}  {printable(str(value))}".rstrip() for label, value in facts.items())

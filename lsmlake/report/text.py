@@ -1,4 +1,4 @@
-"""Values of a table as text for people: on one line, with nothing in it that a terminal would obey."""
+"""Formats values for people: on one line, without control characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 
 
 def printable(text: str) -> str:
-    """`text` with escapes for line breaks, control characters and whatever else has no glyph."""
+    """Returns `text` with escapes for line breaks, control characters and other characters that are not printable."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
@@ -16,7 +16,7 @@ def utc_time(moment: datetime.datetime) -> str:
 
 
 def utc_stamp(moment: datetime.datetime) -> str:
-    """2026-01-31T12:00:00.123Z: the same without a blank, exact to the millisecond, with its zone."""
+    """2026-01-31T12:00:00.123Z, with milliseconds and zone, without a blank."""
     return moment.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 

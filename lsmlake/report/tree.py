@@ -1,8 +1,8 @@
-"""A picture of one bucket's LSM tree: a line a sorted run, newest first, its rows as a bar with the dead ones hatched.
+"""A picture of one bucket's LSM tree: one line per sorted run, newest first, with a bar of its rows; deleted rows are hatched.
 
-Bars are linear in rows and share one scale, so that their lengths compare: live rows solid, then dead ones, and at least one cell
-of each that exists. Live and dead differ in character as well as in colour; a terminal without Unicode gets plain ASCII.
-Bars and key ranges share the width that the numbers leave, and what all keys of the bucket begin with is left out.
+Bars are linear in rows and have one scale: live rows solid, then deleted ones, at least one cell for each kind that exists. The
+two differ in character and in colour; a terminal without Unicode gets ASCII. Bars and key ranges share the width that the numbers
+leave, and the common prefix of all keys is omitted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAST_PREFIX = 4  # a shorter common beginning of the keys is not worth a mark 
 
 
 class TreeRow(NamedTuple):
-    """A sorted run (or one level-0 file): `rows` stored in it, `dead` of them by its vectors; keys inclusive, as text."""
+    """A sorted run (or one level-0 file): `rows` stored, `dead` of them deleted; keys are inclusive, as text."""
 
     level: int
     files: int
@@ -41,7 +41,7 @@ class TreeRow(NamedTuple):
 
 
 def tree_picture(rows: Iterable[TreeRow], *, title: str = "") -> Panel:
-    """The picture of one bucket for a rich console of 56 columns or more; below 72 it leaves the keys out.
+    """Returns the picture of one bucket for a rich console of at least 56 columns; with less than 72 it omits the keys.
 
     Runs of one level stay in the order given, which should be newest first.
     """
@@ -51,7 +51,7 @@ def tree_picture(rows: Iterable[TreeRow], *, title: str = "") -> Panel:
 
 
 class _Tree(NamedTuple):
-    """All but the frame: runs in the order they are drawn, at least one."""
+    """The content of the frame: at least one run, in display order."""
 
     runs: tuple[TreeRow, ...]
 
@@ -84,7 +84,7 @@ class _Tree(NamedTuple):
         return table
 
     def _legend(self, options: ConsoleOptions) -> Text:
-        """What the bars mean, with the totals of the bucket."""
+        """Returns the legend of the bars, with the totals of the bucket."""
         solid, hatched = _cells(options)
         rows, dead = sum(run.rows for run in self.runs), sum(run.dead for run in self.runs)
         files, size = sum(run.files for run in self.runs), sum(run.bytes for run in self.runs)
@@ -112,7 +112,7 @@ class _Bar(NamedTuple):
 
 
 class _KeyRange(NamedTuple):
-    """Both ends of a key range, the longer one cut first; a mark stands for the first `skip` characters."""
+    """Both ends of a key range, the longer one shortened first; a mark replaces the first `skip` characters."""
 
     min_key: str
     max_key: str
@@ -128,7 +128,8 @@ class _KeyRange(NamedTuple):
 
 
 def bar_cells(live: int, dead: int, most: int, width: int) -> tuple[int, int]:
-    """Cells for live and for dead rows when `most` rows fill `width`: to the nearest cell, and one at least for what exists."""
+    """Returns the cells for live and for deleted rows if `most` rows fill `width`: rounded, at least one for a kind that
+    exists."""
     if live + dead == 0:
         return 0, 0
     least = (live > 0) + (dead > 0)
@@ -138,14 +139,14 @@ def bar_cells(live: int, dead: int, most: int, width: int) -> tuple[int, int]:
 
 
 def common_prefix(texts: Collection[str]) -> str:
-    """What all of `texts` begin with, or nothing when that is too short to be worth leaving out."""
+    """Returns the common prefix of `texts`, empty if it is too short to be worth omitting."""
     first, last = min(texts), max(texts)
     length = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:length] if length >= _LEAST_PREFIX else ""
 
 
 def _printable(text: str, ascii_only: bool) -> str:
-    """`text` on one line, with escapes for what the terminal would obey or cannot show."""
+    """Returns `text` on one line, with escapes for control characters and characters that the terminal cannot show."""
     return ascii(text)[1:-1] if ascii_only else printable(text)
 
 

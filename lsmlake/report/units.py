@@ -1,22 +1,22 @@
-"""Numbers for eyes: three significant digits and a unit. For arithmetic use the numbers themselves."""
+"""Formats numbers for people: three significant digits and a unit."""
 
 from __future__ import annotations
 
-_CARRIED_FROM = 999.5  # would print as 1000, so the next unit begins here
+_CARRIED_FROM = 999.5  # prints as 1000, so the next unit begins here
 
 
 def human_count(count: float) -> str:
-    """Up to 9,999 in full, from there 12.3 k, 4.56 M, 789 G."""
+    """Formats a count: up to 9,999 in full, then 12.3 k, 4.56 M, 789 G."""
     return f"{count:,.0f}" if count < 9_999.5 else _scaled(count, 1_000, ("", "k", "M", "G", "T", "P"))
 
 
 def human_bytes(count: float) -> str:
-    """512 B, 1.50 KiB, 23.4 MiB: powers of 1,024."""
+    """Formats bytes with powers of 1,024: 512 B, 1.50 KiB, 23.4 MiB."""
     return _scaled(count, 1_024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
 
 
 def human_share(part: float, whole: float) -> str:
-    """`part` of `whole` in per cent: 0 %, <1 %, 37 %, >99 %, 100 %. Only nothing shows as 0 % and only all of it as 100 %."""
+    """Formats a share in per cent: 0 %, <1 %, 37 %, >99 %, 100 %. Only a share of exactly 0 or 1 shows as 0 % or 100 %."""
     if part == 0:
         return "0 %"
     share = part / whole

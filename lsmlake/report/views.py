@@ -1,4 +1,4 @@
-"""Which columns of a table of metadata people get to see, and what stands under them. `--json` has all of them."""
+"""Defines the columns and captions of metadata listings. `--json` has all columns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count, human_share
 
-_ROOMY, _USUAL = 100, 70  # widths of a window: with place for more than the essential, and for that
+_ROOMY, _USUAL = 100, 70  # window widths from which optional columns are shown
 
 
 def tables_view(tables: Sequence[Mapping[str, object]], where: str) -> Listing:
-    """Of records {name, rows, files, bytes, commit_time, primary_key}; a database without tables is a name alone."""
+    """Lists records {name, rows, files, bytes, commit_time, primary_key}; a database without tables has a name only."""
 
     def column(name: str) -> list:
         return [record.get(name) for record in tables]
@@ -127,5 +127,5 @@ def _files_caption(files: pa.Table) -> str:
 
 
 def _values(table: pa.Table):
-    """The values of a column, by its name."""
+    """Returns a function from a column name to its values."""
     return lambda name: table[name].to_pylist()
