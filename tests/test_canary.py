@@ -16,7 +16,7 @@ from test_histories import EXAMPLES
 
 from lsmlake.commit import publish, rebase
 from lsmlake.compact import bucket, changelog
-from lsmlake.compact.supersede import Joining
+from lsmlake.compact.supersede import OldRows
 from lsmlake.compact.work import Work
 from lsmlake.errors import LakeError
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
@@ -56,12 +56,14 @@ def forgetful_mark(work: Work, name: str, positions: object) -> None:
     work.changed.add(name)
 
 
-merge_runs, living, may_match = bucket.merge_runs, scan.living, plan.may_match
+merge_runs, live_rows = bucket.merge_runs, scan.live_rows
 BUGS: dict[str, Callable[[], AbstractContextManager]] = {
-    "the lookup is skipped": lambda: patch.object(bucket, "supersede", lambda work, picked: Joining()),
+    "the lookup is skipped": lambda: patch.object(bucket, "supersede", lambda work, picked: OldRows()),
     "dead rows are not marked": lambda: patch.object(Work, "mark", lambda work, name, positions: None),
     "a vector forgets what it held": lambda: patch.object(Work, "mark", forgetful_mark),
-    "a raw read ignores vectors": lambda: patch.object(scan, "living", lambda chunk, dead, *more: living(chunk, EMPTY, *more)),
+    "a raw read ignores vectors": lambda: patch.object(
+        scan, "live_rows", lambda chunk, dead, *more: live_rows(chunk, EMPTY, *more)
+    ),
     "a part of level 0 is compacted": lambda: changed(strategy, "pick", without_oldest),
     "runs are merged in the wrong order": lambda: patch.object(
         bucket, "merge_runs", lambda runs, *args, **how: merge_runs(runs[::-1], *args, **how)
