@@ -47,10 +47,9 @@ def comparable(report: CompactionReport) -> CompactionReport:
     return replace(report, bytes=0)
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize(
     "how",
-    [{}, {"full": True, "where": "p = 'a' or p is null"}, {"full": True, "buckets": [1]}],
+    [pytest.param({}, marks=pytest.mark.connect), {"full": True, "where": "p = 'a' or p is null"}, {"full": True, "buckets": [1]}],
     ids=str,
 )
 def test_spark_compacts_as_one_process_does(spark_lake, lake, how):

@@ -27,8 +27,11 @@ def marked() -> Iterator[str]:
 
 
 def marks(of: object) -> set[str]:
+    """Of a module or a test; a test of which some parameters have a mark has it."""
     found = getattr(of, "pytestmark", [])
-    return {mark.name for mark in (found if isinstance(found, list) else [found])}
+    found = found if isinstance(found, list) else [found]
+    parameters = [value for mark in found if mark.name == "parametrize" for value in mark.args[1]]
+    return {mark.name for mark in (*found, *(mark for value in parameters for mark in getattr(value, "marks", ())))}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from spark_support import rows, same
 
 import lsmlake
 
-pytestmark = [pytest.mark.spark, pytest.mark.connect]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
@@ -27,6 +27,7 @@ def save(frame, folder: str, **options: object) -> None:
     frame.write.format("lsmlake").options(**options).mode("append").save(folder)
 
 
+@pytest.mark.connect
 def test_an_append_is_an_upsert_and_one_commit(spark, table, folder):
     """Of rows with one key the last wins, wherever the tasks found them."""
     first = spark.range(0, 100, 1, 4).selectExpr("int(id) AS id", "string(id) AS v", "date'2026-01-01' AS day")
@@ -41,6 +42,7 @@ def test_an_append_is_an_upsert_and_one_commit(spark, table, folder):
     assert table.snapshots().num_rows == 2 and table.verify() == []
 
 
+@pytest.mark.connect
 def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
     good = spark.range(3).selectExpr("id", "date'2026-01-01' AS day", "'x' AS v")
     refused = [

@@ -27,7 +27,7 @@ from lsmlake.store.local import LocalStorage
 pytestmark = pytest.mark.spark
 
 PROGRAM = Path(__file__).parent / "stream_program.py"
-BATCHES, STEP, WIDTH = 5, 50, 100
+BATCHES, STEP, WIDTH = 4, 50, 100
 LAST = BATCHES - 1
 DEATHS = (
     ("written", 0), ("publishing", 2), ("committed", LAST), ("never", -1),
