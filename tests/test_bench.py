@@ -93,16 +93,16 @@ def test_a_measure_hits_its_target_or_not(measure: Measure, value: float, hit: b
 
 
 def test_compact(tmp_path: Path):
-    runs = [np.random.default_rng(n).choice(5_000, 1_000, replace=False) for n in range(compact.RUNS)]
-    check(compact.run(tmp_path, rows=5_000, rounds=1), len(np.unique(np.concatenate(runs))))
+    runs = [np.random.default_rng(n).choice(500, 100, replace=False) for n in range(compact.RUNS)]
+    check(compact.run(tmp_path, rows=500, rounds=1), len(np.unique(np.concatenate(runs))))
 
 
 def test_changelog(tmp_path: Path):
-    check(changelog.run(tmp_path, rows=5_000, batch=500, rounds=1), 5_000)
+    check(changelog.run(tmp_path, rows=500, batch=50, rounds=1), 500)
 
 
 def test_engines(tmp_path: Path):
-    report = engines.run(tmp_path, rows=2_000, rounds=1)
+    report = engines.run(tmp_path, rows=200, rounds=1)
     assert [measure.what for measure in report.measures if measure.target] == [
         f"{name} / deduplicate" for name in ("partial-update", "partial-update, a sequence group", "aggregation")
     ]

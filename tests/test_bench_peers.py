@@ -33,11 +33,14 @@ SERIES = {
 }
 
 
+def arguments(workload: str, data: Data, work: Path, params: object) -> list[str]:
+    return ["lsmlake-arrow", workload, "--data", str(data.folder), "--work", str(work), "--params", json.dumps(params)]
+
+
 def worked(workload: str, data: Data, work: Path, params: object) -> dict:
-    """What a worker of lsmlake without Spark prints, in this environment."""
-    command = [sys.executable, "-m", "bench.peers.worker", "lsmlake-arrow", workload, "--data", data.folder, "--work", work]
-    command += ["--params", json.dumps(params)]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=ROOT, timeout=120, check=True)
+    """The answer of a worker of lsmlake without Spark, in a process of its own."""
+    command = [sys.executable, "-m", "bench.peers.worker", *arguments(workload, data, work, params)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -57,7 +60,7 @@ def test_every_workload_runs_and_its_answers_are_checked(tmp_path, workload):
     for number, case in enumerate(ALL[workload].cases(SIZES)):
         work = tmp_path / f"work-{number}"
         work.mkdir()
-        answer = worked(workload, prepare(tmp_path, case.stream), work, dict(case.params))
+        answer = worker.result(arguments(workload, prepare(tmp_path, case.stream), work, dict(case.params)))
         assert answer["status"] == "ok", answer
         assert answer["measures"] and all(isinstance(value, (int, float)) for value in answer["measures"].values())
         assert all(isinstance(value, float) for values in answer["series"].values() for value in values)

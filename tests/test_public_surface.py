@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -180,6 +181,32 @@ def valid(name: str, door: Door) -> object:
     return value.get(door.name, value["default"]) if isinstance(value, dict) and "default" in value else value
 
 
+EXPECTED = Path(__file__).with_name("public_surface.txt")
+
+
+def surface() -> list[str]:
+    """Every public name with its signature, and every error with its bases: a line each."""
+    lines = [f"lsmlake.{name}" for name in sorted(lsmlake.__all__)]
+    lines += [f"lsmlake.{door.name}{inspect.signature(door.function)}" for door in DOORS if door.owner is None]
+    classes = [thing for thing in (getattr(lsmlake, name) for name in lsmlake.__all__) if inspect.isclass(thing)]
+    for owner in sorted(classes, key=lambda each: each.__name__):
+        for name, member in inspect.getmembers(owner):
+            if name.startswith("_") and name not in ("__len__", "__arrow_c_stream__"):
+                continue
+            whole = inspect.signature(member) if inspect.isfunction(member) or inspect.ismethod(member) else ""
+            result = f" -> {inspect.signature(member.fget).return_annotation}" if isinstance(member, property) else ""
+            lines.append(f"{owner.__name__}.{name}{whole}{result}")
+    for name, error in sorted(vars(lsmlake.errors).items()):
+        if inspect.isclass(error) and issubclass(error, LakeError):
+            lines.append(f"errors.{name}({', '.join(base.__name__ for base in error.__bases__)})")
+    return lines
+
+
+def test_the_public_surface_is_the_one_that_is_written_down():
+    """After a change that is meant: `python tests/test_public_surface.py` writes it anew."""
+    assert surface() == EXPECTED.read_text().splitlines()
+
+
 def test_every_public_class_and_parameter_is_known():
     classes = [thing for thing in (getattr(lsmlake, name) for name in lsmlake.__all__) if inspect.isclass(thing)]
     verbs = [owner for owner in classes if not issubclass(owner, tuple) and any(map(inspect.isfunction, vars(owner).values()))]
@@ -263,3 +290,7 @@ def test_nothing_but_errors_of_the_library_comes_out(tmp_path, monkeypatch):
 
 def shown(nasty: dict[str, object]) -> str:
     return ", ".join(f"{name}={ascii(value)[:60]}" for name, value in nasty.items())
+
+
+if __name__ == "__main__":
+    EXPECTED.write_text("\n".join(surface()) + "\n")

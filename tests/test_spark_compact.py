@@ -49,7 +49,11 @@ def comparable(report: CompactionReport) -> CompactionReport:
 
 @pytest.mark.parametrize(
     "how",
-    [pytest.param({}, marks=pytest.mark.connect), {"full": True, "where": "p = 'a' or p is null"}, {"full": True, "buckets": [1]}],
+    [
+        pytest.param({}, marks=pytest.mark.connect),
+        {"full": True, "where": "p = 'a' or p is null"},
+        {"full": True, "buckets": [1]},
+    ],
     ids=str,
 )
 def test_spark_compacts_as_one_process_does(spark_lake, lake, how):

@@ -26,10 +26,9 @@ _ERROR_CHARS = 2_000
 
 
 def main(arguments: list[str]) -> None:
-    given = _parser().parse_args(arguments)
     line = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the JVM's standard output too
-    print(json.dumps(_result(given)), file=line, flush=True)
+    print(json.dumps(result(arguments)), file=line, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _result(given: argparse.Namespace) -> dict[str, object]:
+def result(arguments: list[str]) -> dict[str, object]:
+    """The line, as a value. Works in the process that calls it."""
+    given = _parser().parse_args(arguments)
     peer, told = None, {}
     try:
         entry = PEERS[given.peer]
