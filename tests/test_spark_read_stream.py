@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from spark_support import on_connect, rows, same
+from spark_support import rows, same
 
 import lsmlake
 from lsmlake.errors import InvalidQuery
@@ -89,7 +89,7 @@ def test_a_copy_follows_its_table(spark, spark_lake, table, tmp_path):
     copy = made(spark_lake, "d.copy", {"bucket": 3})
 
     def catch_up() -> None:
-        stream = table.read_stream(max_rows=5 if on_connect() else 3, consumer="copy")
+        stream = table.read_stream(max_rows=3, consumer="copy")
         finish(copy.write_stream(stream, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE, row_kind="_row_kind"))
         same(copy.df(), rows(table.df()))
 
