@@ -16,7 +16,8 @@ import lsmlake
 from bench.result import Measure, Report
 from bench.timing import clock
 from lsmlake.api.table import Table
-from lsmlake.commit.publish import Identity, commit
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.read.plan import Plan
@@ -71,7 +72,7 @@ def _build(folder: Path, each: int) -> Table:
     for number in range(PARTITIONS):
         day = _DAY + datetime.timedelta(days=number)
         messages = [CommitMessage(bucket, BucketEdit(bucket, BUCKETS, _files(table, bucket, each))) for bucket in _buckets(day)]
-        commit(table.meta, table.current, messages, Identity(f"day-{number}"))
+        commit(table.version, messages, Identity(f"day-{number}"))
     return table
 
 

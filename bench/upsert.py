@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from lsmlake.store.lookup import find as look_up
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,7 +28,6 @@ from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.api.table import Table
 from lsmlake.store.local import LocalStorage
-from lsmlake.store.lookup import find as look_up
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import prepare
 

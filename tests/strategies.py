@@ -11,13 +11,11 @@ import datetime as dt
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from itertools import count
 from typing import NamedTuple
-from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -25,9 +23,7 @@ from hypothesis import strategies as st
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.compact import bucket, supersede
-from lsmlake.store import data_reader, data_writer, lookup
-from lsmlake.store.env import Env
+from lsmlake.store.env import Env, Limits
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
 
@@ -60,7 +56,7 @@ class Names:
 
 def fake_env(storage: Storage, prefix: str = "", seed: int = 0) -> Env:
     """All but the storage is a function of `prefix` and `seed`. Environments that share a storage need prefixes of their own."""
-    return Env(storage, Ticks(), Names(prefix), random.Random(seed).random, lambda seconds: None)
+    return Env(storage, Ticks(), Names(prefix), random.Random(seed).random, lambda seconds: None, limits=_limits[-1])
 
 
 def lake_on(storage: Storage, prefix: str = "", seed: int = 0) -> Lake:
@@ -96,22 +92,28 @@ def contents(storage: Storage, prefix: str = "") -> dict[str, bytes]:
     return found
 
 
+_limits = [Limits()]
+"""The last one is that of environments that are made now."""
+
+
 @contextmanager
 def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, ahead: bool = False) -> Iterator[None]:
-    """Row groups, merge windows and lookup batches so small that a few rows make several. Without `ahead` nothing is read ahead
-    in another thread, so that calls of the storage come in one order."""
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(data_writer, "_ROW_GROUP_ROWS_MIN", rows))
-        stack.enter_context(patch.object(data_reader, "_STREAM_BUFFER_BYTES", 0))
-        stack.enter_context(patch.object(lookup, "_FEW_ROWS", rows))
-        stack.enter_context(patch.object(bucket, "merge_windows", partial(bucket.merge_windows, window_bytes=window_bytes)))
-        stack.enter_context(patch.object(supersede, "_LOOKUP_ROWS", lookup_rows))
-        if not ahead:
-            stack.enter_context(patch.object(bucket, "_prefetched", lambda tables, pool: tables))
-        chunks = data_reader.DataReader.chunks
-        short = lambda self, columns, groups=None, rows=1 << 16: chunks(self, columns, groups, min(rows, 2 * lookup_rows))  # noqa: E731
-        stack.enter_context(patch.object(lookup.DataReader, "chunks", short))
+    """Environments that are made here have row groups, merge windows and lookup batches so small that a few rows make several.
+    Without `ahead` nothing is read ahead in another thread, so that calls of the storage come in one order."""
+    tiny = Limits(
+        row_group_rows=rows,
+        stream_buffer_bytes=0,
+        small_file_rows=rows,
+        window_bytes=window_bytes,
+        lookup_rows=lookup_rows,
+        chunk_rows=2 * lookup_rows,
+        merge_ahead=ahead,
+    )
+    _limits.append(tiny)
+    try:
         yield
+    finally:
+        _limits.pop()
 
 
 # --- rows as plain values ---

@@ -17,7 +17,7 @@ from pathlib import Path
 from spark_support import classic_session
 
 import lsmlake
-from lsmlake.commit.publish import commit
+from lsmlake.commit.commit import commit
 from lsmlake.spark import write
 from lsmlake.store.local import LocalStorage
 from lsmlake.write import upsert
@@ -35,14 +35,14 @@ class DyingStorage(LocalStorage):
 
 
 def main(folder: Path, moment: str, batch: int) -> None:
-    def dying(meta, schema, messages, identity):
+    def dying(version, messages, identity):
         if identity.commit_id != batch:
-            return commit(meta, schema, messages, identity)
+            return commit(version, messages, identity)
         if moment == "written":
             die()
         if moment == "publishing":
-            meta.env.storage.__class__ = DyingStorage
-        outcome = commit(meta, schema, messages, identity)
+            version.meta.env.storage.__class__ = DyingStorage
+        outcome = commit(version, messages, identity)
         return die() if moment == "committed" else outcome
 
     write.commit = upsert.commit = dying  # tasks write the first batch, the driver those that follow

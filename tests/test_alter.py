@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from types import MappingProxyType
 
@@ -195,19 +196,20 @@ def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
     write(table, [1, 2], 1)
     late = lake_on(storage, "late-").table("d.t")
     put = late.meta.paths.snapshot(3)
-    meta, schema = late.meta, late.current
-    from lsmlake.commit.publish import Identity
+    version = late.version
+    from lsmlake.commit.replay import Identity
     from lsmlake.write.prepare import prepare
     from lsmlake.write.upsert import inline_picker, upsert_rows
 
-    rows, choose = prepare(at_rows(table), schema)[0], inline_picker(meta, schema, None)
+    rows, choose = prepare(at_rows(table), version.schema)[0], inline_picker(version, None)
     table.alter(set_option("deletion-vectors.enabled", False))
     with pytest.raises(CommitConflict, match=r"altered meanwhile.*schema 0.*schema 1.*run it again"):
-        upsert_rows(meta, schema, rows, Identity("late"), choose)
+        upsert_rows(version, rows, Identity("late"), choose)
     assert storage.size(put) is None
-    assert upsert_rows(meta, late.current, rows, Identity("late"), choose).id == 3
+    assert upsert_rows(late.version, rows, Identity("late"), choose).id == 3
     table.alter(set_option("target-file-size", "64 mb"))
-    assert upsert_rows(meta, meta.schema(1), rows, Identity("late"), choose).schema_id == 2, "which rows do not depend on"
+    for_schema_1 = replace(late.version, schema=late.meta.schema(1))
+    assert upsert_rows(for_schema_1, rows, Identity("late"), choose).schema_id == 2, "which rows do not depend on"
     assert table.verify() == []
 
 

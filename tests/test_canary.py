@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from merge_setups import SETUPS
 from test_histories import EXAMPLES
 
-from lsmlake.commit import publish, rebase
+from lsmlake.commit import commit
+from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.compact import bucket, changelog
 from lsmlake.compact.supersede import OldRows
 from lsmlake.compact.work import Work
@@ -37,7 +38,7 @@ def changed(module: object, name: str, change: Callable) -> AbstractContextManag
 @contextmanager
 def never_replayed() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (publish, upsert, upsert_tables):
+        for module in (commit, upsert, upsert_tables):
             stack.enter_context(patch.object(module, "replayed", lambda *args: None))
         yield
 
@@ -69,7 +70,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager]] = {
         bucket, "merge_runs", lambda runs, *args, **how: merge_runs(runs[::-1], *args, **how)
     ),
     "deletes are dropped too early": lambda: patch.object(task, "drops_deletes", lambda level, highest, vectors: level > 0),
-    "a requirement of a commit is forgotten": lambda: patch.object(rebase, "stands", lambda base, now, own_rows_moved: True),
+    "a requirement of a commit is forgotten": lambda: patch.object(BucketAsRead, "met", lambda needed, now: True),
     "a batch is applied again": never_replayed,
     "a change is missing from the changelog": lambda: changed(
         changelog, "difference", lambda changes: changes.slice(0, max(changes.num_rows - 1, 0))

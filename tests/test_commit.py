@@ -13,9 +13,11 @@ from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.commit.commit import commit
 from lsmlake.commit.invariants import apply, violations
-from lsmlake.commit.publish import Identity, commit
-from lsmlake.commit.rebase import rebase, stands
+from lsmlake.commit.rebase import rebase
+from lsmlake.commit.replay import Identity
+from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
@@ -136,8 +138,8 @@ def test_two_writers_do_not_know_each_others_numbers():
 
 def batch(table: Table, number: int, query: str | None, stamp: int, replaces: str | None = None) -> Snapshot:
     """A micro-batch of `query` under the name "w"."""
-    schema, identity = table.current, Identity("w", number, query, replaces)
-    return upsert_rows(table.meta, schema, prepare(rows(table, 0, 4, stamp), schema)[0], identity, None)
+    version, identity = table.version, Identity("w", number, query, replaces)
+    return upsert_rows(version, prepare(rows(table, 0, 4, stamp), version.schema)[0], identity, None)
 
 
 def test_a_writers_name_belongs_to_one_query():
@@ -222,14 +224,16 @@ def test_when_the_store_does_not_say_nothing_is_removed():
     """Neither publishing nor looking is answered: every file stays, for the snapshot may name it."""
 
     class Deaf(MemoryStorage):
+        deaf = False
+
         def read(self, path: str) -> pa.NativeFile:
-            if path.endswith("snapshot-2"):
+            if self.deaf and path.endswith("snapshot-2"):
                 raise StorageFailed("cannot read", where=path)
             return super().read(path)
 
         def put_if_absent(self, path: str, data: bytes) -> bool:
             if path.endswith("snapshot-2"):
-                super().put_if_absent(path, data)
+                self.deaf = super().put_if_absent(path, data)
                 raise StorageFailed("cannot create", where=path, found="timed out")
             return super().put_if_absent(path, data)
 
@@ -372,7 +376,7 @@ def test_a_change_that_would_break_the_table_is_not_made():
     overlapping = replace(base.files[0], name="data-x.parquet")
     message = CommitMessage(base.bucket, compact=BucketEdit(base.bucket, 1, added=(overlapping,), base=base))
     with pytest.raises(Corrupt, match=r"d\.db/t: a commit would break the table.*I1: .*overlap"):
-        commit(table.meta, table.current, [message], Identity("w"))
+        commit(table.version, [message], Identity("w"))
     assert contents(table.meta.env.storage) == before
 
 
@@ -424,8 +428,8 @@ BASE = BucketState(HERE, 1, (A, B), {"a": VectorRef("dv-1", 4, 9, 1)})
     ],
 )
 def test_what_was_computed_stands_while_nobody_else_compacted(now, alone, with_own_rows):
-    assert stands(BASE, now, own_rows_moved=False) == alone
-    assert stands(BASE, now, own_rows_moved=True) == with_own_rows
+    assert BucketAsRead(BASE, alone=False).met(now) == alone
+    assert BucketAsRead(BASE, alone=True).met(now) == with_own_rows
     append, moved = BucketEdit(HERE, 1, added=(NEW,)), BucketEdit(HERE, 1, added=(NEW.at_level(1),), base=BASE)
     written = rebase([CommitMessage(HERE, append=append, compact=moved, rows=3)], {HERE: now})
     assert written.edits == ((moved,) if with_own_rows else (append,))

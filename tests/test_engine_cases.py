@@ -15,7 +15,8 @@ import pytest
 from strategies import new_lake
 
 from lsmlake.api.table import Table
-from lsmlake.commit.publish import Identity, commit
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import prepare
@@ -717,11 +718,11 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         rows = prepare(batch(table, [(1, 5, late)]).drop_columns(["op"]), table.current)[0]
         ((bucket, part),) = split(rows, table.current, 1)
         state = table.states()[bucket]
-        choose = inline_picker(table.meta, table.current, None)
-        message = write_bucket(table.meta, table.current, bucket, [part], state, choose)  # has looked up and merged
+        choose = inline_picker(table.version, None)
+        message = write_bucket(table.version.files(bucket), [part], state, choose)  # has looked up and merged
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")
-        commit(table.meta, table.current, [message], Identity("late"))
+        commit(table.version, [message], Identity("late"))
         assert standing(table) == [expected]
         table.compact()
         assert standing(table, "raw") == [expected]

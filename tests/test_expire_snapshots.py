@@ -20,10 +20,10 @@ from lsmlake import set_option, unset_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit import snapshot_expiry
 from lsmlake.commit.retention import Retention, first_kept
 from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery, SnapshotNotFound
+from lsmlake.store.env import Limits
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 
@@ -332,13 +332,12 @@ def slow_world(storage: MemoryStorage, marks: int = 2) -> tuple[Table, dict]:
     write(table, range(3), 2)
 
     def others() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(snapshot_expiry, "_MARKS", marks)
-            ahead = lake_on(storage, "other-").table("d.t")
-            ahead.meta.env.clock.now_ms += 2 * 86_400_000
-            for number in range(8):
-                write(ahead, range(3 + number, 4 + number), number)
-            ahead.expire_snapshots(retain_max=2)
+        env = replace(fake_env(storage, "other-"), limits=Limits(marks=marks))
+        ahead = Lake(env, Runtime()).table("d.t")
+        env.clock.now_ms += 2 * 86_400_000
+        for number in range(8):
+            write(ahead, range(3 + number, 4 + number), number)
+        ahead.expire_snapshots(retain_max=2)
         assert storage.size(table.meta.paths.snapshot(3)) is (None if marks < 6 else 8)
 
     storage.then = others
@@ -412,7 +411,7 @@ def test_one_commit_dated_in_the_future_does_not_keep_all_that_follow():
 
 # -- beside an expirer ------------------------------------------------------------------------------------------------
 
-EVERY_CALL = 1 if SCALE > 1 else 5
+EVERY_CALL = 1 if SCALE > 1 else 2
 READERS = {
     "count": lambda table: table.scan().count(),
     "to_arrow": lambda table: table.scan().to_arrow(),

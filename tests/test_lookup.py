@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import KEYS, Shape, new_lake, rank, tiny_units
+from strategies import KEYS, Shape, new_lake, rank
 
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
-from lsmlake.store.data_writer import Origin, write_run
-from lsmlake.store.lookup import fetch, find
+from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.data_writer import Origin
+from lsmlake.store.env import Limits
 
 QUICK = examples(60)
 CODES = st.binary(max_size=40)
@@ -81,32 +83,32 @@ def test_groups_leave_out_only_what_cannot_hold_a_key(table, wanted, bounds):
     assert lookup.groups(arrow(shape, keys, made.schema), low, high).tolist() == expected
 
 
+TINY = Limits(row_group_rows=5, small_file_rows=5, chunk_rows=14, stream_buffer_bytes=0)
+
+
 @examples(80)
 @given(keyed(), st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=3), CODES)
 def test_find_finds_every_key_in_every_file(table, runs, wanted):
     shape, made = table
-    schema, meta = made.current, made.meta
-    with tiny_units():
-        files, rows_of_file = [], {}
-        for codes in runs:
-            keys = sorted_keys(shape, codes)
-            rows = {
-                shape.key_of(shape.stored(shape.row(code, code, 0))): shape.stored(shape.row(code, code, 0)) for code in codes
-            }
-            table = shape.table([rows[key] for key in keys], made.schema).cast(schema.row_columns)
-            written = write_run(meta.env, meta.paths, schema, HERE, [table], Origin(1, APPEND), ["d"])
-            assert sum(one.rows for one in written) == len(keys)
-            for one in written:
-                rows_of_file[one.name], keys = keys[: one.rows], keys[one.rows :]
-            files += written
-        keys = sorted_keys(shape, wanted)
-        wanted_keys = arrow(shape, keys, made.schema)
-        found = find(meta, schema, wanted_keys, files)
-        for one in files:
-            hits = found.get(one.name)
-            if hits is not None:
-                fetched = pa.concat_tables(fetch(meta, schema, one, hits.positions, schema.key))
-                assert fetched.equals(wanted_keys.take(pa.array(hits.keys)).cast(fetched.schema))
+    schema, files, rows_of_file = made.current, [], {}
+    bucket = BucketFiles(replace(made.meta, env=replace(made.meta.env, limits=TINY)), schema, HERE)
+    for codes in runs:
+        keys = sorted_keys(shape, codes)
+        rows = {shape.key_of(shape.stored(shape.row(code, code, 0))): shape.stored(shape.row(code, code, 0)) for code in codes}
+        table = shape.table([rows[key] for key in keys], made.schema).cast(schema.row_columns)
+        written = bucket.write([table], Origin(1, APPEND), ["d"])
+        assert sum(one.rows for one in written) == len(keys)
+        for one in written:
+            rows_of_file[one.name], keys = keys[: one.rows], keys[one.rows :]
+        files += written
+    keys = sorted_keys(shape, wanted)
+    wanted_keys = arrow(shape, keys, made.schema)
+    found = bucket.find(wanted_keys, files)
+    for one in files:
+        hits = found.get(one.name)
+        if hits is not None:
+            fetched = pa.concat_tables(bucket.fetch(one, hits.positions, schema.key))
+            assert fetched.equals(wanted_keys.take(pa.array(hits.keys)).cast(fetched.schema))
     expected = {name: [position for position, key in enumerate(stored) if key in keys] for name, stored in rows_of_file.items()}
     assert {name: hits.positions.tolist() for name, hits in found.items()} == {n: p for n, p in expected.items() if p}
 
@@ -115,7 +117,7 @@ def test_find_reads_no_file_whose_key_range_holds_no_key():
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"])
     gone = [file((0,), (10,), "gone-1"), file((20,), (30,), "gone-2")]
-    assert find(table.meta, table.current, pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
+    assert table.version.files(HERE).find(pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit.publish import Identity, commit
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
 from lsmlake.compact.bucket import compact_bucket
 from lsmlake.errors import TableExists
 from lsmlake.format.files import CommitMessage
@@ -157,18 +158,18 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
     choose = as_needed(table.current.parsed_options.compaction, 0) if inline else None
     states = table.states()
     parts = split(prepare(data, table.current)[0], table.current, 1)
-    return [write_bucket(table.meta, table.current, bucket, [part], states.get(bucket), choose) for bucket, part in parts]
+    return [write_bucket(table.version.files(bucket), [part], states.get(bucket), choose) for bucket, part in parts]
 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
     choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options.compaction, 0)
-    return [m for s in table.states().values() if (m := compact_bucket(table.meta, table.current, s, choose))]
+    return [m for s in table.states().values() if (m := compact_bucket(table.version.files(s.bucket), s, choose))]
 
 
 def committing(messages: list[CommitMessage], writer: str, number: int | None = None) -> Program:
     def program(table: Table) -> object:
-        done = commit(table.meta, table.current, messages, Identity(writer, number))
+        done = commit(table.version, messages, Identity(writer, number))
         return done.snapshot.id if done.snapshot else None
 
     return program
@@ -260,7 +261,7 @@ def test_many_writers_who_all_began_at_once_lose_nothing():
     made = [(number, rows(2 * number, 2 * number + 9, 100 + number)) for number in range(10)]
     messages = [(number, data, written(world, f"w{number}-", data, inline=True)) for number, data in made]
     for number, data, message in messages:
-        commit(opened(world, f"c{number}-").meta, lake_on(world).table("d.t").current, message, Identity(str(number)))
+        commit(opened(world, f"c{number}-").version, message, Identity(str(number)))
         expected |= {row[0]: row for row in rows_of(data)}
     table = lake_on(world, "end-").table("d.t")
     assert state(world) == multiset(list(expected.values()))

@@ -89,7 +89,7 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
         assert all(split.vectors.keys() & names for split in for_tasks)
         left = [file.name for split in for_catalyst for file in split.files if file.name in split.vectors]
         assert len(left) in native
-        same(read.frame(spark_lake.runtime.spark, table.scan().meta, few, None, "auto"), table.scan().to_arrow())
+        same(read.frame(spark_lake.runtime.spark, few, None, "auto"), table.scan().to_arrow())
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ import pytest
 from strategies import contents, new_lake
 
 from lsmlake.api.table import Table
-from lsmlake.commit.publish import Identity, commit
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
-from lsmlake.store.data_writer import Origin, write_run
+from lsmlake.store.data_writer import Origin
 
 APPEND = Origin(5, "APPEND", 1, 1)
 
@@ -35,7 +36,7 @@ def only(table: Table) -> BucketState:
 
 def published(table: Table, change: BucketEdit) -> list[str]:
     """Commit this change as if it were a compaction; what `verify` then finds."""
-    commit(table.meta, table.current, [CommitMessage(change.bucket, compact=change)], Identity("vandal"))
+    commit(table.version, [CommitMessage(change.bucket, compact=change)], Identity("vandal"))
     return [f"{where}: {what}" for where, what in table.verify()]
 
 
@@ -45,7 +46,7 @@ def added(table: Table, state: BucketState, file: DataFile, **more: object) -> l
 
 def written(table: Table, keys: list[int], bucket: Bucket = Bucket((), 0), origin: Origin = APPEND) -> DataFile:
     rows = pa.table({"k": pa.array(keys, pa.int64()), "v": ["z"] * len(keys)}).cast(table.current.row_columns)
-    (file,) = write_run(table.meta.env, table.meta.paths, table.current, bucket, [rows], origin)
+    (file,) = table.version.files(bucket).write([rows], origin)
     return file
 
 
@@ -127,7 +128,7 @@ def test_all_snapshots_are_looked_at_not_only_the_last(table):
     (meta,) = table.meta.manifest_list(first.delta_manifest_list)
     (path,) = [path for path in contents(storage) if path.endswith(f"/{meta.name}")]
     storage.delete(path)
-    fresh = [finding for finding in Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.runtime).verify()]
+    fresh = [finding for finding in Table("d.t", replace(table.meta, cache=None), table.runtime).verify()]
     assert any(path in finding.where + finding.what for finding in fresh)
 
 
@@ -143,5 +144,5 @@ def test_a_manifest_that_many_snapshots_name_is_found_once(table):
     first = table.meta.snapshot(1)
     (meta,) = table.meta.manifest_list(first.delta_manifest_list)
     table.meta.env.storage.delete(table.meta.paths.manifest(meta.name))
-    fresh = Table("d.t", replace(table.meta, cache=type(table.meta.cache)()), table.runtime)
+    fresh = Table("d.t", replace(table.meta, cache=None), table.runtime)
     assert len([finding for finding in fresh.verify() if meta.name in f"{finding.where} {finding.what}"]) == 1

@@ -20,8 +20,9 @@ from lsmlake.format.files import APPEND, Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import DataReader
-from lsmlake.store.data_writer import Origin, write_run
+from lsmlake.store.data_writer import Origin
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import Request, prepare
 
@@ -181,7 +182,7 @@ def test_a_run_is_cut_into_files_however_its_rows_arrive(sizes, target):
         )
         start += size
     with tiny_units(rows=3):
-        files = write_run(meta.env, meta.paths, schema, HERE, tables, Origin(0, APPEND))
+        files = BucketFiles(meta, schema, HERE).write(tables, Origin(0, APPEND))
     read = []
     for file in files:
         with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:

@@ -18,7 +18,6 @@ from lsmlake.cdc.changes import (
     changes_schema,
     check_mode,
     diff_pieces,
-    frame,
     read_piece,
     snapshot_pieces,
 )
@@ -26,9 +25,10 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Projection
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
+from lsmlake.store.version import Version
 
 
 @public
@@ -59,14 +59,15 @@ class Changes(Readable):
         given = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
         return [(name, value) for name, value in given if value is not None]
 
-    def _planned(self) -> tuple[Plan, list[Piece]]:
+    def _planned(self) -> tuple[Projection, list[Piece]]:
         """The columns and predicate, and the pieces to read."""
-        schema = self.meta.latest_schema()
+        latest = Version.latest(self.meta)
+        schema = latest.schema
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.runtime.zone)
-        like = frame(self.meta, schema, predicate, self.columns)
-        last = resolve(self.meta, Moment(self.end), self.runtime.zone)
+        like = Projection.of(schema, predicate, self.columns)
+        last = latest.snapshot if self.end is None else resolve(self.meta, Moment(self.end), self.runtime.zone)
         self._check_start(last)
         if last is None:
             return like, []

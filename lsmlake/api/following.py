@@ -11,14 +11,15 @@ import pyarrow as pa
 from lsmlake.api.readable import Readable
 from lsmlake.api.types import ChangesMode, StartMode
 from lsmlake.border import public, through
-from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, frame, read_piece
+from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, read_piece
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Projection
 from lsmlake.read.travel import milliseconds
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Following:
     def follower(self, meta: Metadata, zone: str) -> Follower:
         """The follower for these values. `zone`: the time zone of times, here and in `where`, that name none. Raises
         InvalidQuery."""
-        schema, root = meta.latest_schema(), meta.paths.root
+        schema, root = Version.latest(meta).schema, meta.paths.root
         if self.snapshot is not None and self.timestamp is not None:
             raise InvalidQuery("both a snapshot and a timestamp are given", where=root, cure="give one of them")
         implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
@@ -56,7 +57,7 @@ class Following:
         if self.consumer is not None:
             meta.paths.consumer(self.consumer)  # refuses an invalid name
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
-        return Follower(meta, frame(meta, schema, predicate, self.columns), mode, start, self.consumer)
+        return Follower(meta, Projection.of(schema, predicate, self.columns), mode, start, self.consumer)
 
 
 @public
@@ -71,7 +72,7 @@ class ChangeBatch(Readable):
     """
 
     meta: Metadata
-    like: Plan
+    like: Projection
     snapshot: int
     pieces: tuple[Piece, ...]
 

@@ -14,14 +14,15 @@ import pyarrow as pa
 from lsmlake.api.following import Following
 from lsmlake.api.types import BatchFunction, RowKinds, SparkDataFrame, SparkStrategy, StreamingQuery, Trigger
 from lsmlake.cdc.changes import Piece
-from lsmlake.commit.publish import Identity
+from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Plan, Projection
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
 
 
@@ -55,8 +56,7 @@ class Runtime:
 
     def upsert(
         self,
-        meta: Metadata,
-        schema: Schema,
+        version: Version,
         data: SparkDataFrame,
         identity: Identity,
         *,
@@ -70,11 +70,11 @@ class Runtime:
         """A function that compacts buckets."""
         return compact_here(meta, schema)
 
-    def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
+    def frame(self, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
         """The rows of a plan as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
-    def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]) -> SparkDataFrame:
+    def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]) -> SparkDataFrame:
         """The changes of `pieces` as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
@@ -82,7 +82,7 @@ class Runtime:
         """A streaming DataFrame of changes."""
         _needs_spark("read_stream()")
 
-    def strategy(self, meta: Metadata, plan: Plan) -> tuple[str, ...]:
+    def strategy(self, plan: Plan) -> tuple[str, ...]:
         """A description of how `frame` would read the plan, as lines of text."""
         return ("embedded: Arrow scan, positions masked by vectors",)
 

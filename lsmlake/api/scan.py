@@ -23,6 +23,7 @@ from lsmlake.read.scan import count, output_schema, read_plan
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 _COLUMNS_SHOWN = 6
 _SPARK_LIMIT_MAX = (1 << 31) - 1
@@ -79,14 +80,13 @@ class Scan(Readable):
     def _plan(self, *, runtime_filters: bool) -> tuple[Plan, str | None]:
         """The plan and, if `where` prunes no file, the reason. With `runtime_filters`, the runtime itself applies `where`: a
         predicate that lsmlake cannot evaluate then only disables pruning."""
-        snapshot = resolve(self.meta, self.moment, self.runtime.zone)
-        schema = self.meta.schema_of(snapshot)
-        columns = self.columns
+        version = Version.at(self.meta, resolve(self.meta, self.moment, self.runtime.zone))
+        schema, columns = version.schema, self.columns
         if self._by_arrow:
             columns = needed_columns(self.where, schema.plain_columns, columns)
         predicate, reason = self._predicate(schema, runtime_filters)
-        with self.meta.unless_expired(snapshot):
-            plan = planning.plan(self.meta, schema, snapshot, predicate, columns, self.mode)
+        with version.unless_expired():
+            plan = planning.plan(version, predicate, columns, self.mode)
         return plan if self.limit is None or self._by_arrow else limited(plan, self.limit), reason
 
     @property
@@ -121,7 +121,7 @@ class Scan(Readable):
         plan return the rows in the same order; the order itself is undefined.
         """
         plan = self.plan()
-        tables, schema = read_plan(self.meta, plan), output_schema(plan)
+        tables, schema = read_plan(plan), output_schema(plan)
         if self._by_arrow:
             tables = matching(tables, self.where, self.columns)
             schema = pa.schema([schema.field(name) for name in self.columns or schema.names])
@@ -137,8 +137,8 @@ class Scan(Readable):
         if self.limit is not None and self.where is not None:
             return sum(batch.num_rows for batch in self.to_batches())
         plan = self.plan()
-        with self.meta.unless_expired(plan.snapshot):
-            found = count(self.meta, plan)
+        with plan.version.unless_expired():
+            found = count(plan)
         return found if self.limit is None else min(found, self.limit)
 
     def to_spark(self, strategy: SparkStrategy = "auto") -> SparkDataFrame:
@@ -155,7 +155,7 @@ class Scan(Readable):
         if self.limit is not None and self.limit > _SPARK_LIMIT_MAX:
             expected = f"at most {_SPARK_LIMIT_MAX:,}"
             raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="omit the limit")
-        frame = self.runtime.frame(self.meta, self._plan(runtime_filters=True)[0], self.where, strategy)
+        frame = self.runtime.frame(self._plan(runtime_filters=True)[0], self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
@@ -176,6 +176,6 @@ class Scan(Readable):
                 *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
                 f"masked    {plan.dead_rows:,} dead rows in {masked} files",
                 f"level 0   {waiting:,} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
-                *(f"strategy  {line}" for line in self.runtime.strategy(self.meta, plan)),
+                *(f"strategy  {line}" for line in self.runtime.strategy(plan)),
             ]
         )

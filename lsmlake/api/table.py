@@ -35,7 +35,7 @@ from lsmlake.api.types import (
 )
 from lsmlake.border import public
 from lsmlake.cdc.follow import Limit
-from lsmlake.commit.publish import Identity
+from lsmlake.commit.replay import Identity
 from lsmlake.commit.retention import snapshot_retention
 from lsmlake.commit.snapshot_expiry import ExpireReport, expire
 from lsmlake.compact.job import CompactionReport, compact_table
@@ -57,6 +57,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
+from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
@@ -90,7 +91,12 @@ class Table:
     @property
     def current(self) -> Schema:
         """The schema in effect, with keys, partitions and options."""
-        return self.meta.latest_schema()
+        return self.version.schema
+
+    @property
+    def version(self) -> Version:
+        """The table at its newest snapshot."""
+        return Version.latest(self.meta)
 
     @property
     def schema(self) -> pa.Schema:
@@ -196,13 +202,13 @@ class Table:
         return Cast(self.runtime.zone) if cast else None
 
     def _write(self, data: Data, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
-        schema = self.current
+        version = self.version
         if self.runtime.owns(data):
-            return self.runtime.upsert(self.meta, schema, data, identity, request=request, compact=compact)
-        given = as_input(data, schema.plain_columns)
+            return self.runtime.upsert(version, data, identity, request=request, compact=compact)
+        given = as_input(data, version.schema.plain_columns)
         if given.text:
             request = replace(request, cast=self._cast(True))
-        return upsert_tables(self.meta, schema, given.tables, request, identity, inline_picker(self.meta, schema, compact))
+        return upsert_tables(version, given.tables, request, identity, inline_picker(version, compact))
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:
@@ -318,8 +324,8 @@ class Table:
             >>> orders.get({"order_id": 7})
             {'order_id': 7, 'status': 'new'}
         """
-        schema = self.current
-        rows = rows_of_keys(self.meta, schema, self.meta.latest(), as_keys(key, schema))
+        version = self.version
+        rows = rows_of_keys(version, as_keys(key, version.schema))
         return next(iter(rows.to_pylist()), None) if isinstance(key, Mapping) else rows
 
     def df(
@@ -446,9 +452,9 @@ class Table:
         Raises:
             CommitConflict: other commits overtook the compaction every time.
         """
-        schema = self.current
-        wanted = _wanted(schema, where, buckets, self.runtime.zone)
-        return compact_table(self.meta, schema, self.runtime.compactions(self.meta, schema), wanted, full=full)
+        version = self.version
+        wanted = _wanted(version.schema, where, buckets, self.runtime.zone)
+        return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Change options of the table, all or none, as one commit.
@@ -551,7 +557,7 @@ class Table:
             CommitConflict: compactions overtook the repair every time.
             InvalidQuery: 'null' cannot repair a row.
         """
-        return repair(self.meta, self.current, action, keys, self.name)
+        return repair(self.version, action, keys, self.name)
 
     def verify(self) -> list[Finding]:
         """Check all invariants and checksums of all snapshots. Reads all files. An empty list means that nothing is wrong."""
@@ -563,7 +569,10 @@ class Table:
 
     def files(self, snapshot: int | None = None) -> pa.Table:
         """One row per live data file, as of `snapshot` or of the latest snapshot."""
-        return listings.files(self.meta, self.current, resolve(self.meta, Moment(snapshot), self.runtime.zone))
+        version = self.version
+        if snapshot is not None:
+            version = replace(version, snapshot=resolve(self.meta, Moment(snapshot), self.runtime.zone))
+        return listings.files(version)
 
     def buckets(self) -> pa.Table:
         """One row per bucket: live and deleted rows, bytes, files."""
@@ -575,7 +584,7 @@ class Table:
 
     def manifests(self) -> pa.Table:
         """One row per manifest of the latest snapshot."""
-        return listings.manifests(self.meta, self.meta.latest())
+        return listings.manifests(self.version)
 
     def schemas(self) -> pa.Table:
         """One row per version of the schema, oldest first."""
@@ -587,8 +596,7 @@ class Table:
 
     def states(self) -> dict[Bucket, BucketState]:
         """The buckets of the latest snapshot: live files and deletion vectors."""
-        latest = self.meta.latest()
-        return self.meta.states(latest, self.meta.schema_of(latest)) if latest else {}
+        return self.version.states()
 
 
 def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str) -> Callable[[Bucket], bool]:

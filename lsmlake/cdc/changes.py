@@ -11,7 +11,7 @@ A `Piece` is the unit of reading: changes of one bucket, in order. So one reader
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,12 +30,13 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import kinds_of, with_kind
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP, NONE
 from lsmlake.predicate import evaluate
-from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Split, plan, prune_by_key
-from lsmlake.read.scan import read_split
+from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Projection, Split, plan, prune_by_key
+from lsmlake.read.scan import rows_of_split
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, plain
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.data_reader import DataReader
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"
 AUTO = "auto"
@@ -127,13 +128,8 @@ def view_of(schema: Schema, mode: str) -> str:
     return _VIEWS[schema.parsed_options.changelog.producer] if mode in (CHANGELOG, AUTO) else FRESH
 
 
-def frame(meta: Metadata, schema: Schema, predicate: object, columns: Sequence[str] | None) -> Plan:
-    """Returns the projection that pieces are read with: a plan without files."""
-    return plan(meta, schema, None, predicate, columns)
-
-
 def diff_pieces(
-    meta: Metadata, like: Plan, first: Snapshot | None, last: Snapshot | None, near: pa.Table | None = None
+    meta: Metadata, like: Projection, first: Snapshot | None, last: Snapshot | None, near: pa.Table | None = None
 ) -> list[Piece]:
     """Returns the changes from `first` to `last`, one piece per bucket that differs. `near`: see `read.plan.plan`."""
     before, after = (_plan(meta, like, snapshot, FRESH, near) for snapshot in (first, last))
@@ -141,7 +137,7 @@ def diff_pieces(
     return [Piece(pair.bucket, (pair,), numbers) for pair in pairs(before, after)]
 
 
-def insert_pieces(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str) -> list[Piece]:
+def insert_pieces(meta: Metadata, like: Projection, snapshot: Snapshot | None, mode: str) -> list[Piece]:
     """Returns all rows visible at `snapshot`, as inserts. Changes of `mode` after `snapshot` continue from them."""
     splits = _plan(meta, like, snapshot, view_of(meta.schema_of(snapshot), mode)).splits
     alone = (replace(s, files=(file,), lookup_files=()) for s in splits if not (s.level0 or s.merged) for file in s.files)
@@ -150,7 +146,7 @@ def insert_pieces(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: s
     return [Piece(split.bucket, (split,), numbers) for split in (*alone, *together)]
 
 
-def snapshot_pieces(meta: Metadata, like: Plan, snapshot: Snapshot, mode: str) -> list[Piece]:
+def snapshot_pieces(meta: Metadata, like: Projection, snapshot: Snapshot, mode: str) -> list[Piece]:
     """Returns the changes of the commit of `snapshot`; repeated calls return the same order. Raises SnapshotNotFound if the
     changes depend on the snapshot before and it has expired."""
     schema = meta.schema_of(snapshot)
@@ -178,11 +174,11 @@ def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
     return list(found.values())
 
 
-def _plan(meta: Metadata, like: Plan, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
-    return plan(meta, meta.schema_of(snapshot), snapshot, like.predicate, like.columns, mode, near)
+def _plan(meta: Metadata, like: Projection, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
+    return plan(Version.at(meta, snapshot), like.predicate, like.columns, mode, near)
 
 
-def _diff_to_previous(meta: Metadata, like: Plan, snapshot: Snapshot) -> list[Piece]:
+def _diff_to_previous(meta: Metadata, like: Projection, snapshot: Snapshot) -> list[Piece]:
     """Compares a snapshot with the one before, in the buckets that the commit touched."""
     before, schema = _before(meta, snapshot), meta.schema_of(snapshot)
     known = meta.vector_refs(before) if before else {}
@@ -206,7 +202,7 @@ def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
         ) from gone
 
 
-def _filters_keys_only(like: Plan) -> bool:
+def _filters_keys_only(like: Projection) -> bool:
     """Whether the predicate, if any, has key columns only. In a delete row the other columns may be null."""
     return like.predicate is None or like.predicate.columns <= set(like.schema.primary_key)
 
@@ -222,7 +218,7 @@ def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Tab
     return written if pc.sum(written["rows"]).as_py() == snapshot.delta_rows else None
 
 
-def _file_pieces(entries: pa.Table, like: Plan, snapshot: Snapshot) -> list[Piece]:
+def _file_pieces(entries: pa.Table, like: Projection, snapshot: Snapshot) -> list[Piece]:
     if like.predicate is not None and entries.num_rows:
         entries, _ = prune_by_key(entries, like.schema, like.predicate)
     found: dict[Bucket, list[DataFile]] = {}
@@ -239,35 +235,35 @@ def _order(item: tuple[Bucket, object]) -> tuple:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_piece(meta: Metadata, like: Plan, piece: Piece) -> Iterator[pa.Table]:
+def read_piece(meta: Metadata, like: Projection, piece: Piece) -> Iterator[pa.Table]:
     """Yields the changes of a piece in order: `_row_kind` as text, then the columns of `like`, filtered by its predicate. Raises
     SnapshotNotFound if a snapshot has expired meanwhile."""
     with meta.unless_expired(*piece.snapshots):
         for step in piece.steps:
-            for rows in _rows(meta, like, step):
+            for rows in _rows(BucketFiles(meta, like.schema, piece.bucket), like, step):
                 rows = _as_upserts(rows) if piece.upserts else rows
                 yield as_changes(rows).select([KIND_FIELD.name, *like.columns]).cast(changes_schema(like))
 
 
-def changes_schema(like: Plan) -> pa.Schema:
+def changes_schema(like: Projection) -> pa.Schema:
     """Returns the schema of changes in the public API. Columns outside the key are nullable: a delete may have its key only."""
     key = like.schema.primary_key
     fields = (like.schema.plain_columns.field(name) for name in like.columns)
     return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
 
 
-def _rows(meta: Metadata, like: Plan, step: Pair | ChangeFiles | Split) -> Iterator[pa.Table]:
+def _rows(files: BucketFiles, like: Projection, step: Pair | ChangeFiles | Split) -> Iterator[pa.Table]:
     if isinstance(step, Pair):
-        yield read_pair(meta, like, step)
+        yield read_pair(files.meta, like, step)
     elif isinstance(step, Split):
-        yield from read_split(meta, like, step)
+        yield from rows_of_split(files, like, step)
     else:
         for file in step.files:
-            yield from _read_file(meta, like, file)
+            yield from _read_file(files, like, file)
 
 
-def _read_file(meta: Metadata, like: Plan, file: DataFile) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(file), file, like.schema) as reader:
+def _read_file(files: BucketFiles, like: Projection, file: DataFile) -> Iterator[pa.Table]:
+    with files.open(file) as reader:
         columns = [*like.needed, ROW_KIND] if reader.has_row_kind else list(like.needed)
         for chunk in reader.chunks(columns):
             yield chunk.table if like.predicate is None else chunk.table.filter(evaluate(like.predicate, chunk.table))

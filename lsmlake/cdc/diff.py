@@ -20,10 +20,10 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.lsm.difference import difference
 from lsmlake.predicate import evaluate
-from lsmlake.read.plan import Plan, Split
+from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.scan import freshen, merge_at_read
-from lsmlake.store.data_reader import DataReader, live_rows
-from lsmlake.store.lookup import fetch
+from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.data_reader import live_rows
 from lsmlake.store.metadata import Metadata
 
 
@@ -51,12 +51,13 @@ def _by_bucket(splits: Iterable[Split]) -> dict[Bucket, list[Split]]:
     return found
 
 
-def read_pair(meta: Metadata, plan: Plan, pair: Pair) -> pa.Table:
+def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:
     """Returns the changes of one bucket, all columns and `_row_kind`. Memory: the rows that differ."""
     plans = [replace(plan, schema=meta.schema(number)) for number in pair.schemas]
-    old, new = (_side(meta, *side) for side in zip(plans, (pair.before, pair.after), strict=True))
-    before = _filtered(_differing(meta, plans[0], old, new), plan)
-    after = _filtered(_differing(meta, plans[1], new, old), plan)
+    files = [BucketFiles(meta, plan.schema, pair.bucket) for plan in plans]
+    old, new = (_side(*side) for side in zip(files, plans, (pair.before, pair.after), strict=True))
+    before = _filtered(_differing(files[0], plans[0], old, new), plan)
+    after = _filtered(_differing(files[1], plans[1], new, old), plan)
     return difference(before, after, plan.schema.key, plan.schema.columns.names)
 
 
@@ -70,13 +71,13 @@ class _Side:
     merged: dict[object, Sequence[pa.Table] | Split] = field(default_factory=dict)
 
 
-def _side(meta: Metadata, plan: Plan, splits: Sequence[Split]) -> _Side:
+def _side(files: BucketFiles, plan: Projection, splits: Sequence[Split]) -> _Side:
     side = _Side()
     for split in splits:
         if split.merged:
             side.merged[frozenset(file.name for file in split.merged)] = split
             continue
-        fresh = freshen(meta, plan, split, plan.schema.columns.names)
+        fresh = freshen(files, plan, split, plan.schema.columns.names)
         side.files.update({file.name: file for file in split.files})
         side.dead.update(fresh.dead)
         if fresh.rows is not None:
@@ -84,27 +85,27 @@ def _side(meta: Metadata, plan: Plan, splits: Sequence[Split]) -> _Side:
     return side
 
 
-def _differing(meta: Metadata, plan: Plan, side: _Side, other: _Side) -> pa.Table:
+def _differing(files: BucketFiles, plan: Projection, side: _Side, other: _Side) -> pa.Table:
     """Returns the live rows of `side`, without rows that are live in the same file on the other side."""
     columns = plan.schema.columns.names
     tables = [plan.schema.row_columns.empty_table()]
     for name, file in side.files.items():
         if name in other.files:
             dead_in_other = other.dead.get(name, EMPTY) - side.dead.get(name, EMPTY)
-            tables += fetch(meta, plan.schema, file, dead_in_other.positions(), columns)
+            tables += files.fetch(file, dead_in_other.positions(), columns)
         else:
-            tables += _live(meta, plan, file, side.dead.get(name, EMPTY))
+            tables += _live(files, file, side.dead.get(name, EMPTY))
     for files, rows in side.merged.items():
         if files not in other.merged:
-            tables += merge_at_read(meta, plan, rows, columns) if isinstance(rows, Split) else rows
+            tables += merge_at_read(files, plan, rows, columns) if isinstance(rows, Split) else rows
     return pa.concat_tables(tables)
 
 
-def _live(meta: Metadata, plan: Plan, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
-        for chunk in reader.chunks(plan.schema.columns.names):
+def _live(files: BucketFiles, file: DataFile, dead: DeletionVector) -> Iterator[pa.Table]:
+    with files.open(file) as reader:
+        for chunk in reader.chunks(files.schema.columns.names):
             yield live_rows(chunk, dead)
 
 
-def _filtered(rows: pa.Table, plan: Plan) -> pa.Table:
+def _filtered(rows: pa.Table, plan: Projection) -> pa.Table:
     return rows if plan.predicate is None else rows.filter(evaluate(plan.predicate, rows))

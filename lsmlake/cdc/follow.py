@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from lsmlake.cdc.changes import Piece, insert_pieces, snapshot_pieces
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Projection
+from lsmlake.store.cache import Cache
 from lsmlake.store.consumers import Progress, progress_of, put_consumer
-from lsmlake.store.metadata import Cache, Metadata
+from lsmlake.store.metadata import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
     "latest-full",
@@ -24,6 +26,9 @@ LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
     "from-snapshot-full",
     "from-timestamp",
 )
+
+
+_KNOWN_BYTES = 16 << 20
 
 
 class Offset(NamedTuple):
@@ -65,11 +70,11 @@ class Follower:
     """`like`: columns and predicate; `mode`: see `cdc.changes`. `consumer`: continue after the recorded progress of this name."""
 
     meta: Metadata
-    like: Plan
+    like: Projection
     mode: str
     start: Start = FULL_THEN_CHANGES
     consumer: str | None = None
-    known: Cache = field(default_factory=Cache, compare=False)
+    known: Cache = field(default_factory=partial(Cache, _KNOWN_BYTES), compare=False)
 
     def begin(self) -> Offset:
         """Returns the first offset: of the consumer's progress, else of `start`. Raises SnapshotNotFound."""

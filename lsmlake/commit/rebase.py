@@ -1,8 +1,7 @@
 """Rebase: may what was computed from one snapshot be published on top of another? Pure.
 
-An append never conflicts. A compaction stands as long as nobody else compacted its bucket: its inputs are there, nothing above
-level 0 and no vector has changed. New level-0 files do not matter to a compaction of committed files, for they are newer than
-all it touched; but they do to one that moved the writer's own rows up, for those would then be older than what came before them.
+An append never conflicts. A compaction whose requirement (`commit.requirements`) is not met falls back to the append of the same
+message, or is dropped.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 
 
@@ -38,14 +38,5 @@ def _valid(message: CommitMessage, latest: Mapping[Bucket, BucketState]) -> Buck
         return message.append
     base = message.compact.base
     now = latest.get(message.bucket) or BucketState(message.bucket, base.total_buckets)
-    own_rows_moved = message.append is not None
-    return message.compact if stands(base, now, own_rows_moved) else message.append
-
-
-def stands(base: BucketState, now: BucketState, own_rows_moved: bool) -> bool:
-    """Whether what was computed from `base` may be applied to `now`."""
-    before = {(file.name, file.level) for file in base.files}
-    after = {(file.name, file.level) for file in now.files}
-    if dict(base.vectors) != dict(now.vectors) or not before <= after:
-        return False
-    return not (after - before) if own_rows_moved else all(level == 0 for _, level in after - before)
+    needed = BucketAsRead(base, alone=message.append is not None)
+    return message.compact if needed.met(now) else message.append

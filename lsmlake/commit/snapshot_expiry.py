@@ -4,7 +4,8 @@
 2. A batch at a time, the oldest first: marks take the places of the snapshots' own files, then the files that a snapshot has and
    the next one has not are deleted - a file that has once left the table never comes back. A crash in between leaves files that
    nothing names, never a snapshot without its files.
-3. The mark keeps the number taken, so that a commit computed long ago cannot become that snapshot. The newest `_MARKS` marks
+3. The mark keeps the number taken, so that a commit computed long ago cannot become that snapshot. The newest `Limits.marks`
+   marks
    stay, by number, whatever a clock says. A commit that is even slower finds out by itself: see step 6 of `commit.publish`.
 4. Where a changelog is kept longer than snapshots, a copy of the snapshot stays for it, and goes by a retention of its own.
 
@@ -31,11 +32,10 @@ from lsmlake.notebook import Shown
 from lsmlake.options.table_options import Options
 from lsmlake.schema.schema import Schema
 from lsmlake.store.consumers import consumers, remove_consumer
-from lsmlake.store.metadata import Cache, Metadata
+from lsmlake.store.metadata import Metadata
 
 _log = logging.getLogger("lsmlake")
 
-_MARKS = 500
 _EVERY = 10  # commits
 _BATCH = 50  # snapshots
 
@@ -61,7 +61,7 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options) -> None:
         return
     try:
         retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
-        expire(replace(meta, cache=Cache()), retention, explain=False)  # files of the past do not displace others in the cache
+        expire(replace(meta, cache=None), retention, explain=False)  # files of the past do not displace others in the cache
     except Exception as failed:
         _log.warning("%s: snapshots were not expired after commit %d: %s", meta.paths.root, snapshot.id, failed)
 
@@ -87,7 +87,7 @@ def expire(meta: Metadata, retention: Retention, *, explain: bool = True) -> Exp
         batch, following = gone[start : start + _BATCH], [*gone, first][start + _BATCH :][:1] or [first]
         counts = _expire(meta, [*batch, *following], marks[-1] if marks else None, record=kept_longer is not None)
         expired, files = expired + counts[0], files + counts[1]
-    files += _delete(meta, [meta.paths.snapshot(number) for number in [*marks, *gone][:-_MARKS]])
+    files += _delete(meta, [meta.paths.snapshot(number) for number in [*marks, *gone][: -meta.env.limits.marks]])
     kept = [number for number in numbers if number >= first]
     changelogs, more = _expire_changelogs(meta, kept_longer, kept, time_of, protecting)
     return ExpireReport(expired, changelogs, files + more, reasons)

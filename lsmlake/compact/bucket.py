@@ -38,19 +38,17 @@ from lsmlake.lsm.row_kinds import with_kind, with_kinds, without_deletes
 from lsmlake.lsm.sections import Section
 from lsmlake.schema.rowkind import DELETE, INSERT, plain
 from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import Chunk, live_rows
-from lsmlake.store.data_writer import Origin, float_columns, nan_columns_of, write_run
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.data_writer import Origin, float_columns, nan_columns_of
 
-_PICKS_MAX = 64  # compactions of one bucket per commit; each one shrinks the tree, so the limit is never reached
 _THREADS = 2
 
 Picker = Callable[[Levels], "Compaction | None"]
 
 
 def compact_bucket(
-    meta: Metadata,
-    schema: Schema,
+    files: BucketFiles,
     state: BucketState,
     pick: Picker,
     cached_rows: Mapping[str, pa.Table] = {},
@@ -73,19 +71,19 @@ def compact_bucket(
         InvalidData: The merge rule of `becoming` does not accept a row.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        uncommitted = tuple(uncommitted_files)
-        files = {f.name: f for f in (*state.files, *uncommitted)}
-        work = Work(meta, schema, rule_of(schema, meta.paths.root), state, uncommitted, cached_rows, pool, files)
+        uncommitted, schema, root = tuple(uncommitted_files), files.schema, files.meta.paths.root
+        live = {file.name: file for file in (*state.files, *uncommitted)}
+        work = Work(files, rule_of(schema, root), state, uncommitted, cached_rows, pool, live)
         try:
-            with located(meta.paths.root, state.bucket):
-                for _ in range(_PICKS_MAX):
+            with located(root, state.bucket):
+                for _ in range(files.meta.env.limits.compactions):
                     picked = pick(work.levels())
                     if picked is None:
                         break
                     _execute(work, picked)
             if becoming is not None and changes_rows(schema, becoming):
-                _apply_new_rule(work, rule_of(becoming, meta.paths.root))
-            with located(meta.paths.root, state.bucket):
+                _apply_new_rule(work, rule_of(becoming, root))
+            with located(root, state.bucket):
                 changelog = write_changelog(work)  # with the levels of `schema`
             work.written.extend(changelog)
             if becoming is not None:
@@ -93,7 +91,7 @@ def compact_bucket(
                 work.files.update({name: file.at_level(level) for name, file in work.files.items()})
             return _message(work, changelog)
         except BaseException:
-            meta.delete_quietly(meta.paths.data(file) for file in work.written)
+            files.delete(work.written)
             raise
 
 
@@ -137,7 +135,7 @@ def _apply_new_rule(work: Work, rule: MergeRule) -> None:
     made = (_merged_alone(work, rows, rule) for rows in chunks if rows.num_rows)
     tables = map(without_deletes, made)
     origin = _origin(files, files[0].level)
-    written = write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, origin, float_columns(work.schema))
+    written = work.bucket_files.write(tables, origin, float_columns(work.schema))
     for file in files:
         work.remove(file.name)
     work.files.update({file.name: file for file in written})
@@ -163,7 +161,7 @@ def _merged_alone(work: Work, rows: pa.Table, rule: MergeRule) -> pa.Table:
 
 
 def _stream(work: Work, file: DataFile, columns: Sequence[str]) -> Iterator[Chunk]:
-    with work.reader(file) as reader:
+    with work.bucket_files.open(file) as reader:
         yield from reader.stream(columns)
 
 
@@ -195,10 +193,10 @@ def _rewrite(
         merged = map(expiry.live_rows, merged) if expiry else merged
     elif any(file.delete_rows for file in files):
         merged = (table for part in merged for table in with_kinds([part], always=True))
-    tables = _prefetched(merged, work.pool)
+    tables = _prefetched(merged, work.pool) if work.meta.env.limits.merge_ahead else merged
     new_values = work.rule.old_row is OldRow.MERGED  # merging may produce values, and so NaNs, that no input has
     nan_columns = float_columns(work.schema) if new_values else nan_columns_of(files, work.schema)
-    return write_run(work.meta.env, work.meta.paths, work.schema, work.bucket, tables, _origin(files, level), nan_columns)
+    return work.bucket_files.write(tables, _origin(files, level), nan_columns)
 
 
 def _prefetched(tables: Iterator[pa.Table], pool: Executor) -> Iterator[pa.Table]:
@@ -226,7 +224,7 @@ def _merged(work: Work, section: Section, old_rows: OldRows, complete: bool) -> 
         repeats = work.rule.repeats_keys and any(file.delete_rows for file in run)
         runs.append(RunReader(whole_keys(chunks, work.schema.key) if repeats else chunks, sum(file.rows for file in run)))
     merge = partial(merge_runs, key=work.schema.key, rule=work.rule, pool=work.pool, complete=complete)
-    yield from merge_windows(runs, work.schema.key, merge)
+    yield from merge_windows(runs, work.schema.key, merge, work.meta.env.limits.window_bytes)
 
 
 def _live_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:

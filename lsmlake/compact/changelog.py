@@ -29,10 +29,8 @@ from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.row_kinds import without_deletes
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, write_run
-from lsmlake.store.lookup import fetch, find
+from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns
 
-_WINDOW_BYTES = 4 << 20  # of keys; their rows are in memory twice
 _CACHED_ROWS = 1 << 18  # keys per chunk of cached rows
 
 View = Callable[[DataFile], bool]
@@ -57,9 +55,7 @@ def write_changelog(work: Work) -> tuple[DataFile, ...]:
     vectors = {file.name: work.base_vector(file.name) for file in before}
     tables = _changes(work, entered, (before, vectors.__getitem__), (after, work.vector))
     origin = Origin(0, COMPACT)
-    return write_run(
-        work.meta.env, work.meta.paths, work.schema, work.bucket, tables, origin, float_columns(work.schema), CHANGELOG
-    )
+    return work.bucket_files.write(tables, origin, float_columns(work.schema), CHANGELOG)
 
 
 def _visible_now(file: DataFile | None, visible: View) -> bool:
@@ -94,7 +90,7 @@ def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
         RunReader(whole_keys(chain.from_iterable(_key_chunks(work, file) for file in run.files), key), run.rows)
         for run in Levels.of(files).runs
     ]
-    yield from merge_windows(runs, key, distinct, _WINDOW_BYTES)
+    yield from merge_windows(runs, key, distinct, work.meta.env.limits.changelog_window_bytes)
 
 
 def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
@@ -103,7 +99,7 @@ def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
         keys = work.rows(file, key)
         yield from (keys.slice(start, _CACHED_ROWS) for start in range(0, keys.num_rows, _CACHED_ROWS))
         return
-    with work.reader(file) as reader:
+    with work.bucket_files.open(file) as reader:
         for chunk in reader.stream(key):
             yield chunk.table
 
@@ -114,14 +110,14 @@ def _live_rows_of(work: Work, keys: pa.Table, files: Collection[DataFile], vecto
     runs = [work.schema.row_columns.empty_table()]
     for run in reversed(Levels.of(files).runs):
         found: list[pa.Table] = []
-        hits = find(work.meta, work.schema, keys, run.files, repeats=merging)
+        hits = work.bucket_files.find(keys, run.files, repeats=merging)
         for file in run.files:
             if file.name not in hits:
                 continue
             positions = hits[file.name].positions
             live = positions[vector(file.name).live_mask(positions)]
             wanted = [*columns, ROW_KIND] if merging and file.delete_rows else columns
-            found += fetch(work.meta, work.schema, file, live, wanted)
+            found += work.bucket_files.fetch(file, live, wanted)
         if found:
             runs.append(pa.concat_tables(found, promote_options="default"))
     if merging:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lsmlake.commit.publish import Committed, Identity, commit
+from lsmlake.commit.commit import commit
+from lsmlake.commit.outcome import Committed
+from lsmlake.commit.replay import Identity
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.notebook import Shown
 from lsmlake.schema.schema import Schema
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.together import together
+from lsmlake.store.version import Version
 
 _ROUNDS = 10
 
@@ -54,7 +58,7 @@ def compact_here(
         pick = picker_of(meta, schema, goal.full)
 
         def compacted(state: BucketState) -> CommitMessage | None:
-            return compact_bucket(meta, schema, state, pick, becoming=goal.becoming)
+            return compact_bucket(BucketFiles(meta, schema, state.bucket), state, pick, becoming=goal.becoming)
 
         return together(compacted, watch(states), meta.env.workers, meta.discard)
 
@@ -67,30 +71,31 @@ def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
 
 
 def compact_table(
-    meta: Metadata, schema: Schema, run: CompactBuckets, wanted: Callable[[Bucket], bool], *, full: bool = False
+    version: Version, run: CompactBuckets, wanted: Callable[[Bucket], bool], *, full: bool = False
 ) -> CompactionReport:
-    """Compacts the buckets for which `wanted` is true, the largest first.
+    """Compacts the buckets for which `wanted` is true, the largest first. `run` compacts by the schema of `version`.
 
     Raises:
         CommitConflict: Other commits changed some of the buckets in each attempt.
     """
-    report, remaining = CompactionReport(), None
+    report, remaining, meta = CompactionReport(), None, version.meta
     for _ in range(_ROUNDS):
-        latest = meta.latest()
         try:
-            with meta.unless_expired(latest):
-                states = meta.states(latest, schema, remaining) if latest else {}
+            with version.unless_expired():
+                states = version.states(remaining)
                 picked = [state for bucket, state in states.items() if wanted(bucket)]
                 messages = run(sorted(picked, key=_bytes, reverse=True), Goal(full))
         except SnapshotNotFound:  # the snapshot has expired meanwhile: start again from the latest
+            version = replace(version, snapshot=meta.latest())
             continue
         if not messages:
             return report
-        committed = commit(meta, schema, messages, Identity(meta.env.ids()))
+        committed = commit(version, messages, Identity(meta.env.ids()))
         report = _add(report, committed)
         remaining = committed.overtaken
         if not remaining:
             return report
+        version = replace(version, snapshot=meta.latest())
     raise CommitConflict(
         "other commits changed the buckets in each attempt",
         where=meta.paths.root,

@@ -25,9 +25,7 @@ from lsmlake.lsm.merge.windows import RunReader
 from lsmlake.lsm.pick import Compaction
 from lsmlake.lsm.sections import Section, sections
 from lsmlake.schema.rowkind import ERASES
-from lsmlake.store.lookup import Hits, fetch, find
-
-_LOOKUP_ROWS = 1 << 22  # level-0 keys per lookup
+from lsmlake.store.bucket_files import Hits
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class OldRows:
 def _run(work: Work, files: list[DataFile], found: Mapping[str, list[np.ndarray]]) -> RunReader:
     places = {file.name: np.sort(np.concatenate(found[file.name])) for file in files}
     columns = work.schema.columns.names
-    rows = (fetch(work.meta, work.schema, file, places[file.name], columns) for file in files)
+    rows = (work.bucket_files.fetch(file, places[file.name], columns) for file in files)
     return RunReader(chain.from_iterable(rows), sum(map(len, places.values())))
 
 
@@ -72,7 +70,7 @@ def supersede(work: Work, picked: Compaction) -> OldRows:
         return OldRows(tuple(parts), {file.name: file for file in targets})
     if work.rule.old_row is OldRow.REPLACED:
         for keys in _key_batches(work, level0):
-            for name, hits in find(work.meta, work.schema, keys, targets).items():
+            for name, hits in work.bucket_files.find(keys, targets).items():
                 work.mark(name, hits.positions)
     else:
         for file in level0:  # oldest first: a row that one file erases is not found for a newer file
@@ -82,7 +80,7 @@ def supersede(work: Work, picked: Compaction) -> OldRows:
 
 def _find_live(work: Work, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
     repeats = work.rule.repeats_keys
-    for name, hits in find(work.meta, work.schema, keys, list(targets), repeats=repeats).items():
+    for name, hits in work.bucket_files.find(keys, list(targets), repeats=repeats).items():
         live = hits.where(work.vector(name).live_mask(hits.positions))
         if len(live.positions):
             yield name, live
@@ -113,7 +111,7 @@ def _keep_one(work: Work, file: DataFile, targets: list[DataFile]) -> None:
         if work.rule.old_row is OldRow.KEPT:
             wins = np.zeros(len(hits.keys), bool)
         else:
-            found = fetch(work.meta, work.schema, files[name], hits.positions, sequence.columns)
+            found = work.bucket_files.fetch(files[name], hits.positions, sequence.columns)
             wins = sequence.on_time(first.take(pa.array(hits.keys)), pa.concat_tables(found))
         wins |= erases[hits.keys] != 0
         work.mark(name, hits.positions[wins])
@@ -127,7 +125,7 @@ def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
     batch: list[pa.Table] = []
     for file in files:
         batch.append(work.rows(file, work.schema.key))
-        if sum(keys.num_rows for keys in batch) >= _LOOKUP_ROWS:
+        if sum(keys.num_rows for keys in batch) >= work.meta.env.limits.lookup_rows:
             yield _distinct(work, batch)
             batch = []
     if batch:

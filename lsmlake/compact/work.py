@@ -15,7 +15,7 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.data_reader import DataReader
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.metadata import Metadata
 
 
@@ -24,8 +24,7 @@ class Work:
     """`files` and `vectors` change, `base` does not. `uncommitted`: level-0 files that are not in `base`; `cached_rows`: their
     rows by file name, with the columns `lookup_columns` and maybe `_row_kind`, so they are not read again."""
 
-    meta: Metadata
-    schema: Schema
+    bucket_files: BucketFiles
     rule: MergeRule
     base: BucketState
     uncommitted: tuple[DataFile, ...]
@@ -36,6 +35,14 @@ class Work:
     changed: set[str] = field(default_factory=set)
     written: list[DataFile] = field(default_factory=list)
     rows_changed: bool = False  # a new merge rule may have changed any row
+
+    @property
+    def meta(self) -> Metadata:
+        return self.bucket_files.meta
+
+    @property
+    def schema(self) -> Schema:
+        return self.bucket_files.schema
 
     @property
     def bucket(self) -> Bucket:
@@ -68,14 +75,11 @@ class Work:
         self.vectors.pop(name, None)
         self.changed.discard(name)
 
-    def reader(self, file: DataFile) -> DataReader:
-        return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema)
-
     def rows(self, file: DataFile, columns: Iterable[str]) -> pa.Table:
         """Returns all rows of a level-0 file, including deleted ones. `columns`: some of `lookup_columns` and `_row_kind`."""
         if file.name in self.cached_rows:
             return self.cached_rows[file.name].select(list(columns))
-        with self.reader(file) as reader:
+        with self.bucket_files.open(file) as reader:
             return reader.read(range(reader.groups), list(columns))
 
 

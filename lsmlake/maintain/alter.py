@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from lsmlake.border import public
-from lsmlake.commit.publish import Identity, Succession, commit
+from lsmlake.commit.commit import Succession, commit
+from lsmlake.commit.replay import Identity
 from lsmlake.compact.bucket import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError, SnapshotNotFound
@@ -26,6 +27,7 @@ from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS, Options, check_name
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 _ROUNDS = 5
 
@@ -59,23 +61,23 @@ def alter(
 ) -> Snapshot | None:
     """See `Table.alter`. `compactions` gives the way to compact buckets by a schema."""
     for _ in range(_ROUNDS):
-        latest = meta.latest()
-        old = meta.schema_of(latest)
+        version = Version.latest(meta)
+        latest, old = version.snapshot, version.schema
         options = _altered(old.options, alterations, name)
         new = old.with_options(options, meta.schema_ids()[-1] + 1, meta.env.clock(), name)
         if new.options == old.options:
             return None
         rule_of(new, name)
-        _check_fixed(meta, name, latest, old, new)
+        _check_fixed(version, name, new)
         settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
         remade = settling and (changes_rows(old, new) or old.parsed_options.retention.rows_ms is not None)
         try:
-            with meta.unless_expired(latest):
-                messages = compactions(old)(list(meta.states(latest, old).values()), Goal(True, new)) if settling else []
+            with version.unless_expired():
+                messages = compactions(old)(list(version.states().values()), Goal(True, new)) if settling else []
         except SnapshotNotFound:  # others have committed, and let it go
             continue
-        succession = Succession(new, latest.id if latest else 0, remade)
-        if published := _publish(meta, old, messages, succession):
+        succession = Succession(new, version.number, remade)
+        if published := _publish(version, messages, succession):
             return published
     raise CommitConflict(
         "other commits came first every time",
@@ -109,12 +111,13 @@ def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name
     return changed
 
 
-def _check_fixed(meta: Metadata, name: str, latest: Snapshot | None, old: Schema, new: Schema) -> None:
+def _check_fixed(version: Version, name: str, new: Schema) -> None:
     """Options that cannot change once there are rows."""
+    old = version.schema
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
     before, after = old.parsed_options.values, new.parsed_options.values
     changed = [option for option in fixed if before[option] != after[option]]
-    if not changed or latest is None or not meta.live(latest, old).num_rows:
+    if not changed or version.snapshot is None or not version.live().num_rows:
         return
     raise InvalidOption(
         f"{' and '.join(changed)} can change only while the table has no rows",
@@ -125,9 +128,9 @@ def _check_fixed(meta: Metadata, name: str, latest: Snapshot | None, old: Schema
     )
 
 
-def _publish(meta: Metadata, old: Schema, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
+def _publish(version: Version, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
     """None if another commit, or another alteration, came first."""
-    stored = False
+    stored, meta = False, version.meta
     try:
         stored = meta.put_schema(succession.schema)
     finally:
@@ -136,7 +139,7 @@ def _publish(meta: Metadata, old: Schema, messages: Sequence[CommitMessage], suc
     if not stored:
         return None
     try:
-        return commit(meta, old, messages, Identity(meta.env.ids()), succession=succession).snapshot
+        return commit(version, messages, Identity(meta.env.ids()), succession=succession).snapshot
     except CommitUnknown:
         raise
     except LakeError as failed:

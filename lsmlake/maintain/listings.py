@@ -9,15 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import SnapshotNotFound
-from lsmlake.format import manifest
 from lsmlake.format.files import BucketState, DataFile
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import recency
 from lsmlake.options.columns import PREFIX
 from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
 from lsmlake.schema.schema import Schema
 from lsmlake.store.consumers import consumers as read_consumers
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 _TIME = pa.timestamp("ms", "UTC")
 _COUNTS, _BOUNDS = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())
@@ -62,11 +61,12 @@ def consumers(meta: Metadata) -> pa.Table:
     )
 
 
-def files(meta: Metadata, schema: Schema, snapshot: Snapshot | None) -> pa.Table:
+def files(version: Version) -> pa.Table:
     """A row a live file, by partition, bucket and recency, newest first; `deleted_record_count` counts the rows its vector marks.
     `partition`, keys: text, nullable."""
-    with meta.unless_expired(snapshot):
-        found = manifest.states(meta.live(snapshot, schema), meta.vector_refs(snapshot), schema) if snapshot else {}
+    meta, schema = version.meta, version.schema
+    with version.unless_expired():
+        found = version.states()
     rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=_age)]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
@@ -160,9 +160,9 @@ def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
     return pa.table(columns).sort_by([(name, "ascending") for name in by])
 
 
-def manifests(meta: Metadata, snapshot: Snapshot | None) -> pa.Table:
-    with meta.unless_expired(snapshot):
-        found = meta.manifest_metas(snapshot) if snapshot else ()
+def manifests(version: Version) -> pa.Table:
+    with version.unless_expired():
+        found = version.meta.manifest_metas(version.snapshot) if version.snapshot else ()
     return pa.table(
         {
             "file_name": pa.array([m.name for m in found], pa.string()),

@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.publish import Identity, commit
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
@@ -37,9 +38,10 @@ from lsmlake.lsm.row_kinds import kinds_of, with_kinds
 from lsmlake.lsm.sections import sections
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
-from lsmlake.store.data_reader import Chunk, DataReader, live_rows
-from lsmlake.store.data_writer import Origin, float_columns, write_run
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.data_reader import Chunk, live_rows
+from lsmlake.store.data_writer import Origin, float_columns
+from lsmlake.store.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"
 _ROUNDS = 5
@@ -69,46 +71,47 @@ class RepairReport:
     snapshot_id: int | None = None
 
 
-def repair(
-    meta: Metadata, schema: Schema, action: str | None, keys: Sequence[Mapping[str, object]] | None, name: str
-) -> RepairReport:
+def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, object]] | None, name: str) -> RepairReport:
     """See `Table.repair`."""
     if action not in (None, *ACTIONS):
         actions = Wording("None, 'null' or 'drop'", command="--action null or --action drop")
         raise InvalidQuery("no such action", where=name, expected=actions, found=repr(action), cure="choose one of them")
+    meta, schema = version.meta, version.schema
     wanted = None if keys is None else [_key(key, schema, name) for key in keys]
     for _ in range(_ROUNDS):
-        latest = meta.latest()
-        with meta.unless_expired(latest):
-            states = meta.states(latest, schema) if latest else {}
+        with version.unless_expired():
+            states = version.states()
             found = {
-                bucket: _among(bad_rows(meta, schema, state, action or DROP), wanted, schema) for bucket, state in states.items()
+                bucket: _among(bad_rows(version.files(bucket), state, action or DROP), wanted, schema)
+                for bucket, state in states.items()
             }
             report = RepairReport(_listing([row for rows in found.values() for row in rows], schema))
             if action is None or not report.rows.num_rows:
                 return report
-            messages = [_without(meta, schema, states[bucket], rows, action) for bucket, rows in found.items() if rows]
-        committed = commit(meta, schema, messages, Identity(meta.env.ids()), properties={"repair": action})
+            messages = [_without(version.files(bucket), states[bucket], rows, action) for bucket, rows in found.items() if rows]
+        committed = commit(version, messages, Identity(meta.env.ids()), properties={"repair": action})
         if committed.snapshot and not committed.overtaken:
             return replace(report, snapshot_id=committed.snapshot.id)
+        version = replace(version, snapshot=meta.latest())
     raise CommitConflict(
         "compactions overtook the repair every time", where=name, found=f"{_ROUNDS} attempts", cure="pause them and run it again"
     )
 
 
-def bad_rows(meta: Metadata, schema: Schema, state: BucketState, action: str) -> list[BadRow]:
+def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow]:
     """The rows of a bucket that `action` has to change so that the bucket can be merged, in the order of their keys.
 
     Raises InvalidData if the rows of a key can be merged one by one but not together, and InvalidQuery if `action` is 'null' and
     a row is refused even with null in every column.
     """
-    rule = rule_of(schema, meta.paths.root)
+    schema = files.schema
+    rule = rule_of(schema, files.meta.paths.root)
     if rule.old_row is not OldRow.MERGED:
         return []
     found: list[BadRow] = []
-    bucket = _Bucket(schema, rule, state, action, meta.vectors(state.vectors, state.files))
+    bucket = _Bucket(files, rule, state, action, files.meta.vectors(state.vectors, state.files))
     for section in sections(state.files):
-        for _ in merge_windows(_runs(meta, bucket, section.files), schema.key, partial(_inspect, bucket, found)):
+        for _ in merge_windows(_runs(bucket, section.files), schema.key, partial(_inspect, bucket, found)):
             pass
     return found
 
@@ -116,11 +119,15 @@ def bad_rows(meta: Metadata, schema: Schema, state: BucketState, action: str) ->
 class _Bucket(NamedTuple):
     """The bucket that is examined, and what the repair does to a row at fault."""
 
-    schema: Schema
+    files: BucketFiles
     rule: MergeRule
     state: BucketState
     action: str
     vectors: Mapping[str, DeletionVector]
+
+    @property
+    def schema(self) -> Schema:
+        return self.files.schema
 
     def refusal(self, runs: Sequence[pa.Table]) -> Unmergeable | None:
         """Why these runs, oldest first, cannot be merged; None if they can."""
@@ -146,25 +153,23 @@ class _Bucket(NamedTuple):
         return [name for name in self.schema.columns.names if name not in fixed]
 
 
-def _runs(meta: Metadata, bucket: _Bucket, files: Sequence[DataFile]) -> list[RunReader]:
+def _runs(bucket: _Bucket, files: Sequence[DataFile]) -> list[RunReader]:
     """The live rows of the files as sorted runs, oldest first, each row with its place."""
     numbers = {file.name: number for number, file in enumerate(bucket.state.files)}
     ordered = sorted(files, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
     for _, group in groupby(ordered, key=recency):
         run = sorted(group, key=lambda file: file.min_key)
-        chunks = chain.from_iterable(_placed(meta, bucket.schema, file, numbers[file.name], bucket.vectors) for file in run)
+        chunks = chain.from_iterable(_placed(bucket.files, file, numbers[file.name], bucket.vectors) for file in run)
         with_kind = chain.from_iterable(with_kinds([chunk], always=True) for chunk in chunks)
         runs.append(RunReader(whole_keys(with_kind, bucket.schema.key), sum(file.rows for file in run)))
     return runs
 
 
-def _placed(
-    meta: Metadata, schema: Schema, file: DataFile, number: int, vectors: Mapping[str, DeletionVector]
-) -> Iterator[pa.Table]:
+def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[str, DeletionVector]) -> Iterator[pa.Table]:
     """The live rows of a file, each with `number` and its position in the file."""
-    columns = [*schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
-    with DataReader(meta.env, meta.paths.data(file), file, schema) as reader:
+    columns = [*files.schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
+    with files.open(file) as reader:
         for start, table in reader.stream(columns):
             positions = np.arange(start, start + table.num_rows)
             table = table.append_column(_FILE, pa.array(np.full(table.num_rows, number)))
@@ -258,24 +263,24 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
 # -- taking them out --------------------------------------------------------------------------------------------------
 
 
-def _without(meta: Metadata, schema: Schema, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
+def _without(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
     """Write the files of the rows at fault anew, their live rows only. A file with no other row goes."""
     removed = tuple({row.file.name: row.file for row in rows}.values())
-    vectors = meta.vectors(state.vectors, removed)
+    schema, vectors = files.schema, files.meta.vectors(state.vectors, removed)
     added: list[DataFile] = []
     try:
         for file in removed:
             bad = [row for row in rows if row.file.name == file.name]
-            placed = _placed(meta, schema, file, state.files.index(file), vectors)
+            placed = _placed(files, file, state.files.index(file), vectors)
             mended = (_mended(table, state, bad, action).drop_columns(_PLACE) for table in placed)
             tables = whole_keys(mended, schema.key)
             origin = Origin(file.level, file.source, file.sequence, file.min_sequence)
-            added += write_run(meta.env, meta.paths, schema, state.bucket, tables, origin, float_columns(schema))
+            added += files.write(tables, origin, float_columns(schema))
     except BaseException:
-        meta.delete_quietly(meta.paths.data(file) for file in added)
+        files.delete(added)
         raise
     change = BucketEdit(state.bucket, state.total_buckets, tuple(added), removed, {}, state)
-    return CommitMessage(state.bucket, compact=change, written=tuple(meta.paths.data(file) for file in added))
+    return CommitMessage(state.bucket, compact=change, written=files.paths(added))
 
 
 # -- keys and listing -------------------------------------------------------------------------------------------------

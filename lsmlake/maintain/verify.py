@@ -25,8 +25,9 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import Schema
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.checksum import checksum_of
-from lsmlake.store.data_reader import Chunk, DataReader, live_rows, reading
+from lsmlake.store.data_reader import Chunk, live_rows, reading
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
 
@@ -155,7 +156,7 @@ class _Checker:
             yield Finding(path, f"data file has checksum {found:#010x}, {file.checksum:#010x} was written")
             return
         last = None
-        with DataReader(self.meta.env, path, file, schema) as reader:
+        with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
             for chunk in reader.chunks(schema.key):
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
@@ -205,7 +206,7 @@ class _Checker:
             if file.level == 0:
                 continue
             vector = self.meta.vectors(state.vectors, [file]).get(file.name)
-            with DataReader(self.meta.env, self.meta.paths.data(file), file, schema) as reader:
+            with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
                 table = reader.read(range(reader.groups), schema.key)
             keys.append(table if vector is None else live_rows(Chunk(0, table), vector))
         if not keys:

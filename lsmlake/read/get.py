@@ -5,24 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate, and_
 from lsmlake.predicate.tree import Column, In, IsNull, or_
 from lsmlake.read.plan import plan
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 
-def rows_of_keys(meta: Metadata, schema: Schema, snapshot: Snapshot | None, keys: pa.Table) -> pa.Table:
+def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
     """Returns the rows of `keys` (conformed primary key columns) in the order of the keys, without duplicates. Keys without a row
     are skipped."""
-    with meta.unless_expired(snapshot):
-        planned = plan(meta, schema, snapshot, _predicate(keys, schema))
+    with version.unless_expired():
+        planned = plan(version, _predicate(keys, version.schema))
     empty = output_schema(planned).empty_table()
     if not keys.num_rows:
         return empty
-    found = pa.concat_tables([empty, *read_plan(meta, planned)])
+    found = pa.concat_tables([empty, *read_plan(planned)])
     wanted, stored = _codes(keys, found)
     _, first = np.unique(wanted, return_index=True)
     wanted = wanted[np.sort(first)]

@@ -31,7 +31,7 @@ from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.sections import sections
 from lsmlake.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
@@ -55,25 +55,18 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """`columns` in output order. `pruned`: the number of files left after each pruning step, as (step, files)."""
+class Projection:
+    """What a read asks for, whatever the snapshot: `columns` in output order, of the rows for which `predicate` is true, with the
+    types of `schema`."""
 
-    snapshot: Snapshot | None
     schema: Schema
     predicate: Predicate | None
     columns: tuple[str, ...]
-    mode: str
-    splits: tuple[Split, ...]
-    pruned: tuple[tuple[str, int], ...]
 
-    @property
-    def files(self) -> int:
-        return sum(len(split.files) + len(split.level0) + len(split.merged) for split in self.splits)
-
-    @property
-    def dead_rows(self) -> int:
-        vectors = [split.vectors.get(file.name) for split in self.splits for file in split.files]
-        return sum(ref.cardinality for ref in vectors if ref)
+    @staticmethod
+    def of(schema: Schema, predicate: Predicate | None, columns: Sequence[str] | None) -> Projection:
+        """Raises InvalidQuery for names that are no columns."""
+        return Projection(schema, predicate, _check_columns(columns, schema))
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -87,10 +80,31 @@ class Plan:
         return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
 
 
+@dataclass(frozen=True)
+class Plan(Projection):
+    """A projection of one version, and the files to read for it. `pruned`: how many files each step left, as (step, files)."""
+
+    version: Version
+    mode: str
+    splits: tuple[Split, ...]
+    pruned: tuple[tuple[str, int], ...]
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.version.snapshot
+
+    @property
+    def files(self) -> int:
+        return sum(len(split.files) + len(split.level0) + len(split.merged) for split in self.splits)
+
+    @property
+    def dead_rows(self) -> int:
+        vectors = [split.vectors.get(file.name) for split in self.splits for file in split.files]
+        return sum(ref.cardinality for ref in vectors if ref)
+
+
 def plan(
-    meta: Metadata,
-    schema: Schema,
-    snapshot: Snapshot | None,
+    version: Version,
     predicate: Predicate | None = None,
     columns: Sequence[str] | None = None,
     mode: str = FRESH,
@@ -111,14 +125,14 @@ def plan(
     Raises:
         InvalidQuery: The mode or a column is unknown.
     """
-    names = _check_columns(columns, schema)
+    schema, names = version.schema, _check_columns(columns, version.schema)
     if mode not in (FRESH, RAW, COMPACTED):
         raise InvalidQuery(
             "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
         )
-    if snapshot is None:
-        return Plan(None, schema, predicate, names, mode, (), (("snapshot", 0),))
-    table = meta.live(snapshot, schema)
+    if version.snapshot is None:
+        return Plan(schema, predicate, names, version, mode, (), (("snapshot", 0),))
+    table = version.live()
     steps = [("snapshot", table.num_rows)]
     if near is not None:
         for name in (*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket"):
@@ -136,10 +150,10 @@ def plan(
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else partial(_merging_splits, last_level=mode == RAW)
-    splits = split(table, matches, meta.vector_refs(snapshot), schema)
+    splits = split(table, matches, version.vector_refs(), schema)
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
-    return Plan(snapshot, schema, predicate, names, mode, splits, tuple(steps))
+    return Plan(schema, predicate, names, version, mode, splits, tuple(steps))
 
 
 def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple[pa.Table, list[tuple[str, int]]]:

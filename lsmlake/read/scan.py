@@ -25,88 +25,96 @@ from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.predicate import ColumnBounds, evaluate, may_match
-from lsmlake.read.plan import Plan, Split
+from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.schema.schema import ROW_KIND
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import Chunk, DataReader, live_rows
-from lsmlake.store.lookup import fetch, find
-from lsmlake.store.metadata import Metadata
 from lsmlake.store.together import Once, ahead
 
 
-def read_plan(meta: Metadata, plan: Plan) -> Iterator[pa.Table]:
+def read_plan(plan: Plan) -> Iterator[pa.Table]:
     """Yields all rows of the plan, columns in its order, with the types and nullability of the schema.
 
-    Reads `meta.env.workers` files in parallel. Memory: a few chunks of each, and the level-0 rows of as many buckets.
+    Reads `Env.workers` files in parallel. Memory: a few chunks of each, and the level-0 rows of as many buckets.
     """
-    with meta.unless_expired(plan.snapshot):
-        yield from ahead((part for split in plan.splits for part in _parts(meta, plan, split)), meta.env.workers)
+    version = plan.version
+    with version.unless_expired():
+        parts = (part for split in plan.splits for part in _parts(version.files(split.bucket), plan, split))
+        yield from ahead(parts, version.meta.env.workers)
 
 
-def read_split(meta: Metadata, plan: Plan, split: Split) -> Iterator[pa.Table]:
+def read_split(plan: Plan, split: Split) -> Iterator[pa.Table]:
     """Yields the rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile."""
-    with meta.unless_expired(plan.snapshot):
-        for part in _parts(meta, plan, split):
-            yield from part
+    with plan.version.unless_expired():
+        yield from rows_of_split(plan.version.files(split.bucket), plan, split)
 
 
-def _parts(meta: Metadata, plan: Plan, split: Split) -> Iterator[Generator[pa.Table]]:
+def rows_of_split(files: BucketFiles, plan: Projection, split: Split) -> Iterator[pa.Table]:
+    """`read_split` for a split that was planned elsewhere. `files`: of the bucket of the split."""
+    for part in _parts(files, plan, split):
+        yield from part
+
+
+def _parts(files: BucketFiles, plan: Projection, split: Split) -> Iterator[Generator[pa.Table]]:
     """Yields the parts of a split that can be read in parallel."""
     if split.merged:
-        yield _merged(meta, plan, split)
+        yield _merged(files, plan, split)
         return
-    fresh = Once(partial(freshen, meta, plan, split, plan.needed))
+    fresh = Once(partial(freshen, files, plan, split, plan.needed))
     for file in split.files:
-        yield _raw(meta, plan, file, fresh)
+        yield _raw(files, plan, file, fresh)
     if split.level0:
         yield _level0_rows(plan, fresh)
 
 
-def _merged(meta: Metadata, plan: Plan, split: Split) -> Generator[pa.Table]:
-    for table in merge_at_read(meta, plan, split, plan.needed):
+def _merged(files: BucketFiles, plan: Projection, split: Split) -> Generator[pa.Table]:
+    for table in merge_at_read(files, plan, split, plan.needed):
         yield _finish(_filtered(table, plan), plan)
 
 
-def _level0_rows(plan: Plan, fresh: Once[Fresh]) -> Generator[pa.Table]:
+def _level0_rows(plan: Projection, fresh: Once[Fresh]) -> Generator[pa.Table]:
     yield _finish(_filtered(fresh().rows, plan), plan)
 
 
-def count(meta: Metadata, plan: Plan) -> int:
+def count(plan: Plan) -> int:
     """Returns the number of rows. Without a predicate it uses metadata and, in buckets with level-0 files, reads the columns that
     the merge needs."""
     if plan.predicate is not None:
-        return sum(table.num_rows for table in read_plan(meta, plan))
+        return sum(table.num_rows for table in read_plan(plan))
     total = 0
     for split in plan.splits:
+        files = plan.version.files(split.bucket)
         total += sum(file.rows for file in split.files)
         if split.merged:
-            total += sum(table.num_rows for table in merge_at_read(meta, plan, split, plan.schema.key))
+            total += sum(table.num_rows for table in merge_at_read(files, plan, split, plan.schema.key))
         elif split.level0:
-            fresh = freshen(meta, plan, split, plan.schema.key)
+            fresh = freshen(files, plan, split, plan.schema.key)
             total += fresh.rows.num_rows - sum(map(len, fresh.dead.values()))
         else:
             total -= sum(ref.cardinality for ref in split.vectors.values())
     return total
 
 
-def merge_at_read(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
+def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
     """Yields the live rows of a section whose files must be merged, one window of the key space at a time."""
-    rule, key = rule_of(plan.schema, meta.paths.root), plan.schema.key
+    root = bucket_files.meta.paths.root
+    rule, key = rule_of(plan.schema, root), plan.schema.key
     wanted = rule.needs({*columns, *key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
     for _, same_run in groupby(ordered, key=recency):
         files = sorted(same_run, key=lambda file: file.min_key)
-        chunks = chain.from_iterable(_stream(meta, plan, file, names) for file in files)
+        chunks = chain.from_iterable(_stream(bucket_files, file, names) for file in files)
         repeats = rule.repeats_keys and any(file.delete_rows for file in files)
         runs.append(RunReader(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
-    with located(meta.paths.root, split.bucket):
+    with located(root, split.bucket):
         for table in merge_windows(runs, key, partial(merge_runs, key=key, rule=rule)):
             yield without_deletes(table)
 
 
-def _stream(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
-    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
+def _stream(files: BucketFiles, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
+    with files.open(file) as reader:
         for chunk in reader.stream([*names, ROW_KIND] if file.delete_rows else names):
             yield chunk.table
 
@@ -119,54 +127,54 @@ class Fresh(NamedTuple):
     dead: dict[str, DeletionVector]
 
 
-def freshen(meta: Metadata, plan: Plan, split: Split, columns: Collection[str]) -> Fresh:
+def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:
     """Merges the level-0 rows of a split with each other and with older rows of their keys. Reads the key and the columns that a
     merge of `columns` needs."""
-    stored = meta.vectors(split.vectors, (*split.files, *split.lookup_files))
+    stored = files.meta.vectors(split.vectors, (*split.files, *split.lookup_files))
     dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
         return Fresh(None, dead)
-    rule = rule_of(plan.schema, meta.paths.root)
+    rule = rule_of(plan.schema, files.meta.paths.root)
     wanted = rule.needs({*columns, *plan.schema.key})
     names = [name for name in plan.schema.columns.names if name in wanted]
-    runs = _level0_runs(meta, plan, split, names)
+    runs = _level0_runs(files, split, names)
     keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
     older_files = sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))
     older = {file.name: file for file in older_files}
-    for name, hits in find(meta, plan.schema, keys, tuple(older.values()), repeats=rule.repeats_keys).items():
+    for name, hits in files.find(keys, tuple(older.values()), repeats=rule.repeats_keys).items():
         if rule.old_row is not OldRow.REPLACED:
             live = hits.positions[stored.get(name, EMPTY).live_mask(hits.positions)]
-            found = fetch(meta, plan.schema, older[name], live, names)
+            found = files.fetch(older[name], live, names)
             old.setdefault(older[name].level, []).extend(found)
         if name in dead:
             dead[name] = dead[name] | DeletionVector.of(hits.positions)
     # files are in order of level and key, so the rows of a level form a sorted run; a key is live once at levels >= 1 (I2)
     old_runs = [pa.concat_tables(tables) for tables in old.values() if tables]
-    with located(meta.paths.root, split.bucket):
+    with located(files.meta.paths.root, split.bucket):
         return Fresh(without_deletes(merge_runs([*old_runs, *runs], plan.schema.key, rule)), dead)
 
 
-def _level0_runs(meta: Metadata, plan: Plan, split: Split, names: list[str]) -> list[pa.Table]:
+def _level0_runs(files: BucketFiles, split: Split, names: list[str]) -> list[pa.Table]:
     """Returns the level-0 runs, oldest first."""
     ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
     for _, same_run in groupby(ordered, key=recency):
-        parts = with_kinds([_read_all(meta, plan, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
+        parts = with_kinds([_read_all(files, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
         runs.append(pa.concat_tables(parts))
     return runs
 
 
-def _read_all(meta: Metadata, plan: Plan, file: DataFile, names: list[str]) -> pa.Table:
-    with DataReader(meta.env, meta.paths.data(file), file, plan.schema) as reader:
+def _read_all(files: BucketFiles, file: DataFile, names: list[str]) -> pa.Table:
+    with files.open(file) as reader:
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 
 
-def _raw(meta: Metadata, plan: Plan, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
+def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.key[:1]
     filtered = plan.predicate.columns if plan.predicate else frozenset()
     dead = fresh().dead[file.name]
-    with DataReader(meta.env, meta.paths.data(file), file, plan.schema, encoded=columns) as reader:
+    with files.open(file, encoded=columns) as reader:
         groups = _groups(reader, plan)
         if len(columns) > len(filtered) and plan.names_keys:  # many files may hold a key, but it is live in at most one
             found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
@@ -175,11 +183,11 @@ def _raw(meta: Metadata, plan: Plan, file: DataFile, fresh: Once[Fresh]) -> Gene
             yield _finish(_live(chunk, dead, plan), plan)
 
 
-def _live(chunk: Chunk, dead: DeletionVector, plan: Plan) -> pa.Table:
+def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
     return live_rows(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
 
 
-def _groups(reader: DataReader, plan: Plan) -> list[int]:
+def _groups(reader: DataReader, plan: Projection) -> list[int]:
     """Returns the row groups whose statistics allow a match. The statistics of the file do, so a single group is kept."""
     if plan.predicate is None or reader.groups == 1:
         return list(range(reader.groups))
@@ -188,13 +196,13 @@ def _groups(reader: DataReader, plan: Plan) -> list[int]:
     return may_match(plan.predicate, bounds, rows).nonzero()[0].tolist()
 
 
-def _filtered(table: pa.Table, plan: Plan) -> pa.Table:
+def _filtered(table: pa.Table, plan: Projection) -> pa.Table:
     return table if plan.predicate is None else table.filter(evaluate(plan.predicate, table))
 
 
-def _finish(table: pa.Table, plan: Plan) -> pa.Table:
+def _finish(table: pa.Table, plan: Projection) -> pa.Table:
     return table.select(list(plan.columns)).cast(output_schema(plan))
 
 
-def output_schema(plan: Plan) -> pa.Schema:
+def output_schema(plan: Projection) -> pa.Schema:
     return pa.schema([plan.schema.plain_columns.field(name) for name in plan.columns])

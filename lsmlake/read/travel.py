@@ -44,10 +44,7 @@ def resolve(meta: Metadata, moment: Moment, zone: str) -> Snapshot | None:
     if moment.snapshot is not None:
         if isinstance(moment.snapshot, bool) or not isinstance(moment.snapshot, int):
             raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure=LIST_SNAPSHOTS)
-        snapshot = meta.snapshot(moment.snapshot)
-        if not meta.is_numbered(snapshot.id + 1) and meta.latest_id() != snapshot.id:
-            raise SnapshotNotFound(f"snapshot {snapshot.id} has expired", where=meta.paths.root, cure=LIST_SNAPSHOTS)
-        return snapshot
+        return meta.kept_snapshot(moment.snapshot)
     return meta.latest() if moment.timestamp is None else _at(meta, milliseconds(moment.timestamp, zone), zone)
 
 

@@ -8,14 +8,14 @@ This suits batches of up to a few million rows; `Table.upsert` shuffles by bucke
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lsmlake.api.table import Table
-from lsmlake.commit.publish import Identity
+from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.conform import conform
@@ -65,8 +65,9 @@ class Writer(DataSourceArrowWriter):
         return _Rows(out.getvalue().to_pybytes())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        identity = Identity(self.table.meta.env.ids())
-        write.write_here(self.table.meta, self.schema, self.columns, _placed(messages, self.schema), identity)
+        version = replace(self.table.version, schema=self.schema)
+        identity = Identity(version.meta.env.ids())
+        write.write_here(version, self.columns, _placed(messages, self.schema), identity)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing was written."""

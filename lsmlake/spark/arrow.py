@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from lsmlake.cdc.changes import Piece, changes_schema, read_piece
-from lsmlake.read.plan import Plan, Split
+from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.scan import read_split
 from lsmlake.spark import tasks
 from lsmlake.spark.types import to_spark
@@ -23,11 +23,11 @@ def needed(plan: Plan, where: str | None) -> tuple[str, ...]:
     return plan.needed if plan.predicate is not None or where is None else tuple(plan.schema.columns.names)
 
 
-def rows(spark, meta: Metadata, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
+def rows(spark, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
     """Returns a DataFrame with the columns `names` of `splits`, one task per split."""
     schema = fields(plan, names)
     lean = replace(plan, columns=tuple(names), splits=(), pruned=())
-    return tasks.payloads(spark, splits).mapInArrow(partial(_read_task, meta, lean, schema), to_spark(schema))
+    return tasks.payloads(spark, splits).mapInArrow(partial(_read_task, lean, schema), to_spark(schema))
 
 
 def by_file(splits: Sequence[Split]) -> list[Split]:
@@ -40,13 +40,13 @@ def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
     return pa.schema([plan.schema.row_columns.field(name) for name in names])
 
 
-def _read_task(meta: Metadata, plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for split in tasks.unpacked(batches):
-        for table in read_split(meta, plan, split):
+        for table in read_split(plan, split):
             yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
 
 
-def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
+def changes(spark, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
     """Returns a DataFrame with the changes of `pieces`, one task per piece."""
     schema = changes_fields(like)
     if not pieces:
@@ -54,12 +54,14 @@ def changes(spark, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
     return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, meta, like, schema), to_spark(schema))
 
 
-def changes_fields(like: Plan) -> pa.Schema:
+def changes_fields(like: Projection) -> pa.Schema:
     """Returns the schema of changes for Spark: all columns nullable."""
     return pa.schema([field.with_nullable(True) for field in changes_schema(like)])
 
 
-def _changes_task(meta: Metadata, like: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _changes_task(
+    meta: Metadata, like: Projection, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for piece in tasks.unpacked(batches):
         for table in read_piece(meta, like, piece):
             yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)

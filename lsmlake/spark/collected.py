@@ -25,8 +25,8 @@ from lsmlake.format.files import BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction
-from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 
 _LOOKUP_ROWS = 50_000_000  # of a table: a batch with random keys reads the whole key column, about 0.2 s
 _LOOKUP_FILES = 256
@@ -38,14 +38,14 @@ _ORDER = "row_order"
 _PARTITION_BITS = 33  # of monotonically_increasing_id; the lower bits number the rows of a partition
 
 
-def row_limit(meta: Metadata, schema: Schema, latest: Snapshot | None, pick: Picker | None) -> int:
+def row_limit(version: Version, pick: Picker | None) -> int:
     """Returns how many rows the driver may collect and write; 0: write in tasks."""
-    limit = schema.parsed_options.write.collect_rows
-    if latest is None or not limit or not 0 < _last_rows(meta, latest) <= limit:
+    limit, latest = version.options.write.collect_rows, version.snapshot
+    if latest is None or not limit or not 0 < _last_rows(version.meta, latest) <= limit:
         return 0
     try:
-        with meta.unless_expired(latest):
-            states = list(meta.states(latest, schema, statistics=False).values())
+        with version.unless_expired():
+            states = list(version.states(statistics=False).values())
     except SnapshotNotFound:
         return 0
     files = [file for state in states for file in state.files]

@@ -11,6 +11,7 @@ from lsmlake.format.files import BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import tasks
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.metadata import Metadata
 
 
@@ -24,7 +25,7 @@ class _Compaction:
 
     def __call__(self, state: BucketState) -> CommitMessage | None:
         pick = picker_of(self.meta, self.schema, self.goal.full)
-        return compact_bucket(self.meta, self.schema, state, pick, becoming=self.goal.becoming)
+        return compact_bucket(BucketFiles(self.meta, self.schema, state.bucket), state, pick, becoming=self.goal.becoming)
 
 
 def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:

@@ -35,7 +35,7 @@ _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
 _BROADCAST_ROWS = 4_000_000  # level-0 keys that fit a broadcast
 
 
-def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
+def frame(spark, plan: Plan, where: str | None, strategy: str):
     """Returns the rows of `plan`. Raises InvalidQuery for an unknown strategy, or one that the session does not allow."""
     if strategy not in (NATIVE, ARROW, AUTO):
         raise InvalidQuery("unknown strategy", expected="'auto', 'native' or 'arrow'", found=repr(strategy), cure="omit it")
@@ -50,12 +50,12 @@ def frame(spark, meta: Metadata, plan: Plan, where: str | None, strategy: str):
         native, rest = (), plan.splits
     elif strategy == AUTO:
         native, rest = shared(plan)
-    reading = _Reading(spark, meta, plan, where)
+    reading = _Reading(spark, plan, where)
     parts = [*reading.native(native), *reading.arrow(arrow.by_file(rest))]
     return _united(plan, parts)
 
 
-def explained(spark, meta: Metadata, plan: Plan) -> tuple[str, ...]:
+def explained(spark, plan: Plan) -> tuple[str, ...]:
     """Describes how `frame` reads the plan."""
     if refused := settings.refuses_native(spark.conf.get, plan.schema.columns.names):
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
@@ -71,7 +71,7 @@ def explained(spark, meta: Metadata, plan: Plan) -> tuple[str, ...]:
     if plan.schema.partition_by:
         files = [file for split in native for file in (*split.files, *split.level0)]
         places = [(split.bucket, file) for split in native for file in (*split.files, *split.level0)]
-        readable, _ = Scans(spark, meta, plan.schema).by_directory(places)
+        readable, _ = Scans(spark, plan.version.meta, plan.schema).by_directory(places)
         lines.append(
             f"partition filters and joins of the DataFrame skip directories: {len(readable)} of {len(files)} files"
             + ("" if len(readable) == len(files) else ", Spark cannot read the values of the others from their directory names")
@@ -117,9 +117,12 @@ class _Reading:
     """Builds the DataFrames whose union is the rows of `plan`."""
 
     spark: object
-    meta: Metadata
     plan: Plan
     where: str | None
+
+    @property
+    def meta(self) -> Metadata:
+        return self.plan.version.meta
 
     def native(self, splits: Sequence[Split]) -> list:
         """Returns the parts that Catalyst reads, and the parts of these splits that tasks must merge."""
@@ -137,7 +140,7 @@ class _Reading:
         """Returns the parts that Python tasks read."""
         if not splits:
             return []
-        return [self._filtered(arrow.rows(self.spark, self.meta, self.plan, splits, arrow.needed(self.plan, self.where)))]
+        return [self._filtered(arrow.rows(self.spark, self.plan, splits, arrow.needed(self.plan, self.where)))]
 
     def _filtered(self, rows):
         return rows if self.where is None else rows.filter(self.where)

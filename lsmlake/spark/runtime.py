@@ -11,17 +11,18 @@ from pyspark.sql.types import StructType
 from lsmlake.api.following import Following
 from lsmlake.api.runtime import Runtime
 from lsmlake.cdc.changes import Piece
-from lsmlake.commit.publish import Identity
+from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Plan, Projection
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, compact, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
 
 _SETTINGS = {
@@ -69,30 +70,29 @@ class SparkRuntime(Runtime):
 
     def upsert(
         self,
-        meta: Metadata,
-        schema: Schema,
+        version: Version,
         data: object,
         identity: Identity,
         *,
         request: Request,
         compact: bool | None,
     ) -> Snapshot | None:
-        return write.upsert(meta, schema, data, identity, request=request, compact=compact, uneven=self._uneven)
+        return write.upsert(version, data, identity, request=request, compact=compact, uneven=self._uneven)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
 
-    def frame(self, meta: Metadata, plan: Plan, where: str | None, strategy: str):
-        return read.frame(self.spark, meta, plan, where, strategy)
+    def frame(self, plan: Plan, where: str | None, strategy: str):
+        return read.frame(self.spark, plan, where, strategy)
 
-    def changes_frame(self, meta: Metadata, like: Plan, pieces: Sequence[Piece]):
+    def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
         return arrow.changes(self.spark, meta, like, pieces)
 
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)
 
-    def strategy(self, meta: Metadata, plan: Plan) -> tuple[str, ...]:
-        return read.explained(self.spark, meta, plan)
+    def strategy(self, plan: Plan) -> tuple[str, ...]:
+        return read.explained(self.spark, plan)
 
     def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:
         return settings.reads_otherwise(self.spark.conf.get, where, types)

@@ -24,18 +24,17 @@ from lsmlake.api.following import Following
 from lsmlake.api.lake import table_at
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.cdc.changes import Piece, by_bucket, frame, read_piece
+from lsmlake.cdc.changes import Piece, by_bucket, read_piece
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.options.types import boolean
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import read_split
 from lsmlake.spark.append import Writer
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.store.metadata import Metadata
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -134,7 +133,7 @@ class LakeSource(DataSource):
 
     def schema(self) -> StructType:
         found = self._table()
-        table, names = found.schema, frame(found.meta, found.current, None, self.columns).columns
+        table, names = found.schema, Projection.of(found.current, None, self.columns).columns
         kind = [KIND_FIELD] if self.changelog else []
         made = to_spark(pa.schema([*kind, *(table.field(name).with_nullable(True) for name in names)]))
         if self.in_catalog:
@@ -154,7 +153,7 @@ class LakeSource(DataSource):
         table = replace(self._table(), runtime=_InZone(self.zone))
         moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
-        return _Reader(self.package, table.meta, scan.plan(), to_arrow(schema))
+        return _Reader(self.package, scan.plan(), to_arrow(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -209,8 +208,8 @@ class _Carried:
 
 
 class _Reader(_Carried, DataSourceReader):
-    def __init__(self, package: Package | None, meta: Metadata, plan: Plan, schema: pa.Schema) -> None:
-        self.package, self.meta, self.plan, self.arrow = package, meta, plan, schema
+    def __init__(self, package: Package | None, plan: Plan, schema: pa.Schema) -> None:
+        self.package, self.plan, self.arrow = package, plan, schema
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(split) for split in self.plan.splits]
@@ -218,7 +217,7 @@ class _Reader(_Carried, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark reads one partition even if there is none
             return
-        for table in read_split(self.meta, self.plan, partition.value):
+        for table in read_split(self.plan, partition.value):
             yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
 
 

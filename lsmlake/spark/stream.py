@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
-from lsmlake.commit.publish import Identity
+from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.read.travel import time_text
 from lsmlake.schema import rowkind
@@ -54,8 +54,7 @@ class Sink:
         identity = Identity(self.writer_id or calling.query, batch_id, query, self.replaces)
         table = self.table
         with _WRITTEN.once(table.meta.env.storage.place(table.path), identity.writer_id, calling.run, batch_id):
-            runtime, schema = table.runtime, table.current
-            runtime.upsert(table.meta, schema, df, identity, request=self.request, compact=None)
+            table.runtime.upsert(table.version, df, identity, request=self.request, compact=None)
 
     def __reduce__(self):
         values = [getattr(self, field.name) for field in fields(self) if field.name != "arrival"]

@@ -18,7 +18,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from lsmlake.commit.publish import Identity, commit, replayed
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
@@ -28,7 +29,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 from lsmlake.write.bucket import base_states, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
@@ -44,17 +45,14 @@ Placed = tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]
 class _Write:
     """What every task is told."""
 
-    meta: Metadata
-    schema: Schema
+    base: Version
     columns: Sequence[str]
-    base: Snapshot | None
     request: Request
     compact: bool
 
 
 def upsert(
-    meta: Metadata,
-    schema: Schema,
+    version: Version,
     df,
     identity: Identity,
     *,
@@ -64,18 +62,17 @@ def upsert(
 ) -> Snapshot | None:
     """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
     the driver; kept up to date."""
-    columns = _check(schema, df, request)
-    latest = meta.latest()
-    if done := replayed(meta, identity, latest):
+    schema, columns = version.schema, _check(version.schema, df, request)
+    if done := replayed(version, identity):
         return done
-    pick, root = inline_picker(meta, schema, compact), meta.paths.root
+    pick, root = inline_picker(version, compact), version.meta.paths.root
     context = None if is_connect(df) else df.sparkSession.sparkContext
-    limit = collected.row_limit(meta, schema, latest, pick) if context and root not in uneven else 0
+    limit = collected.row_limit(version, pick) if context and root not in uneven else 0
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
         rows = rows.rename_columns(columns)
-        return upsert_rows(meta, schema, prepare(rows, schema, request, None)[0], identity, collected.modest(pick))
-    write = _Write(meta, schema, columns, latest, request, pick is not None)
+        return upsert_rows(version, prepare(rows, schema, request, None)[0], identity, collected.modest(pick))
+    write = _Write(version, columns, request, pick is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(root)
@@ -87,9 +84,9 @@ def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapsh
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
-        write.meta.discard(messages)
+        write.base.meta.discard(messages)
         raise errors[0]
-    return commit(write.meta, write.schema, messages, identity).snapshot if messages else None
+    return commit(write.base, messages, identity).snapshot if messages else None
 
 
 def _check(schema: Schema, df, request: Request) -> list[str]:
@@ -129,7 +126,7 @@ def _values(columns: Sequence[str]) -> list[str]:
 
 
 def _placed(df, write: _Write, parallelism: int):
-    schema, columns = write.schema, write.columns
+    schema, columns = write.base.schema, write.columns
     numbered = df.selectExpr(*_values(columns))
     if write.request.cast is not None:
         fields = [schema.plain_columns.field(name) if name in schema.columns.names else None for name in columns]
@@ -154,7 +151,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     try:
         messages.extend(_messages(write, _unplaced(write, batches)))
     except BaseException as error:
-        write.meta.discard(messages)
+        write.base.meta.discard(messages)
         if not isinstance(error, LakeError):
             raise
         outcome = error
@@ -169,27 +166,25 @@ def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Plac
         yield rows, table[_BUCKET], table[_ORDER]
 
 
-def write_here(
-    meta: Metadata, schema: Schema, columns: Sequence[str], placed: Iterator[Placed], identity: Identity
-) -> Snapshot | None:
+def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], identity: Identity) -> Snapshot | None:
     """Write rows in this process, without a session, and commit once."""
-    write = _Write(meta, schema, columns, meta.latest(), Request(), inline_picker(meta, schema, None) is not None)
+    write = _Write(base, columns, Request(), inline_picker(base, None) is not None)
     messages: list[CommitMessage] = []
     try:
         messages.extend(_messages(write, placed))
     except BaseException:
-        meta.discard(messages)
+        base.meta.discard(messages)
         raise
-    return commit(meta, schema, messages, identity).snapshot if messages else None
+    return commit(base, messages, identity).snapshot if messages else None
 
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
-    meta, schema = write.meta, write.schema
-    pick = as_needed(schema.parsed_options.compaction, meta.env.clock()) if write.compact else None
-    with Intake(schema, write.request) as intake:
+    base = write.base
+    pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
+    with Intake(base.schema, write.request) as intake:
         for rows, numbers, order in placed:
             intake.add(rows, numbers, order)
         for bucket, rows, given in intake.sorted():
-            state = base_states(meta, schema, write.base, [bucket]).get(bucket) if pick else None
-            if message := write_onto(meta, schema, bucket, rows, write.base, state, pick, given):
+            state = base_states(base, [bucket]).get(bucket) if pick else None
+            if message := write_onto(base, bucket, rows, state, pick, given):
                 yield message

@@ -27,7 +27,6 @@ from lsmlake.store.env import Env
 _DICTIONARY_BYTES = 4  # a row: above it there are nearly as many values as rows, or the dictionary was given up
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
 _STREAM_STEPS = 8  # in a row group
-_STREAM_BUFFER_BYTES = 1 << 20  # of a column
 
 
 class Chunk(NamedTuple):
@@ -60,7 +59,7 @@ class DataReader:
     `with`."""
 
     def __init__(self, env: Env, path: str, file: DataFile, schema: Schema, encoded: Collection[str] = ()) -> None:
-        self.path, self.file, self.schema = path, file, schema
+        self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
         with reading(path):
             self.source = env.storage.read(path)
             footer = read_footer(self.source, file, path)
@@ -156,7 +155,7 @@ class DataReader:
 
     def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
         """All rows in file order, a fraction of a row group at a time, so that many files can be read side by side."""
-        if self.file.bytes <= _STREAM_BUFFER_BYTES:  # a buffer for every column is more than all of it
+        if self.file.bytes <= self.limits.stream_buffer_bytes:  # a buffer for every column is more than all of it
             yield from self.chunks(columns)
             return
         step, start = -(-int(np.diff(self.starts).max(initial=1)) // _STREAM_STEPS), 0
@@ -164,7 +163,7 @@ class DataReader:
             parquet = pq.ParquetFile(
                 self.source,
                 metadata=self.footer,
-                buffer_size=_STREAM_BUFFER_BYTES,
+                buffer_size=self.limits.stream_buffer_bytes,
                 page_checksum_verification=True,
                 pre_buffer=False,
                 **_limits(self.file.bytes),
@@ -182,7 +181,7 @@ class DataReader:
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 16) -> Iterator[Chunk]:
         """Chunks of whole consecutive row groups, about `rows` rows each, in file order."""
-        wanted = list(range(self.groups) if groups is None else groups)
+        wanted, rows = list(range(self.groups) if groups is None else groups), min(rows, self.limits.chunk_rows)
         while wanted:
             run = [wanted[0]]
             for group in wanted[1:]:

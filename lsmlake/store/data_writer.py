@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lsmlake.format.files import Bucket, ColumnStats, DataFile
+from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
-from lsmlake.format.paths import TablePaths, bucket_directory
+from lsmlake.format.paths import TablePaths
 from lsmlake.format.stats import bounds
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
@@ -30,7 +30,6 @@ from lsmlake.store.storage import delete_quietly
 DATA, CHANGELOG = "data", "changelog"
 """How the names of files begin."""
 
-_ROW_GROUP_ROWS_MIN = 1 << 10
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
 _SINK_BYTES = 1 << 20  # Parquet writes piece by piece, a call into Python and a wait for the interpreter each
 
@@ -49,20 +48,19 @@ def write_run(
     env: Env,
     paths: TablePaths,
     schema: Schema,
-    bucket: Bucket,
+    directory: str,
     tables: Iterable[pa.Table],
     origin: Origin,
     nan_columns: Collection[str] = (),
     prefix: str = DATA,
 ) -> tuple[DataFile, ...]:
-    """Write one sorted run: `tables` ascending by key, plain columns of the schema and maybe `_row_kind` (all or none). Rows of
-    one key lie in one table and go into one file.
+    """Write one sorted run into `directory`: `tables` ascending by key, plain columns of the schema and maybe `_row_kind` (all or
+    none). Rows of one key lie in one table and go into one file.
 
     `nan_columns`: float columns that may hold a NaN. Returns the files in key order. Bounded memory: one row group and one
     table. A file becomes visible only when complete; after an error there is none.
     """
     files: list[DataFile] = []
-    directory = bucket_directory(bucket, schema.partition_by, schema.parsed_options.layout.default_partition)
     try:
         with ExitStack() as stack:
             writer: _FileWriter | None = None
@@ -71,7 +69,7 @@ def write_run(
                     if writer is None:
                         name = f"{prefix}-{env.ids()}.parquet"
                         sink = stack.enter_context(env.storage.write(paths.new_data(directory, name)))
-                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns)
+                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns, env.limits.row_group_rows)
                         stack.push(writer.discard_on_error)
                     table = writer.add(table)
                     key_ends = not table.num_rows or _row(table.select(schema.key), 0) != writer.max_key
@@ -88,19 +86,26 @@ def write_run(
     return tuple(files)
 
 
-def _row_group_rows(sample: pa.Table, schema: Schema) -> int:
+def _row_group_rows(sample: pa.Table, schema: Schema, least: int) -> int:
     row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
-    return int(min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, schema.parsed_options.files.row_group_bytes // row_bytes)))
+    return int(min(_ROW_GROUP_ROWS_MAX, max(least, schema.parsed_options.files.row_group_bytes // row_bytes)))
 
 
 class _FileWriter:
     """One Parquet file being written."""
 
     def __init__(
-        self, directory: str, name: str, schema: Schema, sink: pa.NativeFile, first: pa.Table, nan_columns: Collection[str]
+        self,
+        directory: str,
+        name: str,
+        schema: Schema,
+        sink: pa.NativeFile,
+        first: pa.Table,
+        nan_columns: Collection[str],
+        group_rows_min: int,
     ) -> None:
         self.directory, self.name, self.schema, self.sink = directory, name, schema, sink
-        self.group_rows = _row_group_rows(first, schema)
+        self.group_rows = _row_group_rows(first, schema, group_rows_min)
         self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options

@@ -24,6 +24,37 @@ def _now_ms() -> int:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Bounds of memory and size. They are pickled with the environment, so Spark tasks obey them too; tests make them tiny.
+
+    Args:
+        cache_bytes: decoded metadata and keys that a table handle keeps, besides the live files of the newest snapshot.
+        window_bytes: rows that a merge holds at a time.
+        changelog_window_bytes: keys that the changelog of a compaction holds at a time; their rows are in memory twice.
+        lookup_rows: level-0 keys that a compaction looks up at once.
+        small_file_rows: keys of smaller files are read whole, looked up at once and kept.
+        chunk_rows: rows of a data file in memory at a time, if its row groups are not larger.
+        row_group_rows: the fewest rows of a Parquet row group.
+        stream_buffer_bytes: buffer per column while a large file is streamed; 0 reads small files without buffers, too.
+        marks: marks of expired snapshots that stay, however old.
+        compactions: compactions of one bucket in one commit. Each leaves a smaller tree, so the limit is never reached.
+        merge_ahead: whether a compaction merges the next rows while it writes those before, in another thread.
+    """
+
+    cache_bytes: int = 64 << 20
+    window_bytes: int = 32 << 20
+    changelog_window_bytes: int = 4 << 20
+    lookup_rows: int = 1 << 22
+    small_file_rows: int = 1 << 12
+    chunk_rows: int = 1 << 22
+    row_group_rows: int = 1 << 10
+    stream_buffer_bytes: int = 1 << 20
+    marks: int = 500
+    compactions: int = 64
+    merge_ahead: bool = True
+
+
+@dataclass(frozen=True)
 class Env:
     """`clock()` is milliseconds since the epoch; `ids()` a fresh unique name part; `random()` in [0, 1); `sleep(seconds)`;
     `workers`: how many buckets one process works on at once. Pickles, so Spark tasks get the driver's environment."""
@@ -34,3 +65,4 @@ class Env:
     random: Callable[[], float] = _random.random
     sleep: Callable[[float], None] = time.sleep
     workers: int = 1
+    limits: Limits = Limits()

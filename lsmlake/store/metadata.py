@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TypeVar
 
 import pyarrow as pa
@@ -20,10 +18,10 @@ from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import TablePaths, first_schema, numbered
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.schema.schema import Schema
+from lsmlake.store.cache import Cache, Live, Stored
 from lsmlake.store.env import Env
 from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
-_CACHED = 256
 _EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, or a slow commit could take it again
 _LOOKS = 10
 _HINT_BYTES_MAX = 19  # digits of the highest number
@@ -31,30 +29,6 @@ _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use
 LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
 
 _Decoded = TypeVar("_Decoded", Schema, Snapshot)
-
-
-class Cache:
-    """The newest `_CACHED` decoded files that can never change, by path: every path that is cached holds a uuid, its own or the
-    table's. Threads share it, processes do not; pickles empty."""
-
-    def __init__(self) -> None:
-        self._values: OrderedDict[str, object] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: Hashable, make: Callable[[], object]) -> object:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-        value = make()
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > _CACHED:
-                self._values.popitem(last=False)
-        return value
-
-    def __reduce__(self):
-        return Cache, ()
 
 
 def read_first_schema(env: Env, root: str) -> Schema | None:
@@ -72,7 +46,11 @@ class Metadata:
 
     env: Env
     paths: TablePaths
-    cache: Cache = field(default_factory=Cache, compare=False)
+    cache: Cache = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.cache is None:
+            object.__setattr__(self, "cache", Cache(self.env.limits.cache_bytes))
 
     # -- schemas ------------------------------------------------------------------------------------------------------
 
@@ -130,15 +108,26 @@ class Metadata:
 
     def snapshot(self, number: int) -> Snapshot:
         """Raises SnapshotNotFound; TableNotFound if the table is not there any more."""
-        path = self.paths.snapshot(number)
-        try:
-            data = read_bytes(self.env.storage, path)
-        except FileNotFoundError:
+        stored = self._stored(number)
+        if stored is None:
             self.first_schema()
-            raise SnapshotNotFound(f"there is no snapshot {number}", where=self.paths.root, cure=LIST_SNAPSHOTS) from None
-        if data == _EXPIRED:
+            raise SnapshotNotFound(f"there is no snapshot {number}", where=self.paths.root, cure=LIST_SNAPSHOTS)
+        if stored.data == _EXPIRED:
             raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure=LIST_SNAPSHOTS)
-        return self._own(Snapshot.decode(data, path), number, path)
+        return self._decoded(stored)
+
+    def kept_snapshot(self, number: int) -> Snapshot:
+        """`snapshot(number)`. Raises SnapshotNotFound, too, for the snapshot of a slow commit that took a number after it had
+        been
+        freed. One read if the snapshot was asked for before."""
+        snapshot = self.snapshot(number)
+
+        def follows() -> bool:
+            return self.is_numbered(number + 1) or self.latest_id() == number
+
+        if not self.cache.get(f"{self.paths.snapshot(number)}#{snapshot.delta_manifest_list.name}", follows):
+            raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure=LIST_SNAPSHOTS)
+        return snapshot
 
     @contextmanager
     def unless_expired(self, *snapshots: Snapshot | int | None) -> Iterator[None]:
@@ -172,12 +161,8 @@ class Metadata:
     def is_in_place(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot that was read before, or the mark of its expiry, is still there. If not, its number and the next one
         have been freed."""
-        path = self.paths.snapshot(snapshot.id)
-        try:
-            data = read_bytes(self.env.storage, path)
-        except FileNotFoundError:
-            return False
-        return data == _EXPIRED or Snapshot.decode(data, path) == snapshot
+        stored = self._stored(snapshot.id)
+        return stored is not None and (stored.data == _EXPIRED or self._decoded(stored) == snapshot)
 
     def stored_ms(self, number: int) -> int | None:
         """When a snapshot was stored, by the storage's clock; None if it is gone."""
@@ -237,32 +222,66 @@ class Metadata:
         return [number for number in found if not marks or number > marks[-1]], marks
 
     def latest_id(self) -> int | None:
-        """The newest snapshot. The LATEST hint is where the search begins, never the answer."""
-        storage, number = self.env.storage, self._hint()
-        if number is None or storage.size(self.paths.snapshot(number)) is None:
-            return (self.snapshot_ids() or [None])[-1]
-        while storage.size(self.paths.snapshot(number + 1)) is not None:
-            number += 1
-        if number > 1 and storage.size(self.paths.snapshot(number - 1)) is None:  # freed numbers: the hint is very old
-            return (self.snapshot_ids() or [None])[-1]
-        return number
+        """The number of the newest snapshot."""
+        latest = self.latest()
+        return None if latest is None else latest.id
 
     def latest(self) -> Snapshot | None:
+        """The newest snapshot; None if there is none yet. Two reads if it is the newest that this handle has seen, one more for
+        each
+        snapshot since. Raises TableNotFound if there is none because the table is gone."""
         for _ in range(_LOOKS):
-            number = self.latest_id()
-            try:
-                return None if number is None else self.snapshot(number)
-            except SnapshotNotFound:  # overtaken, and expired at once
-                continue
+            found = self._forward() or self._listed()
+            if found is None:
+                return None
+            if found.data != _EXPIRED:
+                self.cache.latest = found
+                return self._decoded(found)
         raise StorageFailed(
             "the latest snapshot expires faster than it can be read",
             where=self.paths.snapshots,
             cure="expire snapshots less often",
         )
 
+    def _forward(self) -> Stored | None:
+        """The newest snapshot, by going from one that was read before, or that the hint names, to the next. None if that one is
+        not
+        there any more, or may not be what it was: then the numbers must be listed."""
+        known = self.cache.latest
+        here = self._stored(self._hint() if known is None else known.number)
+        if here is None or here.data == _EXPIRED or (known is not None and here.data != known.data):
+            return None
+        if known is None and here.number > 1 and self.env.storage.size(self.paths.snapshot(here.number - 1)) is None:
+            return None  # freed numbers: the hint is very old
+        while (following := self._stored(here.number + 1)) is not None:
+            here = following
+        return here
+
+    def _listed(self) -> Stored | None:
+        """The newest snapshot of a listing."""
+        numbers = self.snapshot_ids()
+        return self._stored(numbers[-1]) or Stored(numbers[-1], _EXPIRED) if numbers else None
+
+    def _stored(self, number: int | None) -> Stored | None:
+        """The file of a snapshot; None if there is none."""
+        if number is None:
+            return None
+        try:
+            return Stored(number, read_bytes(self.env.storage, self.paths.snapshot(number)))
+        except FileNotFoundError:
+            return None
+
+    def _decoded(self, stored: Stored) -> Snapshot:
+        path = self.paths.snapshot(stored.number)
+        return self.cache.get(f"{path}#{stored.data}", lambda: self._own(Snapshot.decode(stored.data, path), stored.number, path))
+
     def put_snapshot(self, snapshot: Snapshot) -> bool:
         """Publish. False if that id is taken."""
         return self.env.storage.put_if_absent(self.paths.snapshot(snapshot.id), snapshot.encode())
+
+    def note_latest(self, snapshot: Snapshot) -> None:
+        """Remember a snapshot that was just published: the next look for the newest one begins there."""
+        self.cache.latest = Stored(snapshot.id, snapshot.encode())
 
     def hint_latest(self, number: int) -> None:
         with self.env.storage.write(self.paths.latest) as sink:
@@ -295,9 +314,9 @@ class Metadata:
         def read() -> pa.Table:
             table = manifest.decode(self._read(path, meta.bytes), path)
             manifest.check_columns(table, schema, path)
-            return manifest.inherit(table, meta.sequence)
+            return table
 
-        return self.cache.get(f"{path}#{schema.id}#{meta.sequence}", read)
+        return manifest.inherit(self.cache.get(f"{path}#{schema.id}", read), meta.sequence)
 
     def _all_entries(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
         return (self.entries(meta, schema) for meta in metas)
@@ -312,11 +331,19 @@ class Metadata:
         return manifest.concat(self._all_entries(self.manifest_list(named) if named else (), schema), schema)
 
     def live(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
-        """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them."""
-        path = self.paths.snapshot(snapshot.id)
-        return self.cache.get(
-            f"{path}#live", lambda: manifest.fold(self._all_entries(self.manifest_metas(snapshot), schema), schema)
-        )
+        """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them. That of the newest snapshot is kept,
+        and
+        continued by the manifests that later snapshots add."""
+        metas, newest = self.manifest_metas(snapshot), self.cache.newest
+        if newest is not None and newest.schema_id == schema.id and newest.metas == metas[: len(newest.metas)]:
+            entries = newest.entries
+            if added := metas[len(newest.metas) :]:
+                entries = manifest.fold([entries, *self._all_entries(added, schema)], schema)
+        else:
+            entries = manifest.fold(self._all_entries(metas, schema), schema)
+        if newest is None or snapshot.id >= newest.number:
+            self.cache.newest = Live(snapshot.id, schema.id, metas, entries)
+        return entries
 
     def states(
         self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True
@@ -332,11 +359,15 @@ class Metadata:
     def put_manifest(self, table: pa.Table, schema_id: int, sequence: int) -> ManifestMeta:
         name = f"manifest-{self.env.ids()}"
         data = manifest.encode(table)
-        self._write(self.paths.manifest(name), data)
+        path = self.paths.manifest(name)
+        self._write(path, data)
+        self.cache.put(f"{path}#{schema_id}", table)
         return manifest.describe(name, data, table, schema_id, sequence)
 
     def put_manifest_list(self, metas: Sequence[ManifestMeta]) -> Named:
-        return self._put_named("manifest-list", manifest.encode_list(metas))
+        named = self._put_named("manifest-list", manifest.encode_list(metas))
+        self.cache.put(self.paths.manifest(named.name), tuple(metas))
+        return named
 
     # -- vectors ------------------------------------------------------------------------------------------------------
 
@@ -349,7 +380,9 @@ class Metadata:
         return self.cache.get(path, lambda: manifest.decode_index(self._read(path, named.bytes), path))
 
     def put_index(self, vectors: Mapping[str, VectorRef]) -> Named:
-        return self._put_named("index-manifest", manifest.encode_index(vectors))
+        named = self._put_named("index-manifest", manifest.encode_index(vectors))
+        self.cache.put(self.paths.manifest(named.name), vectors)
+        return named
 
     def vector(self, ref: VectorRef, file: DataFile) -> DeletionVector:
         """The vector of `file`, by one ranged read. Raises Corrupt if it is damaged or marks a row past the end of the file."""

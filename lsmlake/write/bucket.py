@@ -22,7 +22,6 @@ from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.compact.work import lookup_columns
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.gather import gather
@@ -35,9 +34,9 @@ from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns, write_run
-from lsmlake.store.lookup import remember
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns
+from lsmlake.store.version import Version
 from lsmlake.write.prepare import without_input_kinds
 
 _THREADS = 2
@@ -127,9 +126,7 @@ def _bucket_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[
 
 
 def write_bucket(
-    meta: Metadata,
-    schema: Schema,
-    bucket: Bucket,
+    files: BucketFiles,
     tables: Iterable[pa.Table],
     base: BucketState | None,
     pick: Picker | None,
@@ -146,60 +143,57 @@ def write_bucket(
         pick: Picks the inline compactions. None: no compaction.
         changelog_rows: The rows of the changelog (`with_input_kinds`), sorted by key.
     """
-    total = schema.parsed_options.layout.buckets
+    schema, bucket = files.schema, files.bucket
+    total, origin = schema.parsed_options.layout.buckets, Origin(0, APPEND)
     kept: list[pa.Table] = []
     columns = lookup_columns(schema)
     passing = (_keep_columns(table, columns, kept) for table in tables) if pick else tables
-    files = write_run(meta.env, meta.paths, schema, bucket, passing, Origin(0, APPEND), _nan_columns(tables, schema))
-    if not files:
+    run, changelog = files.write(passing, origin, _nan_columns(tables, schema)), ()
+    if not run:
         return None
-    written = [meta.paths.data(file) for file in files]
     try:
-        origin = Origin(0, APPEND)
-        changelog = write_run(meta.env, meta.paths, schema, bucket, changelog_rows, origin, float_columns(schema), CHANGELOG)
-        written += (meta.paths.data(file) for file in changelog)
-        append = BucketEdit(bucket, total, added=files, changelog=changelog)
-        message = CommitMessage(bucket, append, rows=sum(f.rows for f in files), written=tuple(written))
+        changelog = files.write(changelog_rows, origin, float_columns(schema), CHANGELOG)
+        append = BucketEdit(bucket, total, added=run, changelog=changelog)
+        rows = sum(file.rows for file in run)
+        message = CommitMessage(bucket, append, rows=rows, written=files.paths((*run, *changelog)))
         if pick is None:
             return message
-        cached_rows = _by_file(files, kept)
-        if len(files) == 1:  # a slice would keep the rows of all files in memory
-            remember(meta, schema, files[0], cached_rows[files[0].name].select(schema.key))
-        return _compacted(meta, schema, message, base or BucketState(bucket, total), pick, cached_rows)
+        cached_rows = _by_file(run, kept)
+        if len(run) == 1:  # a slice would keep the rows of all files in memory
+            files.remember(run[0], cached_rows[run[0].name].select(schema.key))
+        return _compacted(files, message, base or BucketState(bucket, total), pick, cached_rows)
     except BaseException:
-        meta.delete_quietly(written)
+        files.delete((*run, *changelog))
         raise
 
 
-def base_states(meta: Metadata, schema: Schema, base: Snapshot | None, buckets: Sequence[Bucket]) -> dict[Bucket, BucketState]:
+def base_states(base: Version, buckets: Sequence[Bucket]) -> dict[Bucket, BucketState]:
     """Returns the buckets at the snapshot that a writer starts from. If it has expired, newer snapshots exist and an inline
     compaction would be discarded; the result is then empty."""
     try:
-        with meta.unless_expired(base):
-            return meta.states(base, schema, buckets) if base else {}
+        with base.unless_expired():
+            return base.states(buckets)
     except SnapshotNotFound:
         return {}
 
 
 def write_onto(
-    meta: Metadata,
-    schema: Schema,
+    base: Version,
     bucket: Bucket,
     tables: Iterable[pa.Table],
-    base: Snapshot | None,
     state: BucketState | None,
     pick: Picker | None,
     changelog_rows: Iterable[pa.Table],
 ) -> CommitMessage | None:
-    """Calls `write_bucket` with the `state` of the bucket at snapshot `base`. If `base` expires meanwhile, writes the rows at
+    """Calls `write_bucket` with the `state` of the bucket at `base`. If `base` expires meanwhile, writes the rows at
     level 0 without compaction. Raises SnapshotNotFound if it expires and `tables` is not a list, so it cannot be read twice."""
     try:
-        with meta.unless_expired(base):
-            return write_bucket(meta, schema, bucket, tables, state, pick, changelog_rows)
+        with base.unless_expired():
+            return write_bucket(base.files(bucket), tables, state, pick, changelog_rows)
     except SnapshotNotFound:
         if not isinstance(tables, list):
             raise
-        return write_bucket(meta, schema, bucket, tables, None, None, changelog_rows)
+        return write_bucket(base.files(bucket), tables, None, None, changelog_rows)
 
 
 def _keep_columns(table: pa.Table, columns: Sequence[str], kept: list[pa.Table]) -> pa.Table:
@@ -230,10 +224,10 @@ def _contain_any(tables: Iterable[pa.Table], keys: pa.Table) -> bool:
 
 
 def _compacted(
-    meta: Metadata, schema: Schema, message: CommitMessage, base: BucketState, pick: Picker, cached_rows: dict[str, pa.Table]
+    files: BucketFiles, message: CommitMessage, base: BucketState, pick: Picker, cached_rows: dict[str, pa.Table]
 ) -> CommitMessage:
     try:
-        compacted = compact_bucket(meta, schema, base, pick, cached_rows, message.append.added)
+        compacted = compact_bucket(files, base, pick, cached_rows, message.append.added)
     except Unmergeable as error:
         if _contain_any(cached_rows.values(), error.keys):
             raise Unmergeable(

@@ -9,14 +9,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.publish import Identity, commit, replayed
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity, replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
 from lsmlake.write.bucket import base_states, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, prepare
@@ -24,7 +25,7 @@ from lsmlake.write.upsert import upsert_rows
 
 
 def upsert_tables(
-    meta: Metadata, schema: Schema, tables: Iterable[pa.Table], request: Request, identity: Identity, pick: Picker | None
+    version: Version, tables: Iterable[pa.Table], request: Request, identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
     """Writes all tables in one commit, see `upsert_rows`. Tables without rows are ignored, whatever their columns.
 
@@ -33,17 +34,17 @@ def upsert_tables(
     Raises:
         InvalidData: A row is invalid; row numbers count through all tables. Nothing is committed.
     """
-    if done := replayed(meta, identity, meta.latest()):
+    if done := replayed(version, identity):
         return done
-    prepared = _prepared(tables, schema, request)
-    held, size, limit = [], 0, schema.parsed_options.write.buffer_bytes
+    prepared = _prepared(tables, version.schema, request)
+    held, size, limit = [], 0, version.options.write.buffer_bytes
     for part in prepared:
         held.append(part)
         size += part.rows.get_total_buffer_size()
         if len(held) > 1 and size >= limit:  # a single table is in memory already
-            return _upsert_spilled(meta, schema, chain(_released(held), prepared), identity, pick)
+            return _upsert_spilled(version, chain(_released(held), prepared), identity, pick)
     rows = [part.rows for part in held if part.rows.num_rows]
-    return upsert_rows(meta, schema, pa.concat_tables(with_kinds(rows)), identity, pick) if rows else None
+    return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick) if rows else None
 
 
 class _Part(NamedTuple):
@@ -68,21 +69,19 @@ def _released(parts: list[_Part]) -> Iterator[_Part]:
         yield parts.pop(0)
 
 
-def _upsert_spilled(
-    meta: Metadata, schema: Schema, parts: Iterator[_Part], identity: Identity, pick: Picker | None
-) -> Snapshot | None:
+def _upsert_spilled(version: Version, parts: Iterator[_Part], identity: Identity, pick: Picker | None) -> Snapshot | None:
     messages: list[CommitMessage] = []
-    latest, buckets = meta.latest(), schema.parsed_options.layout.buckets
+    schema, buckets = version.schema, version.options.layout.buckets
     try:
         with Intake(schema, None) as intake:
             for rows, places in parts:
                 numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
                 intake.add(rows, numbers, places)
             for bucket, rows, changelog in intake.sorted():
-                state = base_states(meta, schema, latest, [bucket]).get(bucket) if pick else None
-                if message := write_onto(meta, schema, bucket, rows, latest, state, pick, changelog):
+                state = base_states(version, [bucket]).get(bucket) if pick else None
+                if message := write_onto(version, bucket, rows, state, pick, changelog):
                     messages.append(message)
     except BaseException:
-        meta.discard(messages)
+        version.meta.discard(messages)
         raise
-    return commit(meta, schema, messages, identity).snapshot if messages else None
+    return commit(version, messages, identity).snapshot if messages else None

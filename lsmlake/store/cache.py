@@ -1,0 +1,86 @@
+"""What a table handle remembers: decoded files that can never change, and where the newest snapshot was.
+
+Every key holds a uuid, that of a file or of the table. Threads share a cache, processes do not: it pickles empty.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping
+from threading import Lock
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.format.manifest import ManifestMeta
+
+_ITEM_BYTES = 512  # of an entry of a mapping or a list, with its names
+
+
+class Stored(NamedTuple):
+    """A snapshot's file: its number and its bytes."""
+
+    number: int
+    data: bytes
+
+
+class Live(NamedTuple):
+    """The live files of snapshot `number`: all entries of the manifests `metas` folded, under schema `schema_id`."""
+
+    number: int
+    schema_id: int
+    metas: tuple[ManifestMeta, ...]
+    entries: pa.Table
+
+
+class Cache:
+    """At most `limit_bytes` of decoded values, the least recently used go first; besides them the live files of the newest
+    snapshot.
+
+    `latest`: the newest snapshot that was seen, to look for a newer one from there. `newest`: see `Live`.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.latest: Stored | None = None
+        self.newest: Live | None = None
+        self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], object]) -> object:
+        """The value of `key`, made if it is not there."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][0]
+        value = make()
+        self.put(key, value)
+        return value
+
+    def put(self, key: Hashable, value: object) -> None:
+        size = _bytes_of(value) + sys.getsizeof(key)
+        with self._lock:
+            self._bytes -= self._values.pop(key, (None, 0))[1]
+            self._values[key] = value, size
+            self._bytes += size
+            while self._bytes > self.limit_bytes and self._values:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._bytes -= freed
+
+    @property
+    def bytes(self) -> int:
+        """Memory in use, estimated; that of the newest live files included."""
+        return self._bytes + (0 if self.newest is None else _bytes_of(self.newest.entries))
+
+    def __reduce__(self):
+        return Cache, (self.limit_bytes,)
+
+
+def _bytes_of(value: object) -> int:
+    if isinstance(value, pa.Table):
+        return value.get_total_buffer_size()
+    if isinstance(value, (Mapping, Collection)):
+        return _ITEM_BYTES * (1 + len(value))
+    return 8 * _ITEM_BYTES  # a schema or a snapshot
