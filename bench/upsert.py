@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from lsmlake.store.lookup import find as look_up
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,6 +26,7 @@ from bench.rows import KEY, SCHEMA, orders
 from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.api.table import Table
+from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.local import LocalStorage
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import prepare
@@ -178,10 +178,10 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
     ids = np.random.default_rng(3).choice(rows, batch, replace=False)
     parts = split(prepare(orders(ids), table.current)[0], table.current, BUCKETS)
     keys = [(bucket, part.select([KEY])) for bucket, part in parts]
-    states = table.states()
+    states, schema = table.states(), table.current
 
     def find(meta) -> int:
-        found = (look_up(meta, table.current, part, states[bucket].files) for bucket, part in keys)
+        found = (BucketFiles(meta, schema, bucket).find(part, states[bucket].files) for bucket, part in keys)
         return sum(len(hits.positions) for files in found for hits in files.values())
 
     storage = _Counting(folder)

@@ -27,6 +27,7 @@ from lsmlake.maintain.alter import Alteration
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.verify import Finding
 from lsmlake.schema.schema import Schema
+from lsmlake.store.version import Version
 
 assert_type(lsmlake.__version__, str)
 
@@ -68,6 +69,7 @@ def described(orders: lsmlake.Table) -> list[str]:
     assert_type(orders.options, Mapping[str, str])
     assert_type(orders.comment, str | None)
     assert_type(orders.current, Schema)
+    assert_type(orders.version, Version)
     assert_type(orders.states(), dict[Bucket, BucketState])
     return [orders.name, orders.path]
 
