@@ -95,8 +95,8 @@ def _differing(files: BucketFiles, plan: Projection, side: _Side, other: _Side) 
             tables += files.fetch(file, dead_in_other.positions(), columns)
         else:
             tables += _live(files, file, side.dead.get(name, EMPTY))
-    for files, rows in side.merged.items():
-        if files not in other.merged:
+    for merged, rows in side.merged.items():
+        if merged not in other.merged:
             tables += merge_at_read(files, plan, rows, columns) if isinstance(rows, Split) else rows
     return pa.concat_tables(tables)
 
