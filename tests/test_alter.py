@@ -69,6 +69,9 @@ def test_a_changelog_goes_on_where_the_one_before_it_ended(was, to):
             table.changes(0, mode="changelog").count()
 
 
+FULL_CHANGELOG = {"changelog-producer": "full-compaction"}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "settles"),
     [
@@ -79,6 +82,10 @@ def test_a_changelog_goes_on_where_the_one_before_it_ended(was, to):
         ({}, {"changelog-producer": "input"}, False),
         ({}, {"changelog-producer": "full-compaction"}, True),  # which ends deletion vectors
         (MERGING, {**MERGING, "changelog-producer": "full-compaction"}, True),
+        (FULL_CHANGELOG, {**FULL_CHANGELOG, "num-levels": 6}, False),  # the default
+        (FULL_CHANGELOG, {**FULL_CHANGELOG, "num-levels": 5}, True),  # the changelog reports what reaches the last level
+        (FULL_CHANGELOG, {**FULL_CHANGELOG, "num-sorted-run.compaction-trigger": 4}, True),
+        (MERGING, {**MERGING, "num-levels": 5}, False),
         ({"changelog-producer": "lookup"}, {}, True),
         ({"changelog-producer": "input"}, {}, False),
         ({"changelog-producer": "lookup"}, {"changelog-producer": "input"}, True),
