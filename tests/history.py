@@ -471,8 +471,6 @@ class Player:
         files = self._files()
         self.naive.check_buckets(files, self.bucket_key)
         raw, (shown, _) = self.view(last, "raw"), self._shown(files, "raw")
-        for file in shown:
-            assert not self.naive.living(file).num_rows or file.level > 0
         living = [row for file in shown for row in rows_of(self.naive.living(file).select(self.shape.names))]
         assert multiset(living) == multiset([self._seen(row) for row in raw.values()]), "data files less their dead rows"
         scan = self.table.scan(mode="raw")
@@ -526,7 +524,8 @@ class Player:
         assert len(found) == sum(told[number] for number in range(start + 1, end + 1))
         if producer == "input":
             given = [(kind, row) for number in range(start + 1, end + 1) for kind, row in self.given.get(number, ())]
-            assert self._by_key((change["_row_kind"], change) for change in found) == self._by_key(given)
+            if isinstance(self.setup.fold, Newest):  # rules that remove rows may leave out those that mean nothing to them
+                assert self._by_key((change["_row_kind"], change) for change in found) == self._by_key(given)
             return
         view = "compacted" if producer == "lookup" else "raw"
         self.same_rows(fold(self.view(start, view), found, self.key_of), self.view(end, view))
