@@ -1,7 +1,8 @@
 """Planning a read of ten thousand files: from the name of a table to the files a query must read, nothing cached.
 
 The files exist in manifests only, committed as a writer would: ten commits, a partition each, ten buckets of a hundred files.
-Every plan is made by a new `Lake`.
+Every plan is made by a new `Lake`. Then one handle lives through many commits, as a driver that runs for weeks has it, and plans
+a read after each: what it keeps in memory must not grow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import datetime
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 
 import lsmlake
@@ -24,6 +26,7 @@ from lsmlake.read.plan import Plan
 
 PARTITIONS = BUCKETS = 10
 _NAME = "bench.many"
+_HANDLE_MB = 200  # with 100,000 files
 _DAY = datetime.date(2026, 1, 1)
 _VALUES = ("a", "b", "c", "d", "e")
 _ROWS = 1_000_000  # of a file
@@ -33,8 +36,8 @@ _SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def run(folder: Path, files: int = 10_000, rounds: int = 5) -> Report:
-    """`files`: a multiple of a hundred."""
+def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) -> Report:
+    """`files`: a multiple of a hundred. `commits`: those that the long-lived handle sees, half of them by others."""
     each = files // PARTITIONS // BUCKETS
     table = _build(folder, each)
     queries = {
@@ -49,6 +52,7 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5) -> Report:
         assert found.files == expected, (what, found.pruned)
         seconds = min(clock(partial(_plan, folder, where)).seconds for _ in range(rounds))
         measures.append(Measure(f"plan of {what}: {expected:,} files", seconds, None, target=1.0))
+    measures += _long_lived(folder, files, commits)
     return Report(
         "planning",
         f"best of {rounds}, nothing cached",
@@ -63,6 +67,30 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5) -> Report:
 
 def _plan(folder: Path, where: str | None) -> Plan:
     return lsmlake.connect(folder).table(_NAME).scan(where=where).plan()
+
+
+def _long_lived(folder: Path, files: int, commits: int) -> list[Measure]:
+    """Memory of a handle that sees `commits` commits of ten files each, half of them by another handle."""
+    table, other = (lsmlake.connect(folder).table(_NAME) for _ in range(2))
+    process = psutil.Process()
+    resident, kept, seconds = [], [], []
+    for number in range(commits):
+        writer = (table, other)[number % 2]
+        messages = [
+            CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (_file(writer, bucket, number),))) for bucket in _buckets(_DAY)
+        ]
+        commit(writer.version, messages, Identity(f"later-{number}"))
+        seconds.append(clock(partial(table.scan(where=f"day = '2026-01-03' and id = {_ROWS // 2}").plan)).seconds)
+        resident.append(process.memory_info().rss)
+        kept.append(table.meta.cache.bytes)
+    settled = commits // 4
+    return [
+        Measure(f"plan of one key by a handle that is kept, {files:,} files, after a commit", min(seconds[settled:]), None),
+        Measure(f"memory of that handle after {commits} commits", kept[-1] / 1e6, None, "MB", _HANDLE_MB),
+        Measure(
+            f"growth of the process from commit {settled} to {commits}", (resident[-1] - resident[settled]) / 1e6, None, "MB", 100
+        ),
+    ]
 
 
 def _build(folder: Path, each: int) -> Table:
