@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.commands import COMMANDS
+from lsmlake.cli.docs import Document
 from lsmlake.cli.java import require_java
 from lsmlake.cli.main import app
 from lsmlake.compact import job
@@ -355,6 +356,7 @@ def test_options_are_listed_and_altered(copy: Path):
         ("lsmlake ls s", ["sales", "scratch"]),
         ("lsmlake -w nowhere show ", []),
         ("lsmlake head sales.orders --sn", ["--snapshot"]),
+        ("lsmlake docs ", ["format", "implementation"]),
     ],
 )
 def test_the_shell_completes_commands_and_names(warehouse: Path, line: str, offered: list[str]):
@@ -553,6 +555,25 @@ def test_help_names_the_exit_codes_and_version_the_version():
     text = " ".join(call("--help").split())
     assert "0 all is well; 1 the operation failed" in text and "2 wrong usage" in text and "130 interrupted" in text
     assert call("--version") == f"lsmlake {lsmlake.__version__}\n"
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_documents_are_listed_and_printed():
+    listed = [line.split(maxsplit=1) for line in call("docs").splitlines()]
+    assert [name for name, _ in listed] == ["format", "implementation"]
+    paths = call("docs", "--path").splitlines()
+    for (name, title), path in zip(listed, paths, strict=True):
+        assert call("docs", name) == call("docs", Path(path).name) == Path(path).read_text()
+        assert call("docs", name, "--path") == f"{path}\n"
+        assert Path(path).read_text().startswith(f"# {title}\n")
+    assert complaint("docs", "nonsense").endswith("expected format or implementation, found 'nonsense'; run `lsmlake docs`")
+
+
+def test_on_a_terminal_a_document_is_formatted():
+    page = on_terminal(Document("# Title\n\nSome `code`.\n"), 40)
+    assert "Some code." in page and not any("#" in line or "`" in line for line in page)
 
 
 # -- Java and the demo ------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ COMMANDS = {
     "repair": Entry("lsmlake.cli.repair", "List or take out rows that cannot be merged."),
     "alter": Entry("lsmlake.cli.alter", "Set or remove options of a table, as one commit."),
     "options": Entry("lsmlake.cli.options", "List the options of a table, or all options there are."),
+    "docs": Entry("lsmlake.cli.docs", "Print a document about lsmlake: file format, implementation."),
 }
 
 
