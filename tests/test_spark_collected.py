@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from unittest.mock import patch
@@ -15,8 +16,10 @@ from pyspark.sql import functions as F
 from spark_support import configured, same
 
 import lsmlake
+from lsmlake.api.lake import Lake
 from lsmlake.errors import EngineFailed, InvalidData
 from lsmlake.spark import collected
+from lsmlake.store.env import Limits
 
 pytestmark = pytest.mark.spark
 
@@ -171,10 +174,10 @@ def test_values_of_every_type_arrive_alike(spark, spark_lake):
     assert pc.sum(fetched["f"]).as_py() == 190
 
 
-def test_large_rewrites_are_left_to_tasks(spark, spark_lake, monkeypatch):
+def test_large_rewrites_are_left_to_tasks(spark, spark_lake):
     """A bucket due for a merge beyond the budget has its next batch written by tasks, which merge."""
-    table = made(spark_lake, rows=2_000, **{"compaction.tier-runs": 4})
-    monkeypatch.setattr(collected, "_MERGE_BYTES", 100)
+    small = Lake(replace(spark_lake.env, limits=Limits(driver_merge_bytes=100)), spark_lake.runtime)
+    table = made(small, rows=2_000, **{"compaction.tier-runs": 4})
     frame = spark.range(0, 2_000, 1, 2)
     taken = [collects(spark, table, frame.selectExpr("id", f"{n} as v")) for n in range(8)]
     assert taken[0] is True and taken.count(False) >= 1

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from spark_support import same
 from strategies import KEYS, Shape
 
 import lsmlake
+from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidData
 from lsmlake.spark.types import to_spark
+from lsmlake.store.env import Limits
 
 pytestmark = pytest.mark.spark
 
@@ -248,3 +253,15 @@ def test_columns_left_out_and_erasure(spark, spark_lake, collected):
     table.upsert(spark.range(5, 7).selectExpr("id", "1 AS n", "3 AS b"))
     assert table.scan().count() == 92
     same(table.scan(where="id < 10").to_arrow(), [(5, 1, None, 3), (6, 1, None, 3)])
+
+
+def test_tasks_obey_the_limits_of_the_environment(spark, spark_lake, tmp_path):
+    lake = Lake(replace(spark_lake.env, limits=Limits(row_group_rows=10, window_bytes=1_000)), spark_lake.runtime)
+    options = {"bucket": 2, "file.block-size": "200 b", "write.collect-rows": 0}
+    table = lake.create_table("d.limited", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+    table.upsert(spark.range(400).selectExpr("id", "id as v"), compact=False)
+    table.upsert(spark.range(400).selectExpr("id", "-id as v"))
+    table.compact(full=True)
+    paths = [Path(lake.env.storage.place(path)) for path in table.files()["file_path"].to_pylist()]
+    assert all(pq.read_metadata(path).num_row_groups > 10 for path in paths)
+    assert table.df().where("v > 0").count() == 0

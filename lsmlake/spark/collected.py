@@ -30,7 +30,6 @@ from lsmlake.store.version import Version
 
 _LOOKUP_ROWS = 50_000_000  # of a table: a batch with random keys reads the whole key column, about 0.2 s
 _LOOKUP_FILES = 256
-_MERGE_BYTES = 64 << 20  # to be merged with the batch, in all buckets
 _BATCH_BYTES = 128 << 20  # in memory
 _EXPANSION = 4  # of a Parquet file in memory
 _LOOKS = 4
@@ -51,7 +50,7 @@ def row_limit(version: Version, pick: Picker | None) -> int:
     files = [file for state in states for file in state.files]
     if pick and (latest.total_rows > _LOOKUP_ROWS or len(files) > _LOOKUP_FILES):
         return 0
-    if pick and sum(_merge_bytes(state, pick) for state in states) > _MERGE_BYTES:
+    if pick and sum(_merge_bytes(state, pick) for state in states) > version.meta.env.limits.driver_merge_bytes:
         return 0
     row_bytes = _EXPANSION * sum(file.bytes for file in files) // max(1, sum(file.rows for file in files))
     return min(limit, _BATCH_BYTES // max(1, row_bytes))
@@ -85,7 +84,7 @@ def _bytes(picked: Compaction | None) -> int:
     return sum(file.bytes for file in picked.inputs if file.name) if picked else 0
 
 
-def modest(pick: Picker | None) -> Picker | None:
+def modest(pick: Picker | None, merge_bytes: int) -> Picker | None:
     """Restricts `pick`: large rewrites to reclaim deleted rows are left to batches that tasks write. (A compaction of level 0
     must run, or the batch would stay at level 0.)"""
     if pick is None:
@@ -93,7 +92,7 @@ def modest(pick: Picker | None) -> Picker | None:
 
     def picked(levels: Levels) -> Compaction | None:
         found = pick(levels)
-        return found if levels.level0 or _bytes(found) <= _MERGE_BYTES else None
+        return found if levels.level0 or _bytes(found) <= merge_bytes else None
 
     return picked
 

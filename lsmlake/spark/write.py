@@ -71,7 +71,8 @@ def upsert(
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
         rows = rows.rename_columns(columns)
-        return upsert_rows(version, prepare(rows, schema, request, None)[0], identity, collected.modest(pick))
+        pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
+        return upsert_rows(version, prepare(rows, schema, request, None)[0], identity, pick)
     write = _Write(version, columns, request, pick is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
     if limit and snapshot and snapshot.delta_rows <= limit:

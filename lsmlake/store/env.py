@@ -36,6 +36,8 @@ class Limits:
         chunk_rows: rows of a data file in memory at a time, if its row groups are not larger.
         row_group_rows: the fewest rows of a Parquet row group.
         stream_buffer_bytes: buffer per column while a large file is streamed; 0 reads small files without buffers, too.
+        driver_merge_bytes: compactions that the driver of a Spark session runs itself, when it writes a small batch; larger ones
+            are left to tasks.
         marks: marks of expired snapshots that stay, however old.
         compactions: compactions of one bucket in one commit. Each leaves a smaller tree, so the limit is never reached.
         merge_ahead: whether a compaction merges the next rows while it writes those before, in another thread.
@@ -49,6 +51,7 @@ class Limits:
     chunk_rows: int = 1 << 22
     row_group_rows: int = 1 << 10
     stream_buffer_bytes: int = 1 << 20
+    driver_merge_bytes: int = 64 << 20
     marks: int = 500
     compactions: int = 64
     merge_ahead: bool = True
