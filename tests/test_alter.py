@@ -210,7 +210,7 @@ def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
 
     rows, choose = prepare(at_rows(table), version.schema)[0], inline_picker(version, None)
     table.alter(set_option("deletion-vectors.enabled", False))
-    with pytest.raises(CommitConflict, match=r"altered meanwhile.*schema 0.*schema 1.*run it again"):
+    with pytest.raises(CommitConflict, match=r"altered while the commit was prepared.*schema 0.*schema 1.*run it again"):
         upsert_rows(version, rows, Identity("late"), choose)
     assert storage.size(put) is None
     assert upsert_rows(late.version, rows, Identity("late"), choose).id == 3

@@ -698,4 +698,4 @@ def test_expire_removes_old_snapshots_and_says_so(copy: Path):
     assert table_of(copy).snapshots().num_rows == 1
     assert table_of(copy).scan().count() == before
     nonsense = ["--retain-max", "1", "--retain-min", "2"]
-    assert "--retain-max is below --retain-min" in complaint("expire", "sales.orders", *nonsense, "-w", copy)
+    assert "--retain-max is less than --retain-min" in complaint("expire", "sales.orders", *nonsense, "-w", copy)

@@ -1,1 +1,1 @@
-"""Publishing snapshots: rebase, invariants, the conditional create; and the expiry of old snapshots, which commits run."""
+"""Publishing snapshots: rebase, invariants, the conditional create; and snapshot expiry, which commits trigger."""

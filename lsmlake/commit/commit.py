@@ -1,18 +1,17 @@
-"""The commit: one conditional create of `snapshot-<n+1>`. Optimistic; knows snapshots and edits, nothing of rows.
+"""The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits and never reads rows.
 
-1. Start from the version that the caller has read; after a conflict, from the newest. Is our own commit there already? Then it is
-   done (`commit.replay`).
-2. Check what the commit needs (`commit.requirements`), and `rebase` the messages: a compaction that was overtaken falls back to a
-   plain append, or is dropped.
+1. Start from the version that the caller has read; after a conflict, from the newest one. If it already holds this commit, return
+   that snapshot (`commit.replay`).
+2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
+   back to a plain append, or is dropped.
 3. Check the invariants of the edited buckets (`commit.invariants`).
-4. Write the manifest of the edits (once for each outcome of 2), its lists and, if vectors changed, the index manifest
-   (`commit.snapshot_builder`).
-5. Create the snapshot if absent. Taken: remove what this attempt wrote, wait a little, start again (`commit.publish`).
-6. Check that the snapshot before it, or its mark, is still there, and schema 0. A writer that was asleep for long may have
-   created
-   a snapshot whose number had been freed, or of a table that was dropped meanwhile: neither is a commit.
+4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
+   index manifest (`commit.snapshot_builder`).
+5. Create the snapshot file if it is absent. If it exists, delete this attempt's metadata, wait and retry (`commit.publish`).
+6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist. A writer that was suspended for long may have
+   reused a freed snapshot number, or written into a dropped table; such a snapshot does not count and is removed.
 
-Files are removed only when it is certain that nothing published names them.
+Files are deleted only if certainly no published snapshot references them.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
-_HINT_EVERY = 10  # a reader probes that many snapshots past the hint at most; writing it costs a commit about a tenth
+_HINT_EVERY = 10  # a reader probes at most this many snapshots past the hint; writing it takes about a tenth of a commit
 
 
 @dataclass(frozen=True)
 class Succession:
-    """A commit that puts `schema` into effect, and may only follow snapshot number `after` (0 = be the first). `remade`: rows may
-    be others than before."""
+    """Makes a commit put `schema` into effect, directly after snapshot `after` (0: as the first snapshot). `remade`: the commit
+    may change the visible rows."""
 
     schema: Schema
     after: int
@@ -63,22 +62,27 @@ def commit(
     properties: Mapping[str, str] = {},
     succession: Succession | None = None,
 ) -> Committed:
-    """Publish `messages` as one snapshot and remove the files it did not use.
+    """Publish `messages` as one snapshot and delete the files that it does not use.
 
-    `version`: the one that the messages were made from, and for whose schema. Nothing to publish, or all of it overtaken: the
-    result has no snapshot. Raises CommitConflict after `commit.max-retries`, or if the table has been altered so that the
-    messages
-    do not fit, and StorageFailed, the table being as before; CommitUnknown if the store fails in step 5 or 6 and cannot be asked,
-    the table being as before or after; TableNotFound, nothing being published, if the table was dropped or renamed, even if
-    another
-    one has its name by now.
+    Args:
+        version: the version that the messages were computed from; they follow its schema.
+
+    Returns:
+        The outcome; without a snapshot if there was nothing to publish, or every message was overtaken.
+
+    Raises:
+        CommitConflict: after `commit.max-retries`, or if the table was altered so that the messages no longer fit. The table is
+            unchanged.
+        StorageFailed: the table is unchanged.
+        CommitUnknown: the store failed in step 5 or 6 and does not answer; the commit may have been published.
+        TableNotFound: the table was dropped or renamed, even if another table has its name by now. Nothing is published.
     """
     meta, options = version.meta, version.options
     retries = Retries(options.commit.retries, options.commit.wait_min_ms, options.commit.wait_max_ms)
     committed = publish(_Commit(version, messages, identity, properties, succession), retries, meta.env)
     if committed is None:
         raise CommitConflict(
-            "other commits won every time",
+            "other commits came first on every attempt",
             where=meta.paths.root,
             found=f"{1 + retries.count} attempts",
             cure="run it again; with many writers raise commit.max-retries",
@@ -109,19 +113,19 @@ class _Commit(Attempts):
         self.version: Version | None = version
         self.base: Snapshot | None = None  # the snapshot that `tried` follows
         self.tried: tuple[Snapshot, Rebased] | None = None
-        self.publishing = False  # the store was asked to publish `tried`, and did not say that it refused
+        self.publishing = False  # the store was asked to publish `tried` and has not refused
 
     def run(self) -> Committed | Conflict | Unknown:
         self.publishing = False
         version = self.version or Version.latest(self.meta)
-        self.version = None  # the first attempt only: a conflict says that it is not the newest any more
+        self.version = None  # for the first attempt only: after a conflict it is out of date
         if done := replayed(version, self.identity):
             return Committed(done)
         try:
             with version.unless_expired():
                 return self._onto(version)
         except SnapshotNotFound:
-            return Conflict()  # with a commit that came after `version`
+            return Conflict()  # only a commit after `version` can have expired it
 
     def _onto(self, version: Version) -> Committed | Conflict | Unknown:
         meta, latest = self.meta, version.snapshot
@@ -141,10 +145,10 @@ class _Commit(Attempts):
         self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
         try:
             if not meta.put_snapshot(snapshot):
-                outcome = self._told(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
+                outcome = self._outcome_given(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
                 self.publishing = isinstance(outcome, Committed)
                 return outcome
-            outcome = self._confirmed()
+            outcome = self._confirm()
         except (StorageFailed, Corrupt) as failed:
             return Unknown(failed)
         if isinstance(outcome, Committed):
@@ -152,14 +156,14 @@ class _Commit(Attempts):
             self._hint(number)
         return outcome
 
-    def _confirmed(self) -> Committed | Conflict:
-        """Step 6, the snapshot being there. Raises TableNotFound, StorageFailed, CommitUnknown."""
+    def _confirm(self) -> Committed | Conflict:
+        """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
         meta, (snapshot, rebased) = self.meta, self.tried
         follows = self.base is None or meta.is_in_place(self.base)
         try:
-            meta.first_schema()  # after the other look: a table renamed in between has taken all snapshots along
-        except TableNotFound as gone:
-            self._take_back(gone)
+            meta.first_schema()  # checked last: renaming the table between the two checks moves all its snapshots
+        except TableNotFound as missing:
+            self._unpublish(missing)
             raise
         if not follows:
             self.publishing = False
@@ -167,58 +171,58 @@ class _Commit(Attempts):
             return Conflict()
         return Committed(snapshot, rebased.edits, rebased.overtaken)
 
-    def _take_back(self, gone: TableNotFound) -> None:
-        """Remove the snapshot, the table being gone. Raises CommitUnknown if the snapshot is gone, too: it may have been
-        published, and renamed along with the table."""
+    def _unpublish(self, missing: TableNotFound) -> None:
+        """Delete the snapshot, because the table no longer exists. Raises CommitUnknown if the snapshot is missing too: it may
+        have been published and then renamed with the table."""
         meta, path = self.meta, self.meta.paths.snapshot(self.tried[0].id)
         if meta.env.storage.size(path) is None:
             raise CommitUnknown(
                 "the table was dropped or renamed while the commit was published",
                 where=path,
-                found=gone,
-                cure="if it was renamed, look at the snapshots of the table that has its new name",
-            ) from gone
+                found=missing,
+                cure="if it was renamed, look for the commit in the snapshots of the table under its new name",
+            ) from missing
         self.publishing = False
         meta.delete_quietly([path])
 
     def settle(self, unknown: Unknown) -> Committed | Conflict:
         number = self.tried[0].id
         try:
-            found = self._looked_up()
-        except (SnapshotNotFound, TableNotFound, StorageFailed, Corrupt) as silent:
+            found = self._look_up()
+        except (SnapshotNotFound, TableNotFound, StorageFailed, Corrupt) as failed:
             raise CommitUnknown(
                 "the store failed while publishing",
                 where=self.meta.paths.snapshot(number),
                 found=unknown.cause,
                 cure=Wording(
-                    "look at snapshots(); commit again with the same writer_id and commit_id, which is safe",
-                    command="see `lsmlake snapshots TABLE` for a new snapshot before you run the command again",
+                    "look for the commit in snapshots(); committing again with the same writer_id and commit_id is safe",
+                    command="look for a new snapshot in `lsmlake snapshots TABLE` before you run the command again",
                 ),
-            ) from silent
+            ) from failed
         if found is None:
             raise unknown.cause
         return found
 
-    def _looked_up(self) -> Committed | Conflict | None:
-        """What became of the attempt; None if it was certainly not published. Raises SnapshotNotFound if the snapshot that had
-        the number has expired, whoever published it, StorageFailed, Corrupt, TableNotFound."""
+    def _look_up(self) -> Committed | Conflict | None:
+        """Find the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the
+        snapshot of that number, ours or another, has expired; StorageFailed, Corrupt, TableNotFound."""
         meta, number = self.meta, self.tried[0].id
         try:
-            return self._told(meta.snapshot(number))
+            return self._outcome_given(meta.snapshot(number))
         except SnapshotNotFound:
             if meta.is_numbered(number) or (meta.latest_id() or 0) >= number:
                 raise
             return None
 
-    def _told(self, there: Snapshot) -> Committed | Conflict:
-        """What the snapshot that has the number says. It may be ours even so: a store that repeats a request of its own accord
-        answers "taken" to the one that took it."""
-        return self._confirmed() if there == self.tried[0] else Conflict()
+    def _outcome_given(self, stored: Snapshot) -> Committed | Conflict:
+        """The outcome, given the snapshot stored under the number. It can be our own although the create was refused: a store
+        that repeats a request by itself refuses the repetition."""
+        return self._confirm() if stored == self.tried[0] else Conflict()
 
     def give_up(self) -> None:
         if self.publishing:
             try:
-                outcome = self._looked_up()
+                outcome = self._look_up()
             except LakeError:
                 return
             if isinstance(outcome, Committed):
@@ -245,5 +249,5 @@ class _Commit(Attempts):
             return
         try:
             self.meta.hint_latest(number)
-        except StorageFailed:  # a hint only: readers look further
+        except StorageFailed:  # readers find the newest snapshot without the hint, too
             return

@@ -1,10 +1,11 @@
-"""What must hold of a table, as named predicates over one bucket. Each is registered once and checked on every publish, of
-appends too, and by `verify`. Pure.
+"""The invariants of a table that one bucket's metadata can prove, as named predicates. Each is registered once and checked on
+every publish, including appends, and by `verify`. Pure.
 
-I1 inside a run key ranges are disjoint. I3 a vector names a live file and marks no more rows than the file has. I5 a commit adds
-at most one run to level 0 of a bucket. I6 a file is live once. The others need more than a bucket's metadata: I2, that beyond
-level 0 a key is live in one file, needs the rows, and `verify` reads them; so it does the snapshots for I4, that their numbers
-are contiguous, and I8, that none names a missing file. I7, a commit is applied once, is `commit.replay`.
+I1: key ranges within a run are disjoint. I3: a vector belongs to a live file and marks at most its rows. I5: a commit adds at most
+one run to level 0 of a bucket. I6: a file is live once.
+
+Checked elsewhere: `maintain.verify` reads rows for I2 (at deeper levels a key is live in one file only) and snapshots for I4
+(contiguous numbers) and I8 (no missing files); `commit.replay` ensures I7 (a commit is applied once).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Invariant = Callable[[BucketState], Iterator[str]]
 
 def apply(state: BucketState, edit: BucketEdit) -> BucketState:
     """The bucket after `edit`."""
-    gone = {file.name for file in edit.removed}
-    files = tuple(file for file in state.files if file.name not in gone) + edit.added
+    removed = {file.name for file in edit.removed}
+    files = tuple(file for file in state.files if file.name not in removed) + edit.added
     names = {file.name for file in files}
     vectors = {name: ref for name, ref in {**state.vectors, **edit.vectors}.items() if name in names}
     return BucketState(state.bucket, edit.total_buckets, files, vectors)
@@ -60,15 +61,15 @@ def violations(state: BucketState) -> list[str]:
 
 
 def check_edits(edits: Sequence[tuple[BucketEdit, BucketState | None]], where: str) -> None:
-    """Check every edit on top of the bucket as it is; None: the edit only adds files, and these are checked among themselves.
-    Raises Corrupt."""
+    """Check each edit applied to the current state of its bucket. None as a state: the edit only adds files, which are checked
+    against each other. Raises Corrupt."""
     buckets = [edit.bucket for edit, _ in edits]
     found = [f"I5: two edits of {bucket}" for bucket in {*buckets} if buckets.count(bucket) > 1]
     for edit, before in edits:
         found += violations(apply(before or BucketState(edit.bucket, edit.total_buckets), edit))
     if found:
         raise Corrupt(
-            "a commit would break the table and was not made",
+            "the commit violates invariants of the table and was not published",
             where=where,
             found="; ".join(found),
             cure="run `lsmlake verify`, and report this",

@@ -1,4 +1,4 @@
-"""What became of one attempt to publish: a value, never an exception."""
+"""The outcome of one attempt to publish, as a value."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from lsmlake.format.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Committed:
-    """Published. `snapshot`: None if there was nothing to publish. `edits`: those of the messages that went in; `overtaken`:
-    buckets
-    whose compaction did not."""
+    """Published. `snapshot`: None if there was nothing to publish. `edits`: the published edits. `overtaken`: buckets whose
+    compaction was dropped."""
 
     snapshot: Snapshot | None
     edits: tuple[BucketEdit, ...] = ()

@@ -1,6 +1,6 @@
-"""Publishing by compare and set: try, look what became of it, wait a little, try again. Knows nothing of tables and files.
+"""The generic publish loop: try a compare-and-set, settle the outcome, back off, retry. Independent of tables and files.
 
-Whatever happens, an error or an interruption included, no attempt leaves files behind that nothing published names.
+After success, failure or interruption, no attempt leaves files behind that no published snapshot references.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lsmlake.store.env import Env
 
 
 class Attempts(ABC):
-    """Attempts to publish the same thing, each on top of what is newest."""
+    """Attempts to publish the same content, each based on the newest state."""
 
     @abstractmethod
     def run(self) -> Committed | Conflict | Unknown:
@@ -21,25 +21,25 @@ class Attempts(ABC):
 
     @abstractmethod
     def settle(self, unknown: Unknown) -> Committed | Conflict:
-        """Find out what became of an attempt that the store did not answer. Raises the store's error if it was not published, and
-        CommitUnknown if that cannot be found out."""
+        """Determine the outcome of an attempt whose request failed. Raises the store's error if nothing was published, and
+        CommitUnknown if that cannot be determined."""
 
     @abstractmethod
     def withdraw(self) -> None:
-        """After a conflict: remove what that attempt wrote."""
+        """After a conflict: delete the files that only this attempt can use."""
 
     @abstractmethod
     def finish(self, committed: Committed) -> None:
-        """Remove everything written that `committed` does not use."""
+        """Delete every written file that `committed` does not use."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """After an error or an interruption: remove everything written, unless something published names it."""
+        """After an error, an interruption or the last attempt: delete every written file that nothing published references."""
 
 
 class Retries(NamedTuple):
-    """`count`: attempts after the first. The wait before each is twice as long as the one before, up to `wait_max_ms`, times a
-    random factor from 0.5 to 1.5."""
+    """`count`: attempts after the first. The wait before a retry doubles up to `wait_max_ms`, times a random factor from 0.5 to
+    1.5."""
 
     count: int
     wait_min_ms: int
@@ -47,7 +47,7 @@ class Retries(NamedTuple):
 
 
 def publish(attempts: Attempts, retries: Retries, env: Env) -> Committed | None:
-    """Try until it is published; None if another writer was faster every time, and then nothing written is left."""
+    """Publish, with retries. Returns None if every attempt met a conflict; then all written files are deleted."""
     wait_ms = retries.wait_min_ms
     try:
         for left in reversed(range(1 + retries.count)):

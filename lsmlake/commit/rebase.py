@@ -1,4 +1,4 @@
-"""Rebase: may what was computed from one snapshot be published on top of another? Pure.
+"""Rebase: decides which edits computed from one snapshot can be published on top of another. Pure.
 
 An append never conflicts. A compaction whose requirement (`commit.requirements`) is not met falls back to the append of the same
 message, or is dropped.
@@ -15,17 +15,21 @@ from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 
 @dataclass(frozen=True)
 class Rebased:
-    """The edits that may be published, and the buckets whose compaction was overtaken and has no append to fall back on."""
+    """The edits that can be published, and the buckets whose compaction was overtaken and has no append to fall back to."""
 
     edits: tuple[BucketEdit, ...]
     overtaken: tuple[Bucket, ...]
 
 
 def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> Rebased:
-    """`latest`: the state of every bucket in which a message has a compaction, as of the snapshot to build on; absent = empty."""
+    """Choose one edit per message.
+
+    Args:
+        latest: the state, as of the snapshot to build on, of every bucket that a message compacts; absent: the bucket is empty.
+    """
     edits, overtaken = [], []
     for message in messages:
-        edit = _valid(message, latest)
+        edit = _valid_edit(message, latest)
         if edit is None:
             overtaken.append(message.bucket)
         elif not edit.empty:
@@ -33,7 +37,7 @@ def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketStat
     return Rebased(tuple(edits), tuple(overtaken))
 
 
-def _valid(message: CommitMessage, latest: Mapping[Bucket, BucketState]) -> BucketEdit | None:
+def _valid_edit(message: CommitMessage, latest: Mapping[Bucket, BucketState]) -> BucketEdit | None:
     if message.compact is None:
         return message.append
     base = message.compact.base

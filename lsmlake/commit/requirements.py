@@ -1,7 +1,7 @@
-"""What a commit needs of the snapshot it follows, as data, so that every attempt can check it again. Pure.
+"""The requirements of a commit on the snapshot it follows, as data, so that every attempt can check them again. Pure.
 
-An append needs nothing but options under which its rows still mean the same. A compaction needs its bucket as it was read: if
-that changed, `commit.rebase` falls back to the plain append of the same message, or drops the compaction.
+An append requires only that the options still give its rows the same meaning. A compaction requires its bucket unchanged since
+it was read; otherwise `commit.rebase` falls back to the plain append of the same message, or drops the compaction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lsmlake.schema.schema import Schema
 
 
 class Requirement(ABC):
-    """Needed by a commit as a whole. It cannot become true again: the commit fails."""
+    """A requirement of the whole commit. Once it is not met, no retry can meet it, so the commit fails."""
 
     @abstractmethod
     def check(self, number: int, schema: Schema, where: str) -> None:
@@ -24,7 +24,7 @@ class Requirement(ABC):
 
 @dataclass(frozen=True)
 class Follows(Requirement):
-    """No commit came after snapshot `number`; 0: this is the first."""
+    """The commit directly follows snapshot `number`; 0: it is the first."""
 
     number: int
 
@@ -35,17 +35,17 @@ class Follows(Requirement):
 
 @dataclass(frozen=True)
 class SameMeaning(Requirement):
-    """The options in effect give files the meaning they have under `schema`, and the same producer writes the changelog."""
+    """The options in effect give files the same meaning as those of `schema`, and name the same changelog producer."""
 
     schema: Schema
 
     def check(self, number: int, schema: Schema, where: str) -> None:
         if schema.id != self.schema.id and _meaning(schema) != _meaning(self.schema):
             raise CommitConflict(
-                "the table was altered meanwhile",
+                "the table was altered while the commit was prepared",
                 where=where,
                 expected=f"schema {self.schema.id}",
-                found=f"schema {schema.id}, with options for which these rows were not written",
+                found=f"schema {schema.id}, whose options give the written rows another meaning",
                 cure="run it again",
             )
 
@@ -56,10 +56,11 @@ def _meaning(schema: Schema) -> tuple:
 
 @dataclass(frozen=True)
 class BucketAsRead:
-    """Needed by one compaction: the files and vectors of `base` are still there, and no other compaction changed the bucket.
-    Newer
-    level-0 files do not matter, unless `alone`: the compaction moved rows of its own commit, which would then be older than rows
-    that were committed before them."""
+    """A requirement of one compaction: the files and vectors of `base` are still live, and no other compaction changed the bucket.
+
+    Newer level-0 files are allowed unless `alone`. `alone`: the compaction moved rows of its own commit to a deeper level, so
+    level-0 rows of commits before it would wrongly count as newer.
+    """
 
     base: BucketState
     alone: bool

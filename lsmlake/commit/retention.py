@@ -1,7 +1,7 @@
-"""Retention: which snapshots and changelogs stay. Numbers and times alone decide; nothing is read or written here.
+"""Retention: which snapshots and changelogs are kept, decided by numbers and times. Pure; `commit.snapshot_expiry` removes.
 
-The oldest go first. One goes if there are too many, or once the snapshot after it is old: so every moment within the retained
-time can be travelled to. Some stay in any case: the newest `least`, and what a consumer has yet to read.
+The oldest expire first. A snapshot expires if there are too many, or once its successor is old, so time travel reaches every
+moment within the retained time. The newest `least` snapshots, and those that a consumer has yet to read, never expire.
 
 Source of the rules: Apache Paimon, `ExpireSnapshotsImpl` and `ExpireChangelogImpl`.
 """
@@ -19,12 +19,12 @@ from lsmlake.options.table_options import Options
 _LEAST = Wording("correct retain_min", command="correct --retain-min")
 _MOST = Wording("correct retain_max", command="correct --retain-max")
 _LIMIT = Wording("correct limit", command="correct --limit")
-_TURNED = Wording("retain_max is below retain_min", command="--retain-max is below --retain-min")
+_CROSSED = Wording("retain_max is less than retain_min", command="--retain-max is less than --retain-min")
 
 
 class Retention(NamedTuple):
-    """At least `least` and, if set, at most `most` are kept; between these, one goes once what follows it is from before
-    `older_than_ms`. `limit`: so many go at a time."""
+    """Keep at least `least` and, if set, at most `most`; between these bounds, a snapshot expires once its successor is older
+    than `older_than_ms`. `limit`: the most that expire in one run."""
 
     least: int
     most: int | None
@@ -35,7 +35,7 @@ class Retention(NamedTuple):
 def snapshot_retention(
     options: Options, now_ms: int, least: int | None, most: int | None, older_than_ms: int | None, limit: int | None
 ) -> Retention:
-    """What is given, else what the options say; the option `snapshot.expire.limit` only if nothing is given. Raises
+    """The given values, completed by the table's options; `snapshot.expire.limit` applies only if no value is given. Raises
     InvalidQuery."""
     for name, number in ((_LEAST, least), (_MOST, most), (_LIMIT, limit)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
@@ -46,12 +46,12 @@ def snapshot_retention(
     if least is None:
         least = options.retention.snapshots_min if most is None else min(options.retention.snapshots_min, most)
     if most is not None and most < least:
-        raise InvalidQuery(_TURNED, found=f"{most} < {least}", cure="correct one of them")
+        raise InvalidQuery(_CROSSED, found=f"{most} < {least}", cure="correct one of them")
     return Retention(least, most, now_ms - options.retention.snapshots_ms if older_than_ms is None else older_than_ms, limit)
 
 
 def changelog_retention(options: Options, now_ms: int) -> Retention | None:
-    """None: a changelog goes with its snapshot."""
+    """The retention of changelogs; None: a changelog expires with its snapshot."""
     least, most, time_ms = options.retention.changelogs_min, options.retention.changelogs_max, options.retention.changelogs_ms
     if options.changelog.producer == NONE or (least, most, time_ms) == (None, None, None):
         return None
@@ -64,8 +64,8 @@ def changelog_retention(options: Options, now_ms: int) -> Retention | None:
 
 
 def first_kept(numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: int | None = None) -> int:
-    """The oldest that is kept of `numbers` (ascending, not empty). Neither `protected` nor what comes after it goes. Asks for the
-    times of those that go and of two more."""
+    """The oldest of `numbers` (ascending, not empty) to keep; at most `protected`. Reads the times of the expiring ones and of
+    two more."""
     earliest, latest = numbers[0], numbers[-1]
     stop = latest - retention.least + 1
     if protected is not None:
@@ -82,13 +82,13 @@ def first_kept(numbers: Sequence[int], time_of: Callable[[int], int], retention:
 def held(
     numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: Mapping[str, int]
 ) -> dict[str, int]:
-    """Reason -> how many snapshots it holds, of those that are too many or old enough to go. `protected`: reason -> the oldest
-    snapshot that stays for it."""
+    """Reason -> how many snapshots it keeps that are otherwise due to expire. `protected`: reason -> the oldest snapshot that it
+    keeps."""
     earliest, latest = numbers[0], numbers[-1]
     due = first_kept(numbers, time_of, retention._replace(least=1, limit=None))
     stops = {f"at least {retention.least} snapshots are kept": latest - retention.least + 1, **protected}
     if retention.limit is not None:
-        stops[f"at most {retention.limit} go at a time"] = earliest + retention.limit
+        stops[f"at most {retention.limit} snapshots expire in one run"] = earliest + retention.limit
     found = {}
     by_stop = sorted(stops.items(), key=lambda item: item[1])
     for (reason, stop), (_, next_stop) in pairwise([*by_stop, ("", due)]):
@@ -97,9 +97,9 @@ def held(
     return found
 
 
-def believed(numbers: Sequence[int], time_of: Callable[[int], int], now_ms: int) -> Callable[[int], int]:
-    """The times without those of wrong clocks: a snapshot dated after `now_ms` is as old as the next one that is not, or from
-    now. So one wrong clock does not keep everything for ever."""
+def plausible_times(numbers: Sequence[int], time_of: Callable[[int], int], now_ms: int) -> Callable[[int], int]:
+    """`time_of`, with times in the future corrected: a snapshot dated after `now_ms` gets the time of the next one that is not,
+    or `now_ms`. Otherwise one wrong clock would keep all snapshots forever."""
     after = dict(pairwise(numbers))
 
     def time(number: int) -> int:

@@ -1,7 +1,7 @@
-"""Writing what a new snapshot names: its manifests, their lists and the index of vectors; then the snapshot as a value.
+"""Builds a snapshot: writes its manifests, manifest lists and vector index, and returns the snapshot as a value.
 
-The manifest of the same edits is written once, however many attempts there are: a file inherits its sequence from the snapshot
-that adds it, so an attempt after a conflict writes only lists.
+A manifest of the same edits is written once for all attempts: a file inherits its sequence from the snapshot that adds it, so a
+retry after a conflict writes only the lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Written = TypeVar("_Written", Named, ManifestMeta)
 
 
 class SnapshotBuilder:
-    """Builds the snapshots of the attempts to commit `messages`, made for `schema`. `remade`: rows may be others than before."""
+    """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: the commit may change visible rows."""
 
     def __init__(
         self,
@@ -37,26 +37,26 @@ class SnapshotBuilder:
     ) -> None:
         self.meta, self.schema, self.messages, self.identity = meta, schema, messages, identity
         self.properties, self.remade = properties, remade
-        self.manifests: dict[tuple, ManifestMeta] = {}  # by the identity of the edits in it, and what it says of them
-        self.written: list[str] = []  # metadata of the attempt under way
+        self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
+        self.written: list[str] = []  # metadata of the current attempt
 
     def build(
         self, latest: Snapshot | None, schema_id: int, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
-        """Write everything that the snapshot after `latest` names, and describe it."""
+        """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published."""
         number = latest.id + 1 if latest else 1
         meta = self.meta
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
         base = meta.manifest_metas(latest) if latest else ()
-        base = self._fewer(base, number)
-        base_list = self._noted(meta.put_manifest_list(base))
-        delta_list = self._noted(meta.put_manifest_list(delta))
-        told = [self._changelog(edits)._replace(sequence=number)] if any(c.changelog for c in edits) else []
+        base = self._merge_small(base, number)
+        base_list = self._tracked(meta.put_manifest_list(base))
+        delta_list = self._tracked(meta.put_manifest_list(delta))
+        changelog = [self._changelog(edits)._replace(sequence=number)] if any(c.changelog for c in edits) else []
         index = latest.index_manifest if latest else None
         if any(edit.vectors or edit.removed for edit in edits):
             vectors = _index(meta.vector_refs(latest) if latest else {}, edits)
             if vectors or index:
-                index = self._noted(meta.put_index(vectors))
+                index = self._tracked(meta.put_index(vectors))
         rows = sum(message.rows for message in self.messages)
         writers, queries = (dict(latest.writers), dict(latest.queries)) if latest else ({}, {})
         if self.identity.commit_id is not None:
@@ -76,7 +76,7 @@ class SnapshotBuilder:
             time_ms=self._time_ms(latest),
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(edit, states) for edit in edits),
             delta_rows=rows,
-            changelog_manifest_list=self._noted(meta.put_manifest_list(told)) if told else None,
+            changelog_manifest_list=self._tracked(meta.put_manifest_list(changelog)) if changelog else None,
             changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
             writers=writers,
             queries=queries,
@@ -84,8 +84,8 @@ class SnapshotBuilder:
         )
 
     def _time_ms(self, latest: Snapshot | None) -> int:
-        """Now, but not before `latest`, since clocks differ a little. If they differ much, the storage's clock decides which one
-        is wrong: a snapshot that a wrong clock has dated years ahead must not date all that follow."""
+        """The current time, but not before `latest`, since clocks differ a little. If they differ much, the storage's clock
+        decides which one is wrong, so a snapshot dated years ahead does not determine the times of all that follow."""
         now_ms = self.meta.env.clock()
         if latest is None or latest.time_ms <= now_ms + _CLOCKS_DIFFER_MS:
             return max(now_ms, latest.time_ms if latest else 0)
@@ -97,16 +97,16 @@ class SnapshotBuilder:
         return self._once((*_identities(edits), "data"), _entries(edits))
 
     def _changelog(self, edits: tuple[BucketEdit, ...]) -> ManifestMeta:
-        told = [ManifestEntry(ADD, c.bucket, c.total_buckets, file) for c in edits for file in c.changelog]
-        return self._once((*_identities(edits), "changelog"), told)
+        entries = [ManifestEntry(ADD, c.bucket, c.total_buckets, file) for c in edits for file in c.changelog]
+        return self._once((*_identities(edits), "changelog"), entries)
 
-    def _once(self, which: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
-        if which not in self.manifests:
-            self.manifests[which] = self.meta.put_manifest(manifest.to_table(entries, self.schema), self.schema.id, 0)
-        return self.manifests[which]
+    def _once(self, key: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
+        if key not in self.manifests:
+            self.manifests[key] = self.meta.put_manifest(manifest.to_table(entries, self.schema), self.schema.id, 0)
+        return self.manifests[key]
 
-    def _fewer(self, metas: Sequence[ManifestMeta], number: int) -> Sequence[ManifestMeta]:
-        """Once there are many small manifests at the end of the list, make them one."""
+    def _merge_small(self, metas: Sequence[ManifestMeta], number: int) -> Sequence[ManifestMeta]:
+        """Merge the small manifests at the end of the list into one, once there are `manifest.merge-min-count` of them."""
         options, small = self.schema.parsed_options, 0
         while small < len(metas) and metas[-1 - small].bytes < options.commit.manifest_target_bytes:
             small += 1
@@ -114,20 +114,20 @@ class SnapshotBuilder:
             return metas
         kept, merged = metas[: len(metas) - small], metas[len(metas) - small :]
         table = manifest.merge((self.meta.entries(one, self.schema) for one in merged), self.schema)
-        return (*kept, self._noted(self.meta.put_manifest(table, self.schema.id, number))) if table.num_rows else kept
+        return (*kept, self._tracked(self.meta.put_manifest(table, self.schema.id, number))) if table.num_rows else kept
 
-    def _noted(self, named: _Written) -> _Written:
-        self.written.append(self.meta.paths.manifest(named.name))
-        return named
+    def _tracked(self, file: _Written) -> _Written:
+        self.written.append(self.meta.paths.manifest(file.name))
+        return file
 
     def withdraw(self) -> None:
-        """Remove the metadata of the attempt under way, but for manifests, which the next one can use."""
+        """Delete the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
         self.meta.delete_quietly(self.written)
         self.written = []
 
     def unused(self, used: Sequence[BucketEdit]) -> list[str]:
-        """The manifests that a snapshot of the edits `used` does not name."""
-        return [self.meta.paths.manifest(meta.name) for which, meta in self.manifests.items() if which[:-1] != _identities(used)]
+        """The manifests that a snapshot of the edits `used` does not reference."""
+        return [self.meta.paths.manifest(meta.name) for key, meta in self.manifests.items() if key[:-1] != _identities(used)]
 
 
 def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:
 
 
 def _entries(edits: Sequence[BucketEdit]) -> list[ManifestEntry]:
-    """Removals first: an upgrade removes and adds the same file."""
+    """Removals come first, since an upgrade removes and adds the same file."""
     return [
         ManifestEntry(kind, edit.bucket, edit.total_buckets, file)
         for edit in edits
@@ -145,15 +145,15 @@ def _entries(edits: Sequence[BucketEdit]) -> list[ManifestEntry]:
 
 
 def _index(before: Mapping[str, object], edits: Sequence[BucketEdit]) -> dict:
-    gone = {file.name for edit in edits for file in edit.removed} - {file.name for edit in edits for file in edit.added}
-    after = {name: ref for name, ref in before.items() if name not in gone}
+    removed = {file.name for edit in edits for file in edit.removed} - {file.name for edit in edits for file in edit.added}
+    after = {name: ref for name, ref in before.items() if name not in removed}
     for edit in edits:
         after.update(edit.vectors)
     return after
 
 
 def _growth(edit: BucketEdit, states: Mapping[Bucket, BucketState]) -> int:
-    """By how much the live rows grow."""
+    """The change in the number of live rows."""
     before = states.get(edit.bucket) or BucketState(edit.bucket, edit.total_buckets)
     if edit.base is None:
         return sum(file.rows for file in edit.added)

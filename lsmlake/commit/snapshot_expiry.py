@@ -1,15 +1,14 @@
-"""Expiring snapshots: old states of a table go, and with them the files that no younger state has.
+"""Snapshot expiry: removes old snapshots and the files that no newer snapshot references.
 
-1. `commit.retention` says which snapshots go.
-2. A batch at a time, the oldest first: marks take the places of the snapshots' own files, then the files that a snapshot has and
-   the next one has not are deleted - a file that has once left the table never comes back. A crash in between leaves files that
-   nothing names, never a snapshot without its files.
-3. The mark keeps the number taken, so that a commit computed long ago cannot become that snapshot. The newest `Limits.marks`
-   marks
-   stay, by number, whatever a clock says. A commit that is even slower finds out by itself: see step 6 of `commit.publish`.
-4. Where a changelog is kept longer than snapshots, a copy of the snapshot stays for it, and goes by a retention of its own.
+1. `commit.retention` selects the snapshots.
+2. In batches, oldest first: replace each snapshot file by a mark, then delete the files that a snapshot references and its
+   successor does not. A file that has left the table never returns. A crash in between leaves unreferenced files, never a
+   snapshot with missing files.
+3. A mark keeps the number taken, so a slow commit cannot reuse it. The newest `Limits.marks` marks stay, by number, independent
+   of clocks. A commit slower than that fails step 6 of `commit.commit`.
+4. If changelogs are kept longer than snapshots, a copy of the snapshot stays for its changelog and has its own retention.
 
-Several processes may do this at once: each step can be repeated, and what another one has done already is passed over.
+Several processes can expire at once: each step can be repeated, and completed work is skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.retention import Retention, believed, changelog_retention, first_kept, held, snapshot_retention
+from lsmlake.commit.retention import Retention, changelog_retention, first_kept, held, plausible_times, snapshot_retention
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.manifest import ADD
@@ -42,8 +41,10 @@ _BATCH = 50  # snapshots
 
 @dataclass(frozen=True)
 class ExpireReport(Shown):
-    """What went: snapshots, changelogs that outlived theirs, and files of any kind. `held`: reason -> how many snapshots stay for
-    it that are too many, or old enough to go."""
+    """The numbers of removed snapshots, of removed changelogs that outlived their snapshot, and of deleted files of any kind.
+
+    `held`: reason -> how many snapshots it keeps that are otherwise due to expire.
+    """
 
     snapshots: int = 0
     changelogs: int = 0
@@ -52,24 +53,26 @@ class ExpireReport(Shown):
 
 
 def housekeep(meta: Metadata, snapshot: Snapshot, options: Options) -> None:
-    """Expire a bounded number of snapshots by the table's options, right after every tenth commit; `snapshot`: what it published.
-    The number decides, so of many writers one does it.
+    """Expire a bounded number of snapshots by the table's options, after every tenth commit. `snapshot`: the one just published;
+    its number decides, so only one of many concurrent writers expires.
 
-    Never fails: the commit has taken place. What goes wrong is logged.
+    Never raises, because the commit is already published; an error is logged.
     """
     if snapshot.id % _EVERY or not options.retention.expire_on_commit or (options.write.write_only and snapshot.kind != COMPACT):
         return
     try:
         retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
-        expire(replace(meta, cache=None), retention, explain=False)  # files of the past do not displace others in the cache
+        expire(replace(meta, cache=None), retention, explain=False)  # without the cache, so old metadata displaces nothing in it
     except Exception as failed:
         _log.warning("%s: snapshots were not expired after commit %d: %s", meta.paths.root, snapshot.id, failed)
 
 
 def expire(meta: Metadata, retention: Retention, *, explain: bool = True) -> ExpireReport:
-    """Remove what is to go of snapshots, then of changelogs, and consumers that have given up. All that a snapshot names is read
-    before the first of it goes. `explain` fills `held`, which takes reading more snapshots. Raises Corrupt if some of it cannot
-    be read, TableNotFound."""
+    """Remove expired snapshots, then expired changelogs, and consumers without recent progress.
+
+    All metadata of a batch is read before the first of its files is deleted. `explain` fills `held`, which reads more snapshots.
+    Raises Corrupt if metadata cannot be read, TableNotFound.
+    """
     numbers, marks = meta.numbers()
     if not numbers:
         return ExpireReport()
@@ -78,23 +81,23 @@ def expire(meta: Metadata, retention: Retention, *, explain: bool = True) -> Exp
     kept_longer = changelog_retention(options, now_ms)
     protected = _protected(meta, options, now_ms)
     protecting = min(protected.values(), default=None)
-    time_of = believed(numbers, cache(lambda number: _time(meta, number)), now_ms)
+    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number)), now_ms)
     first = first_kept(numbers, time_of, retention, protecting)
     reasons = held(numbers, time_of, retention, protected) if explain else {}
-    gone = [number for number in numbers if number < first]
+    due = [number for number in numbers if number < first]
     expired = files = 0
-    for start in range(0, len(gone), _BATCH):
-        batch, following = gone[start : start + _BATCH], [*gone, first][start + _BATCH :][:1] or [first]
+    for start in range(0, len(due), _BATCH):
+        batch, following = due[start : start + _BATCH], [*due, first][start + _BATCH :][:1] or [first]
         counts = _expire(meta, [*batch, *following], marks[-1] if marks else None, record=kept_longer is not None)
         expired, files = expired + counts[0], files + counts[1]
-    files += _delete(meta, [meta.paths.snapshot(number) for number in [*marks, *gone][: -meta.env.limits.marks]])
+    files += _delete(meta, [meta.paths.snapshot(number) for number in [*marks, *due][: -meta.env.limits.marks]])
     kept = [number for number in numbers if number >= first]
     changelogs, more = _expire_changelogs(meta, kept_longer, kept, time_of, protecting)
     return ExpireReport(expired, changelogs, files + more, reasons)
 
 
 def _time(meta: Metadata, number: int) -> int:
-    """The time of a snapshot, or of one of which the changelog is kept; 0 if it has gone meanwhile."""
+    """The time of a snapshot, or of the copy kept for its changelog; 0 if it has expired since it was listed."""
     try:
         return meta.recorded(number).time_ms
     except SnapshotNotFound:
@@ -102,8 +105,9 @@ def _time(meta: Metadata, number: int) -> int:
 
 
 def _expire(meta: Metadata, numbers: Sequence[int], mark: int | None, *, record: bool) -> tuple[int, int]:
-    """(snapshots, files) that went: all of `numbers` but the last. `mark`: the number of one that is there."""
-    going: list[tuple[Snapshot, list[str]]] = []
+    """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `mark`: the number of an
+    existing mark."""
+    expiring: list[tuple[Snapshot, list[str]]] = []
     known: tuple[Snapshot, set[str]] | None = None
     for number, next_number in pairwise(numbers):
         try:
@@ -111,18 +115,18 @@ def _expire(meta: Metadata, numbers: Sequence[int], mark: int | None, *, record:
             known = None
             known = following, needed = _read(meta, next_number)
             with meta.unless_expired(following):
-                gone = [*_left(meta, following, meta.schema_of(following)), *sorted(metadata - needed)]
+                unused = [*_removed_by(meta, following, meta.schema_of(following)), *sorted(metadata - needed)]
             with meta.unless_expired(snapshot):
-                gone += [] if record else _changelog(meta, snapshot)
+                unused += [] if record else _changelog(meta, snapshot)
         except SnapshotNotFound:  # another process is expiring, too
             continue
-        going.append((snapshot, gone))
-    if not going:
+        expiring.append((snapshot, unused))
+    if not expiring:
         return 0, 0
     if record:
-        meta.record([snapshot for snapshot, _ in going])
-    meta.retire([snapshot.id for snapshot, _ in going], mark)
-    return len(going), len(going) + sum(_delete(meta, gone) for _, gone in going)
+        meta.record([snapshot for snapshot, _ in expiring])
+    meta.retire([snapshot.id for snapshot, _ in expiring], mark)
+    return len(expiring), len(expiring) + sum(_delete(meta, unused) for _, unused in expiring)
 
 
 def _read(meta: Metadata, number: int) -> tuple[Snapshot, set[str]]:
@@ -144,9 +148,9 @@ def _protected(meta: Metadata, options: Options, now_ms: int) -> dict[str, int]:
     return needed
 
 
-def _left(meta: Metadata, following: Snapshot, schema: Schema) -> Iterable[str]:
-    """The data files that a commit took out of the table; one that only moved is still there."""
-    entries = meta.delta(following, schema)
+def _removed_by(meta: Metadata, snapshot: Snapshot, schema: Schema) -> Iterable[str]:
+    """The data files that the commit of `snapshot` removed from the table; an upgraded file is not removed."""
+    entries = meta.delta(snapshot, schema)
     added = entries.filter(pc.equal(entries["kind"], ADD))["name"]
     stays = pc.or_(pc.equal(entries["kind"], ADD), pc.is_in(entries["name"], value_set=added.combine_chunks()))
     return _paths(meta, entries.filter(pc.invert(stays)), schema)
@@ -157,7 +161,7 @@ def _paths(meta: Metadata, entries: pa.Table, schema: Schema) -> list[str]:
 
 
 def _metadata(meta: Metadata, snapshot: Snapshot) -> set[str]:
-    """Manifests, their lists and the vectors of a snapshot."""
+    """The paths of the manifests, manifest lists and vector files of a snapshot."""
     lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest)
     names = {named.name for named in lists if named} | {m.name for m in meta.manifest_metas(snapshot)}
     return {meta.paths.manifest(name) for name in names} | {
@@ -166,7 +170,7 @@ def _metadata(meta: Metadata, snapshot: Snapshot) -> set[str]:
 
 
 def _changelog(meta: Metadata, snapshot: Snapshot) -> list[str]:
-    """Everything that belongs to the changelog of a snapshot alone."""
+    """The paths of all files that only the changelog of a snapshot uses."""
     named = snapshot.changelog_manifest_list
     if named is None:
         return []
@@ -178,8 +182,8 @@ def _changelog(meta: Metadata, snapshot: Snapshot) -> list[str]:
 def _expire_changelogs(
     meta: Metadata, retention: Retention | None, kept: Sequence[int], time_of: Callable[[int], int], protected: int | None
 ) -> tuple[int, int]:
-    """(changelogs, files) that went. `kept`: the snapshots that stay. Without a retention of their own changelogs do not outlive
-    a snapshot."""
+    """Expire recorded changelogs; returns how many (changelogs, files) were removed. `kept`: the retained snapshots. Without a
+    retention of its own, a changelog expires with its snapshot."""
     recorded = meta.recorded_ids()
     if not recorded:
         return 0, 0
@@ -187,20 +191,20 @@ def _expire_changelogs(
         first = kept[0] if protected is None else min(kept[0], protected)
     else:
         first = first_kept(sorted({*recorded, *kept}), time_of, retention, protected)
-    gone = [number for number in recorded if number < min(first, kept[0])]
+    due = [number for number in recorded if number < min(first, kept[0])]
     files = 0
-    for number in gone:
+    for number in due:
         try:
             snapshot = meta.recorded(number)
         except SnapshotNotFound:  # another process is expiring, too
             continue
         files += _delete(meta, [meta.paths.changelog(number), *_changelog(meta, snapshot)])
-    return len(gone), files
+    return len(due), files
 
 
 def _delete(meta: Metadata, paths: Iterable[str]) -> int:
-    """Delete in order; returns how many there were."""
-    there = [path for path in paths if meta.env.storage.size(path) is not None]
-    for path in there:
+    """Delete files in order; returns how many of them existed."""
+    existing = [path for path in paths if meta.env.storage.size(path) is not None]
+    for path in existing:
         meta.env.storage.delete(path)
-    return len(there)
+    return len(existing)
