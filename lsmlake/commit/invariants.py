@@ -1,8 +1,8 @@
 """The invariants of a table that one bucket's metadata can prove, as named predicates. Each is registered once and checked on
 every publish, including appends, and by `verify`. Pure.
 
-I1: key ranges within a run are disjoint. I3: a vector belongs to a live file and marks at most its rows. I5: a commit adds at most
-one run to level 0 of a bucket. I6: a file is live once.
+I1: key ranges within a run are disjoint. I3: a vector belongs to a live file and marks at most its rows. I5: a commit adds at
+most one run to level 0 of a bucket. I6: a file is live once.
 
 Checked elsewhere: `maintain.verify` reads rows for I2 (at deeper levels a key is live in one file only) and snapshots for I4
 (contiguous numbers) and I8 (no missing files); `commit.replay` ensures I7 (a commit is applied once).

@@ -56,7 +56,7 @@ def _meaning(schema: Schema) -> tuple:
 
 @dataclass(frozen=True)
 class BucketAsRead:
-    """A requirement of one compaction: the files and vectors of `base` are still live, and no other compaction changed the bucket.
+    """A requirement of one compaction: files and vectors of `base` are still live, and no other compaction changed the bucket.
 
     Newer level-0 files are allowed unless `alone`. `alone`: the compaction moved rows of its own commit to a deeper level, so
     level-0 rows of commits before it would wrongly count as newer.

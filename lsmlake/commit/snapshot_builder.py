@@ -24,7 +24,7 @@ _Written = TypeVar("_Written", Named, ManifestMeta)
 
 
 class SnapshotBuilder:
-    """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: the commit may change visible rows."""
+    """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: visible rows may change."""
 
     def __init__(
         self,
