@@ -33,6 +33,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
+        "spark.python.authenticate.socketTimeout": "120s",  # for a Python worker to start on a busy machine; 15 s by default
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
         "spark.local.dir": str(folder),
     }

@@ -94,7 +94,7 @@ def test_row_kinds_that_are_none_are_refused(spark, table):
     frame = spark.range(100).selectExpr(*GOOD, "IF(id = 77, 'X', '+I') AS op", "1 AS number")
     with pytest.raises(InvalidData, match=r"column 'op': unknown row kind, .*found 'X'"):
         table.upsert(frame.drop("number"), row_kind="op")
-    with pytest.raises(InvalidData, match=r"column .number.: the row-kind column has another type"):
+    with pytest.raises(InvalidData, match=r"column .number.: the row-kind column and the codes have different types"):
         table.upsert(frame.drop("op"), row_kind="number")
     with pytest.raises(InvalidData, match="column 'nosuch': the row-kind column is not in the data"):
         table.upsert(frame.drop("op", "number"), row_kind="nosuch")
