@@ -127,6 +127,21 @@ def test_input_leaves_out_what_options_ignore():
     assert told(table, 0) == [("+I", "a")]
 
 
+def test_input_leaves_out_what_the_merge_rule_drops():
+    """Found by `test_histories`: remove-record-on-delete drops -U rows before they are written, so the changelog has none either."""
+    table = made(
+        {
+            "changelog-producer": "input",
+            "merge-engine": "partial-update",
+            "partial-update.remove-record-on-delete": "true",
+        }
+    )
+    kinds = ["+I", "-U", "+U", "-U", "-D"]
+    table.upsert({"k": [1] * 5, "v": ["a", "a", "b", "b", None], "w": [1] * 5, "op": kinds}, row_kind="op")
+    assert told(table, 0) == [("+I", "a"), ("+U", "b"), ("-D", None)]
+    assert table.scan().count() == 0
+
+
 def test_full_compaction_compacts_at_every_commit_unless_told_otherwise():
     table = made({"changelog-producer": "full-compaction"})
     write(table, "1", compact=None)

@@ -159,8 +159,8 @@ class _Commit(Attempts):
     def _confirm(self) -> Committed | Conflict:
         """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
         meta, (snapshot, rebased) = self.meta, self.tried
-        follows = self.base is None or meta.is_in_place(self.base)
         try:
+            follows = meta.is_first() if self.base is None else meta.is_in_place(self.base)
             meta.first_schema()  # checked last: renaming the table between the two checks moves all its snapshots
         except TableNotFound as missing:
             self._unpublish(missing)

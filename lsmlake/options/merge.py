@@ -37,7 +37,7 @@ class MergeOptions:
         "partial-update.remove-record-on-delete",
         boolean,
         False,
-        "a -D row removes the whole row",
+        "a -D row removes the whole row; -U rows are dropped before they are written",
         change=Change.REWRITES,
         only=(_PARTIAL_UPDATE,),
     )

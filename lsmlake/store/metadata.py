@@ -164,6 +164,12 @@ class Metadata:
         stored = self._stored(snapshot.id)
         return stored is not None and (stored.data == _EXPIRED or self._decoded(stored) == snapshot)
 
+    def is_first(self) -> bool:
+        """Whether snapshot 1, which was just published, is the first of the table. If not, its number had been freed. One
+        listing. Raises TableNotFound."""
+        numbers, marks = self.numbers()
+        return 1 in (*numbers[:1], *marks[:1])
+
     def stored_ms(self, number: int) -> int | None:
         """When a snapshot was stored, by the storage's clock; None if it is gone."""
         path = self.paths.snapshot(number)

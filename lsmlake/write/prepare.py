@@ -159,7 +159,7 @@ def _with_kinds(rows: pa.Table, kinds: pa.ChunkedArray, schema: Schema) -> tuple
     options, number, kept = schema.parsed_options, np.asarray(kinds), None
     if options.write.ignore_delete:
         kept = np.flatnonzero(~np.asarray(rowkind.is_retract(kinds)))
-    elif options.write.ignore_update_before or options.merge.remove_on_delete:  # remove_on_delete has no meaning for -U
+    elif options.write.ignore_update_before or options.merge.remove_on_delete:  # under remove_on_delete -U means nothing
         kept = np.flatnonzero(number != rowkind.UPDATE_BEFORE)
     if kept is not None:
         rows, number = rows.take(kept), number[kept]
