@@ -128,7 +128,7 @@ def test_input_leaves_out_what_options_ignore():
 
 
 def test_input_leaves_out_what_the_merge_rule_drops():
-    """Found by `test_histories`: remove-record-on-delete drops -U rows before they are written, so the changelog has none either."""
+    """remove-record-on-delete drops -U rows before they are written, so the changelog has none. Found by `test_histories`."""
     table = made(
         {
             "changelog-producer": "input",
