@@ -1,5 +1,5 @@
-"""The documents beside the code say what the code says: fields, columns, options and an example of FORMAT.md, and every module and
-function that either document names."""
+"""The documents beside the code agree with it: fields, columns, options and the example of FORMAT.md, and the modules, functions,
+values and limits that implementation.md names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import datetime as dt
 import importlib
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import fields
 
 import pyarrow as pa
 import pytest
 from naive import NaiveTable
 from strategies import lake_on
+from test_tidy import LIBRARY, ROOMS, ROOT
 
-import lsmlake
 from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.format import manifest, snapshot
 from lsmlake.options.option import Change
@@ -23,19 +23,20 @@ from lsmlake.schema import schema
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.shape import Kind
 from lsmlake.store import consumers
+from lsmlake.store.env import Limits
 from lsmlake.store.memory import MemoryStorage
 
-ROOT = Path(__file__).parent.parent
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
-FORMAT = TEXT["format"]
 
 
-def table_of(section: str, number: int = 0) -> list[dict[str, str]]:
-    """The rows of a table of FORMAT.md, `number` among the tables of its section, by the titles of its columns."""
-    text = FORMAT.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    lines = re.findall(r"(?:^\|.*\n)+", text, re.M)[number].splitlines()
-    titles, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
-    return [dict(zip(titles, row, strict=True)) for row in rows]
+def section_tables(document: str, section: str) -> list[list[dict[str, str]]]:
+    """The tables of a section: their rows by the titles of their columns."""
+    text = TEXT[document].partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    tables = []
+    for lines in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        titles, _, *rows = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines.splitlines())
+        tables.append([dict(zip(titles, row, strict=True)) for row in rows])
+    return tables
 
 
 SAMPLES: dict[str, object] = {
@@ -65,7 +66,7 @@ SAMPLES: dict[str, object] = {
     ],
 )
 def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, Kind]):
-    documented = table_of(section, number)
+    documented = section_tables("format", section)[number]
     first = next(iter(documented[0]))
     assert [row[first].strip("`") for row in documented] == list(declared)
     for row in documented:
@@ -83,7 +84,7 @@ def numbers(text: str) -> tuple[int, int]:
 
 
 def test_columns_of_manifests_are_those_of_the_code():
-    documented = {row["column"].strip("`"): row for row in table_of("Manifests")}
+    documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
     fixed = {name: manifest._type_name(type_) for name, type_ in manifest._FIXED}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
     assert {name for name in fixed if documented[name]["null"] == "yes"} == set(manifest._MAY_BE_NULL)
@@ -96,7 +97,7 @@ def test_columns_of_manifests_are_those_of_the_code():
 
 
 def test_options_that_change_the_meaning_of_files():
-    documented = {row["option"].strip("`"): row["can change"] for row in table_of("Altering")}
+    documented = {row["option"].strip("`"): row["can change"] for row in section_tables("format", "Altering")[0]}
     declared = {name: option for name, option in OPTIONS.items() if option.change is not Change.ANY_TIME}
     assert set(documented) == {*declared, "fields.*"}
     for name, option in declared.items():
@@ -112,7 +113,7 @@ def test_the_example_is_what_the_verbs_write():
     table = lake.create_table("sales.orders", columns, primary_key=["dt", "id"], partition_by=["dt"], options={"bucket": 1})
     for keys, values in (([1, 2, 3, 4, 5], "abcde"), ([2], "B")):
         table.upsert(pa.table({"dt": [dt.date(2026, 1, 1)] * len(keys), "id": keys, "v": list(values)}))
-    listed, puffin = re.findall(r"^```\n(.*?)^```", FORMAT.partition("\n## Example\n")[2], re.M | re.S)
+    listed, puffin = re.findall(r"^```\n(.*?)^```", TEXT["format"].partition("\n## Example\n")[2], re.M | re.S)
     paths = [line.split()[0] for line in listed.splitlines()]
     there = NaiveTable(storage, table.path)
     there_now = {path for path in there.referenced() if "manifest-list-000" not in path}  # snapshot 1 has lists of its own
@@ -128,32 +129,55 @@ def test_the_example_is_what_the_verbs_write():
     assert stored.startswith(begin) and stored.endswith(end)
 
 
+# -- names in the documents -------------------------------------------------------------------------------------------
+
+CALLS = re.compile(r"`([a-z_]+(?:/[a-z_]+)+\.py)`:((?:(?:,| and| or)?\s`[A-Za-z_.]+\(\)`)+)")
+"""A path and one or more calls of functions or methods in that module."""
+
+
+def missing(path: str, dotted: str) -> bool:
+    value: object = importlib.import_module("lsmlake." + path.removesuffix(".py").replace("/", "."))
+    for part in dotted.split("."):
+        if part not in getattr(value, "__dataclass_fields__", ()) and not hasattr(value, part):
+            return True
+        value = getattr(value, part, None)
+    return False
+
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_path_in_a_document_exists(name: str):
     found = re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py|\.md)?|[a-z_]+\.py)`", TEXT[name])
-    on_disk = {"manifest/", "index/", "schema/", "snapshot/"}
-    missing = [path for path in found if path not in on_disk and not any((at / path).exists() for at in (ROOT, ROOT / "lsmlake"))]
-    assert not missing
+    known = {"manifest/", "index/", "schema/", "snapshot/"}  # folders of a table
+    assert not [path for path in found if path not in known and not (ROOT / path).exists() and not (LIBRARY / path).exists()]
+
+
+def test_every_link_in_a_document_leads_somewhere():
+    for text in TEXT.values():
+        places = {title.lower().replace(" ", "-") for title in re.findall(r"^## (.*)$", text, re.M)}
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            assert target.removeprefix("#") in places or any(path.name == target for path in DOCUMENTS.values()), target
 
 
 def test_every_function_in_a_document_exists():
-    """`room/module.py`: `name`, `Class.method` or several names after one path, as in a walk."""
-    text = TEXT["implementation"]
-    found = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`((?:(?:: | and |, |, then )`[A-Za-z_.]+\(\)`)+)", text)
-    assert len(found) > 60
-    for path, names in found:
-        module = importlib.import_module("lsmlake." + path.removesuffix(".py").replace("/", "."))
-        for dotted in re.findall(r"`([A-Za-z_.]+)\(\)`", names):
-            value: object = module
-            for part in dotted.split("."):
-                assert hasattr(value, part), f"{path}: {dotted}"
-                value = getattr(value, part)
+    text = " ".join(TEXT["implementation"].split())
+    found = [(path, call) for path, calls in CALLS.findall(text) for call in re.findall(r"([\w.]+)\(\)", calls)]
+    assert len(found) > 100
+    assert not [(path, call) for path, call in found if missing(path, call)]
+    for dotted in re.findall(r"`([A-Za-z_.]+)\(\)`", CALLS.sub("", text)):
+        assert dotted.startswith("Table."), f"{dotted}: a call stands after its module, unless it is a verb of Table"
+        assert not missing("api/table.py", dotted)
 
 
-def test_no_function_is_named_without_its_module():
-    """A call in backticks stands after its module, or is a method of a public class."""
-    text = re.sub(r"`[a-z_]+(?:/[a-z_]+)+\.py`(?:(?:: | and |, |, then )`[A-Za-z_.]+\(\)`)+", "", TEXT["implementation"])
-    for dotted in re.findall(r"`([A-Za-z_.]+)\(\)`", text):
-        holder, _, method = dotted.rpartition(".")
-        assert holder and hasattr(getattr(lsmlake, holder), method), dotted
+def test_every_value_in_a_document_exists():
+    rows = section_tables("implementation", "Values")[0]
+    named = [(row["module"].strip("`"), name) for row in rows for name in re.findall(r"`(\w+)`", row["value"])]
+    assert not [(path, name) for path, name in named if missing(path, name)]
+
+
+def test_every_room_and_limit_is_in_the_implementation():
+    rooms = " ".join(row["room"] for row in section_tables("implementation", "Rooms")[0])
+    assert [name.strip("/").removesuffix(".py") for name in re.findall(r"`([\w/.]+)`", rooms)] == ROOMS
+    limits = {row["limit"].strip("`"): row["used by"].strip("`") for row in section_tables("implementation", "Limits")[0]}
+    assert set(limits) == {field.name for field in fields(Limits)}
+    for name, path in limits.items():
+        assert f"limits.{name}" in (LIBRARY / path).read_text()

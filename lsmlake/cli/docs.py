@@ -18,7 +18,6 @@ from lsmlake.errors import InvalidQuery
 DOCUMENTS = {path.stem.lower(): path for path in sorted((Path(__file__).parent.parent / "docs").glob("*.md"))}
 
 
-
 def _begin_with(incomplete: str) -> list[str]:
     return [name for name in DOCUMENTS if name.startswith(incomplete.lower())]
 
