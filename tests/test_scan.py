@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from strategies import fake_env
 
+from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.store.data_reader import DataReader
@@ -136,3 +137,22 @@ def test_a_partition_value_may_be_longer_than_a_file_name(lake):
     table.compact(full=True)
     assert table.scan().count() == 3 * len(values)
     assert table.verify() == []
+
+
+def test_a_raw_read_takes_the_last_level_of_the_whole_bucket(lake):
+    """Under fewer levels than the tree has, the deepest file decides; a predicate that excludes it does not change that."""
+    options = {"deletion-vectors.enabled": "false", "num-levels": 6, "num-sorted-run.compaction-trigger": 2}
+    table = lake.create_table("d.deep", "p STRING, k BIGINT", primary_key=["p", "k"], partition_by=["p"], options=options)
+    table.upsert(pa.table({"p": ["a", None] * ROWS, "k": np.random.default_rng(0).permutation(10 * ROWS)[: 2 * ROWS]}))
+    table.compact(full=True)
+    table.alter(set_option("num-levels", 3))
+    for number in range(3):
+        table.upsert([{"p": None, "k": 10 * ROWS + number}])
+    assert sorted({(row["partition"], row["level"]) for row in table.files().to_pylist() if row["level"]}) == [
+        ("p=__DEFAULT_PARTITION__", 4),
+        ("p=__DEFAULT_PARTITION__", 5),
+        ("p=a", 5),
+    ]
+    newer = f"k >= {10 * ROWS}"
+    assert (table.scan(mode="raw").count(), table.scan(mode="raw", where=newer).count()) == (2 * ROWS, 0)
+    assert table.scan(where=newer).count() == 3

@@ -217,3 +217,12 @@ def test_modules_say_what_they_are(path: Path):
     text = path.read_text()
     assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
     assert "TODO" not in text and "FIXME" not in text
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_docstrings_list_arguments_that_exist(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+            has = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, [node.args.vararg])]
+            listed = re.findall(r"^    (\w+):", (re.findall(r"^Args:\n((?: +.*\n?|\n)+)", text, re.M) or [""])[0], re.M)
+            assert set(listed) <= {argument.arg for argument in has}, node.name

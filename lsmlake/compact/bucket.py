@@ -58,8 +58,7 @@ def compact_bucket(
     """Compacts a bucket until `pick` returns None. Returns None if there was nothing to do.
 
     Args:
-        meta: The table.
-        schema: Its schema.
+        files: The data files of the bucket.
         state: The bucket to compact.
         pick: Picks the next compaction.
         cached_rows: By file name, the columns `compact.work.lookup_columns` of uncommitted files, so they are not read again.

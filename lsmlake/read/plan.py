@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -113,9 +112,7 @@ def plan(
     """Plans a read. O(files) array operations for pruning, O(remaining files) Python objects.
 
     Args:
-        meta: The table.
-        schema: Its schema at `snapshot`.
-        snapshot: The snapshot to read. None: the table is empty.
+        version: The table at the snapshot to read.
         predicate: Filters rows.
         columns: The columns to return. None: all.
         mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
@@ -141,6 +138,9 @@ def plan(
     if mode == COMPACTED or (mode == RAW and vectors):
         table = table.filter(pc.greater(table["level"], 0))
         steps.append((f"{mode}: without level 0", table.num_rows))
+    elif mode == RAW:
+        table = table.filter(pa.array(_at_last_level(table, schema)))
+        steps.append((f"{mode}: last level", table.num_rows))
     matches = np.ones(table.num_rows, bool)
     if predicate is not None and table.num_rows:
         table, key_steps = prune_by_key(table, schema, predicate)
@@ -149,11 +149,23 @@ def plan(
         steps.append(("statistics", int(matches.sum())))
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
-    split = _splits if vectors else partial(_merging_splits, last_level=mode == RAW)
+    split = _splits if vectors else _merging_splits
     splits = split(table, matches, version.vector_refs(), schema)
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(schema, predicate, names, version, mode, splits, tuple(steps))
+
+
+def _at_last_level(table: pa.Table, schema: Schema) -> np.ndarray:
+    """Flags the files at the last level of their bucket, which need no merging. `table`: all files of each bucket, because the
+    deepest one decides which level is the last."""
+    levels, bucket = table["level"].to_numpy(), table["bucket"].to_numpy()
+    for i in range(len(schema.partition_by)):
+        encoded = table[f"p:{i}"].combine_chunks().dictionary_encode(null_encoding="encode")
+        _, bucket = np.unique(bucket * np.int64(len(encoded.dictionary)) + np.asarray(encoded.indices), return_inverse=True)
+    deepest = np.full(bucket.max(initial=-1) + 1, last_level_of(schema.parsed_options.compaction, Levels()))
+    np.maximum.at(deepest, bucket, levels)
+    return levels == deepest[bucket]
 
 
 def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple[pa.Table, list[tuple[str, int]]]:
@@ -260,18 +272,12 @@ def _splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRe
     return tuple(splits)
 
 
-def _merging_splits(
-    table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, *, last_level: bool
-) -> tuple[Split, ...]:
-    """Returns the splits of a table without vectors. `last_level`: only files at the last level, which need no merging."""
+def _merging_splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+    """Returns the splits of a table without vectors."""
     splits = []
     read = set(table["name"].filter(pa.array(matches)).to_pylist())
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
-        files = state.files
-        if last_level:
-            oldest = last_level_of(schema.parsed_options.compaction, Levels.of(files))
-            files = tuple(file for file in files if file.level == oldest)
-        found = sections(files)
+        found = sections(state.files)
         alone = [s.files[0] for s in found if len(s.files) == 1 and not s.files[0].delete_rows]
         if raw := tuple(file for file in alone if file.name in read):
             splits.append(Split(bucket, raw, {}, ()))

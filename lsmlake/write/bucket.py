@@ -135,9 +135,7 @@ def write_bucket(
     """Writes the level-0 run of one commit and, with `pick`, compacts the bucket inline.
 
     Args:
-        meta: The table.
-        schema: Its schema.
-        bucket: The bucket.
+        files: The data files of the bucket.
         tables: Sorted, combined rows; a list if they are in memory.
         base: The bucket as of the snapshot that the compaction starts from. None: the bucket does not exist yet.
         pick: Picks the inline compactions. None: no compaction.
