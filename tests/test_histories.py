@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from effort import examples
-from history import histories, play
+from history import SIZES, Plan, Player, Step, World, histories, play, played
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_setups import SETUPS
@@ -24,3 +24,10 @@ def test_a_table_is_its_model_after_every_step(rule):
         play(data.draw(histories(rule)), data.draw)
 
     check()
+
+
+@pytest.mark.parametrize("rule", ["deduplicate, values of every sort", "partial-update, values of every sort"])
+def test_a_run_with_deletes_in_some_of_its_files_is_merged(rule):
+    """A plan that failed: without vectors the run keeps the delete of one key, and its other files have no row kinds."""
+    world = World(rule, "merge on read", "lookup", buckets=1, sizes=SIZES[0], merge_count=2, loaded=True)
+    played(Plan(world, (Step("upsert", bytes(3), None, 0), Step("erase", b"\1\0\0", None, 0))), Player.check)

@@ -182,6 +182,21 @@ def test_chunks_of_whole_keys(keys, sizes):
     assert all(owners) and sum(map(len, owners)) == len(set(keys))
 
 
+@pytest.mark.parametrize("cut", [whole_keys, lambda chunks, key: chunks])
+@pytest.mark.parametrize("deletes_first", [True, False])
+def test_a_run_may_have_deletes_in_some_of_its_files_only(cut, deletes_first):
+    deletes = pa.table({"k0": [1, 2], "v": pa.nulls(2, pa.string()), ROW_KIND: pa.array([DELETE, DELETE], pa.int8())})
+    inserts = pa.table({"k0": [3, 4], "v": ["c", "d"]})
+    if not deletes_first:
+        inserts = inserts.set_column(0, "k0", pa.array([0, 1]))
+        deletes = deletes.set_column(0, "k0", pa.array([2, 3]))
+    chunks = [deletes, inserts] if deletes_first else [inserts, deletes]
+    merged = list(merge_windows([RunReader(cut(iter(chunks), ["k0"]), 4)], ["k0"], partial(merge_runs, key=["k0"]), 1 << 20))
+    rows = [row for table in with_kinds(merged) for row in table.to_pylist()]
+    assert [row["v"] for row in rows] == ([None, None, "c", "d"] if deletes_first else ["c", "d", None, None])
+    assert pa.concat_tables([without_deletes(table) for table in with_kinds(merged)])["v"].to_pylist() == ["c", "d"]
+
+
 def test_a_delete_that_is_the_newest_row_survives_the_merge_and_goes_with_the_deletes():
     old = pa.table({"k0": [1, 2], "v": ["a", "b"]})
     new = pa.table({"k0": [2, 3], "v": pa.nulls(2, pa.string()), ROW_KIND: pa.array([DELETE, DELETE], pa.int8())})

@@ -26,7 +26,7 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick.compaction import last_level_of
-from lsmlake.lsm.row_kinds import without_deletes
+from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns
@@ -119,7 +119,7 @@ def _live_rows_of(work: Work, keys: pa.Table, files: Collection[DataFile], vecto
             wanted = [*columns, ROW_KIND] if merging and file.delete_rows else columns
             found += work.bucket_files.fetch(file, live, wanted)
         if found:
-            runs.append(pa.concat_tables(found, promote_options="default"))
+            runs.append(pa.concat_tables(with_kinds(found)))
     if merging:
         return without_deletes(merge_runs(runs, work.schema.key, work.rule))
     return pa.concat_tables(runs)

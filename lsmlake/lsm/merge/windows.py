@@ -40,7 +40,7 @@ class RunReader:
                 parts.append(chunk)
                 count += chunk.num_rows
                 self.rows -= chunk.num_rows
-        self.loaded = pa.concat_tables(parts) if parts else None
+        self.loaded = pa.concat_tables(with_kinds(parts)) if parts else None
 
     @property
     def done(self) -> bool:
@@ -74,7 +74,7 @@ def whole_keys(chunks: Iterator[pa.Table], key: Sequence[str]) -> Iterator[pa.Ta
     """Re-cuts the chunks of a run that may hold several rows of a key, so that all rows of a key are in one chunk."""
     held: pa.Table | None = None
     for chunk in chunks:
-        table = chunk if held is None else pa.concat_tables([held, chunk], promote_options="default")
+        table = chunk if held is None else pa.concat_tables(with_kinds([held, chunk]))
         if not table.num_rows:
             continue
         (keys,) = comparable([table.select(key)])
