@@ -75,6 +75,11 @@ class Piece:
     def files(self) -> int:
         return len(self._files())
 
+    @property
+    def described_files(self) -> int:
+        """The number of descriptions of files that the piece holds in memory; `files` counts those with changes."""
+        return sum(map(_described_files, self.steps))
+
     def _files(self) -> list[DataFile]:
         return [file for step in self.steps for file in _new_files(step)]
 
@@ -86,6 +91,13 @@ def _new_files(step: Pair | ChangeFiles | Split) -> Iterable[DataFile]:
         return (*step.files, *step.level0, *step.merged)
     old = {file.name for split in step.before for file in _new_files(split)}
     return [file for split in step.after for file in _new_files(split) if file.name not in old]
+
+
+def _described_files(step: Pair | ChangeFiles | Split) -> int:
+    if isinstance(step, ChangeFiles):
+        return len(step.files)
+    splits = (*step.before, *step.after) if isinstance(step, Pair) else (step,)
+    return sum(len(split.files) + len(split.level0) + len(split.lookup_files) + len(split.merged) for split in splits)
 
 
 def _marked(pair: Pair) -> int:

@@ -29,6 +29,7 @@ LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
 
 
 _KNOWN_BYTES = 16 << 20
+_FILE_BYTES = 1 << 10  # of the description of a file, with its keys
 
 
 class Offset(NamedTuple):
@@ -128,7 +129,7 @@ class Follower:
             put_consumer(self.meta, self.consumer, Progress(offset.snapshot, offset.full))
 
     def _pieces_at(self, offset: Offset) -> list[Piece]:
-        return self.known.get(f"{offset.snapshot} {offset.full}", lambda: self._planned(offset))
+        return self.known.get(f"{offset.snapshot} {offset.full}", lambda: self._planned(offset), _bytes_of)
 
     def _planned(self, offset: Offset) -> list[Piece]:
         with self.meta.unless_expired(*(number for number in (offset.snapshot - 1, offset.snapshot) if number)):
@@ -154,6 +155,10 @@ class Follower:
         numbers = sorted({*self.meta.recorded_ids(), *self.meta.snapshot_ids()})
         later = (number for number in numbers if self.meta.recorded(number).time_ms >= time_ms)
         return next(later, (numbers[-1] if numbers else 0) + 1)
+
+
+def _bytes_of(pieces: list[Piece]) -> int:
+    return _FILE_BYTES * (1 + sum(1 + piece.described_files for piece in pieces))
 
 
 def check_start(start: Start, where: str) -> Start:

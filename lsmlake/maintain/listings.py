@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -177,7 +178,8 @@ def manifests(version: Version) -> pa.Table:
 
 def schemas(meta: Metadata) -> pa.Table:
     meta.first_schema()
-    found = [meta.schema(number) for number in meta.schema_ids()]
+    uncached = replace(meta, cache=None)  # a schema that loses its race to be published is deleted, and its number used again
+    found = [uncached.schema(number) for number in meta.schema_ids()]
     return pa.table(
         {
             "schema_id": pa.array([s.id for s in found], pa.int64()),

@@ -34,6 +34,14 @@ class Live(NamedTuple):
     entries: pa.Table
 
 
+def _bytes_of(value: object) -> int:
+    if isinstance(value, pa.Table):
+        return value.get_total_buffer_size()
+    if isinstance(value, (Mapping, Collection)):
+        return _ITEM_BYTES * (1 + len(value))
+    return 8 * _ITEM_BYTES  # a schema or a snapshot
+
+
 class Cache:
     """At most `limit_bytes` of decoded values, the least recently used go first; besides them the live files of the newest
     snapshot.
@@ -49,18 +57,18 @@ class Cache:
         self._bytes = 0
         self._lock = Lock()
 
-    def get(self, key: Hashable, make: Callable[[], object]) -> object:
-        """The value of `key`, made if it is not there."""
+    def get(self, key: Hashable, make: Callable[[], object], bytes_of: Callable[[object], int] = _bytes_of) -> object:
+        """The value of `key`, made if it is not there. `bytes_of`: the memory that a value takes."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key][0]
         value = make()
-        self.put(key, value)
+        self.put(key, value, bytes_of)
         return value
 
-    def put(self, key: Hashable, value: object) -> None:
-        size = _bytes_of(value) + sys.getsizeof(key)
+    def put(self, key: Hashable, value: object, bytes_of: Callable[[object], int] = _bytes_of) -> None:
+        size = bytes_of(value) + sys.getsizeof(key)
         with self._lock:
             self._bytes -= self._values.pop(key, (None, 0))[1]
             self._values[key] = value, size
@@ -76,11 +84,3 @@ class Cache:
 
     def __reduce__(self):
         return Cache, (self.limit_bytes,)
-
-
-def _bytes_of(value: object) -> int:
-    if isinstance(value, pa.Table):
-        return value.get_total_buffer_size()
-    if isinstance(value, (Mapping, Collection)):
-        return _ITEM_BYTES * (1 + len(value))
-    return 8 * _ITEM_BYTES  # a schema or a snapshot

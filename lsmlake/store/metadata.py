@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeVar
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
 _EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, or a slow commit could take it again
 _LOOKS = 10
+_STEPS = 20  # snapshots that are read one after the other before the hint is asked
 _HINT_BYTES_MAX = 19  # digits of the highest number
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
 LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
@@ -123,7 +125,8 @@ class Metadata:
         snapshot = self.snapshot(number)
 
         def follows() -> bool:
-            return self.is_numbered(number + 1) or self.latest_id() == number
+            numbered = self.is_numbered(number + 1) or self.latest_id() == number
+            return numbered or self.is_numbered(number + 1)  # another commit may have come between the two looks
 
         if not self.cache.get(f"{self.paths.snapshot(number)}#{snapshot.delta_manifest_list.name}", follows):
             raise SnapshotNotFound(f"snapshot {number} has expired", where=self.paths.root, cure=LIST_SNAPSHOTS)
@@ -259,9 +262,16 @@ class Metadata:
             return None
         if known is None and here.number > 1 and self.env.storage.size(self.paths.snapshot(here.number - 1)) is None:
             return None  # freed numbers: the hint is very old
-        while (following := self._stored(here.number + 1)) is not None:
-            here = following
-        return here
+        for step in count(1):
+            following = self._stored(here.number + 1)
+            if following is None:
+                return here
+            here = self._hinted(following) if step == _STEPS else following
+
+    def _hinted(self, here: Stored) -> Stored:
+        """The snapshot that the hint names if it is newer than `here`, which is kept, so no number after it has been freed."""
+        hinted = self._stored(self._hint())
+        return here if hinted is None or hinted.number <= here.number else hinted
 
     def _listed(self) -> Stored | None:
         """The newest snapshot of a listing."""
@@ -338,17 +348,18 @@ class Metadata:
 
     def live(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them. That of the newest snapshot is kept,
-        and
-        continued by the manifests that later snapshots add."""
+        and continued by the manifests that later snapshots add; those of older ones are cached."""
         metas, newest = self.manifest_metas(snapshot), self.cache.newest
+        if newest is not None and snapshot.id < newest.number:
+            key = f"{self.paths.manifest(snapshot.delta_manifest_list.name)}#live under schema {schema.id}"
+            return self.cache.get(key, lambda: manifest.fold(self._all_entries(metas, schema), schema))
         if newest is not None and newest.schema_id == schema.id and newest.metas == metas[: len(newest.metas)]:
             entries = newest.entries
             if added := metas[len(newest.metas) :]:
                 entries = manifest.fold([entries, *self._all_entries(added, schema)], schema)
         else:
             entries = manifest.fold(self._all_entries(metas, schema), schema)
-        if newest is None or snapshot.id >= newest.number:
-            self.cache.newest = Live(snapshot.id, schema.id, metas, entries)
+        self.cache.newest = Live(snapshot.id, schema.id, metas, entries)
         return entries
 
     def states(
