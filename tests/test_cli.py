@@ -237,7 +237,7 @@ def test_load_of_what_does_not_fit_writes_nothing(files: Path):
     Path("kept").mkdir()
     assert "no such file" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "kept", code=1)
     assert list(Path("kept").iterdir()) == []
-    assert "no path" in complaint("load", "shop.s", "", "--create", "--primary-key", "id", "-w", "kept", code=1)
+    assert "not a path" in complaint("load", "shop.s", "", "--create", "--primary-key", "id", "-w", "kept", code=1)
     call("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
     assert "found 'cheap'" in complaint("load", "shop.sales", "b.csv", "bad.csv", "-w", "new", code=1)
     assert "no such file" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)

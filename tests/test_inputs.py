@@ -361,10 +361,10 @@ def test_a_glob_leaves_out_what_spark_writes_beside_data(tmp_path):
 def test_a_path_that_is_none(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "a.csv", "k\n1\n")
-    refused(table_of("k BIGINT NOT NULL"), name, "no path")
-    refused(table_of("k BIGINT NOT NULL"), ["a.csv", name], "no path")
+    refused(table_of("k BIGINT NOT NULL"), name, "not a path")
+    refused(table_of("k BIGINT NOT NULL"), ["a.csv", name], "not a path")
     for opened in (connect, table_at):
-        with pytest.raises(InvalidQuery, match="no path"):
+        with pytest.raises(InvalidQuery, match="not a path"):
             opened(name if opened is connect else name.replace("file://", ""))
 
 

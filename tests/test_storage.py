@@ -125,7 +125,7 @@ class TestLocal(StorageContract):
     def test_a_file_in_the_place_of_a_directory_is_told(self, storage):
         put(storage, "d", b"file")
         for verb in (lambda: put(storage, "d/f", b""), lambda: storage.put_if_absent("d/f", b"")):
-            with pytest.raises(StorageFailed, match=r"root/d/f.*move away the file") as caught:
+            with pytest.raises(StorageFailed, match=r"root/d/f.*move the file") as caught:
                 verb()
             assert isinstance(caught.value.__cause__, OSError)
 
@@ -157,7 +157,7 @@ class TestLocal(StorageContract):
             lambda: storage.prune("linked"),
         ):
             with pytest.raises(
-                StorageFailed, match=r"a symbolic link inside a warehouse is not followed.*put the directory itself"
+                StorageFailed, match=r"a symbolic link inside a warehouse is not followed.*move or mount the directory itself"
             ):
                 verb()
         for name in ("t/file", "t/itself"):
@@ -195,9 +195,9 @@ class TestLocal(StorageContract):
 
     def test_a_directory_in_the_place_of_a_file_is_told(self, storage):
         put(storage, "d/f", b"")
-        with pytest.raises(StorageFailed, match=r"root/d: cannot write.*move away the directory"):
+        with pytest.raises(StorageFailed, match=r"root/d: cannot write.*move the directory"):
             put(storage, "d", b"")
-        with pytest.raises(StorageFailed, match=r"root/d: cannot create.*move away the directory"):
+        with pytest.raises(StorageFailed, match=r"root/d: cannot create.*move the directory"):
             storage.put_if_absent("d", b"")
         with pytest.raises(StorageFailed, match=r"root/d: cannot delete"):
             storage.delete("d")
@@ -240,7 +240,7 @@ class TestErrorMapping:
         ("number", "cure"),
         [
             (errno.ENOSPC, "free space"),
-            (errno.EACCES, "let this user"),
+            (errno.EACCES, "grant this user"),
             (errno.EROFS, "for writing"),
             (errno.EIO, "see the cause"),
         ],

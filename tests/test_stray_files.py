@@ -99,5 +99,5 @@ def test_a_folder_in_the_place_of_the_next_snapshot_is_named(tmp_path, table):
     latest = table.snapshots()["snapshot_id"].to_pylist()[-1]
     (snapshot,) = (tmp_path / table.path / "snapshot").rglob(f"snapshot-{latest}")
     (snapshot.parent / f"snapshot-{latest + 1}").mkdir()
-    with pytest.raises((StorageFailed, CommitConflict), match=f"snapshot-{latest + 1}.*move away the directory"):
+    with pytest.raises((StorageFailed, CommitConflict), match=f"snapshot-{latest + 1}.*move the directory"):
         table.upsert({"k": [7], "v": [7]})

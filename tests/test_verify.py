@@ -59,20 +59,20 @@ def keys_in(number: int, start: int, stop: int) -> list[int]:
 def test_a_key_that_lives_in_two_files(table):
     state = only(table)
     found = added(table, state, written(table, keys_in(0, 0, 40)[:1]))
-    assert found == ["d.db/t/bucket-0: I2: 1 keys are live in more than one file above level 0"]
+    assert found == ["d.db/t/bucket-0: I2: 1 keys are live in more than one file at deeper levels"]
 
 
 def test_a_key_in_the_wrong_bucket(table):
     state = only(table)
     found = added(table, state, written(table, keys_in(1, 500, 600)[:1]))
-    assert [text.split(": ")[1] for text in found] == ["it holds keys of another bucket"]
+    assert [text.split(": ")[1] for text in found] == ["data file holds keys of another bucket"]
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"min_key": (-5,), "stats": {}}, "its first key is not the (-5,) of the manifest"),
-        ({"max_key": (10**6,), "stats": {}}, "its last key is not the (1000000,) of the manifest"),
+        ({"min_key": (-5,), "stats": {}}, "the first key differs from the manifest's (-5,)"),
+        ({"max_key": (10**6,), "stats": {}}, "the last key differs from the manifest's (1000000,)"),
         ({"rows": 3}, "another number of rows"),
         ({"bytes": 10**6}, "1000000 were written"),
         ({"checksum": 3}, "0x00000003 was written"),
@@ -98,7 +98,7 @@ def test_rows_that_are_not_in_order(table):
     state = only(table)
     keys = keys_in(0, 500, 600)[:3]
     found = added(table, state, written(table, [keys[0], keys[2], keys[1]]))
-    assert any("I1: its keys are not ascending and unique" in text for text in found), found
+    assert any("I1: the keys are not ascending and unique" in text for text in found), found
 
 
 def rewritten(table: Table, **changes: object) -> list[str]:

@@ -472,7 +472,7 @@ class Table:
         Raises:
             InvalidOption: an option or value is unknown, or the option cannot change once the table has rows.
             InvalidData: the new options do not accept a stored row.
-            CommitConflict: other commits came first every time.
+            CommitConflict: other commits came first on every attempt.
 
         Example:
             >>> orders.alter(lsmlake.set_option("snapshot.num-retained.min", 5))
@@ -554,7 +554,7 @@ class Table:
             fault. Changelogs that were written with these rows still contain them.
 
         Raises:
-            CommitConflict: compactions overtook the repair every time.
+            CommitConflict: compactions came first on every attempt.
             InvalidQuery: 'null' cannot repair a row.
         """
         return repair(self.version, action, keys, self.name)

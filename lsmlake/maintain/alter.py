@@ -1,12 +1,12 @@
-"""Altering a table: its next schema, and what its files must become for that, put into effect by one commit.
+"""Alters a table: derives the next schema, rewrites files where necessary, and puts both into effect by one commit.
 
-1. The next schema is made and checked; what decides where rows lie cannot change once there are any.
-2. If rows written so far mean something else under it, every bucket is compacted in full by the schema as it is: one run of
-   settled rows, no vectors, nothing waiting. That any schema can read. A merge engine that makes something else of a row alone -
-   a column of a sequence group without a sequence is null - does so at once: rows there are rows that came first. A row that the
-   new rule could never merge, such as bytes that are no bitmap under rbm32, is refused, and the table stays as it is.
-3. The schema is stored, and a snapshot that names it is published right after the one all this was computed from. Before, the
-   stored schema is in effect for nobody; if others commit first, all of it starts anew.
+1. Make and check the next schema. Options that decide where rows are stored cannot change once the table has rows.
+2. If the files mean other rows under the new options, compact every bucket in full by the current schema, into one merged run
+   without vectors and without level-0 files, which any schema can read. The new merge rule is applied to each merged row, as if
+   it were the first row of its key: for example, a column of a sequence group without a sequence becomes null. If the new rule
+   cannot merge a row, such as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
+3. Store the schema, and publish a snapshot that references it, directly after the snapshot of step 1. Until then the schema is
+   not in effect. If another commit comes first, start again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def unset_option(name: str) -> Alteration:
 def alter(
     meta: Metadata, name: str, alterations: Sequence[Alteration], compactions: Callable[[Schema], CompactBuckets]
 ) -> Snapshot | None:
-    """See `Table.alter`. `compactions` gives the way to compact buckets by a schema."""
+    """See `Table.alter`. `compactions` returns the function that compacts buckets by a schema."""
     for _ in range(_ROUNDS):
         version = Version.latest(meta)
         latest, old = version.snapshot, version.schema
@@ -74,13 +74,13 @@ def alter(
         try:
             with version.unless_expired():
                 messages = compactions(old)(list(version.states().values()), Goal(True, new)) if settling else []
-        except SnapshotNotFound:  # others have committed, and let it go
+        except SnapshotNotFound:  # other commits have expired it
             continue
         succession = Succession(new, version.number, remade)
         if published := _publish(version, messages, succession):
             return published
     raise CommitConflict(
-        "other commits came first every time",
+        "other commits came first on every attempt",
         where=name,
         found=f"{_ROUNDS} attempts",
         cure="pause the writers of the table and alter it again",
@@ -88,7 +88,7 @@ def alter(
 
 
 def must_settle(old: Options, new: Options) -> bool:
-    """Whether the files written under `old` mean other rows under `new`, or report them to readers of changes at another time."""
+    """Whether files written under `old` mean other rows under `new`, or report changes at another time."""
     return old.meaning != new.meaning
 
 
@@ -101,7 +101,7 @@ def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name
                 where=name,
                 expected="lsmlake.set_option(name, value) or lsmlake.unset_option(name)",
                 found=repr(alteration),
-                cure="this release changes options only",
+                cure="pass alterations of options; this release supports no others",
             )
         check_name(alteration.option, name)
         if alteration.value is None:
@@ -112,7 +112,7 @@ def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name
 
 
 def _check_fixed(version: Version, name: str, new: Schema) -> None:
-    """Options that cannot change once there are rows."""
+    """Raises InvalidOption if an option changes that must not change once the table has rows."""
     old = version.schema
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
     before, after = old.parsed_options.values, new.parsed_options.values
@@ -124,12 +124,12 @@ def _check_fixed(version: Version, name: str, new: Schema) -> None:
         where=name,
         expected=", ".join(f"{option} = {fixed[option].text(before[option]) or 'nothing'}" for option in changed),
         found=", ".join(f"{option} = {fixed[option].text(after[option]) or 'nothing'}" for option in changed),
-        cure="make a new table with these options and upsert the rows of this one into it",
+        cure="create a table with these options and upsert the rows of this one into it",
     )
 
 
 def _publish(version: Version, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
-    """None if another commit, or another alteration, came first."""
+    """Store and publish the new schema; returns None if another commit or alteration came first."""
     stored, meta = False, version.meta
     try:
         stored = meta.put_schema(succession.schema)

@@ -1,4 +1,4 @@
-"""What a table knows of itself, as Arrow tables: snapshots, files, buckets, partitions, manifests, schemas."""
+"""Listings of a table's metadata as Arrow tables, such as snapshots, consumers, files, buckets, partitions and options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def snapshots(meta: Metadata) -> pa.Table:
 
 
 def consumers(meta: Metadata) -> pa.Table:
-    """A row a consumer, by name."""
+    """One row per consumer, ordered by name."""
     found = read_consumers(meta)
     return pa.table(
         {
@@ -63,8 +63,8 @@ def consumers(meta: Metadata) -> pa.Table:
 
 
 def files(version: Version) -> pa.Table:
-    """A row a live file, by partition, bucket and recency, newest first; `deleted_record_count` counts the rows its vector marks.
-    `partition`, keys: text, nullable."""
+    """One row per live file, ordered by partition, bucket and recency, newest first. `deleted_record_count` is the number of rows
+    that the file's vector marks; partitions and keys are text."""
     meta, schema = version.meta, version.schema
     with version.unless_expired():
         found = version.states()
@@ -96,8 +96,8 @@ def files(version: Version) -> pa.Table:
 
 
 def partition_text(schema: Schema, partition: tuple) -> str | None:
-    """'dt=2026-01-01, region=EU'; `None` for a table without partitions. A null has its directory's name, and text that happens
-    to be that name stands in quotes."""
+    """A partition as text, such as 'dt=2026-01-01, region=EU'; None for a table without partitions. A null is shown as the name
+    of its directory, and text equal to that name is quoted."""
     null = schema.parsed_options.layout.default_partition
 
     def shown(value: object) -> str:
@@ -122,12 +122,12 @@ def _age(file: DataFile) -> tuple:
 
 
 def _place(state: BucketState) -> tuple:
-    """Where a bucket stands in a listing; nulls first."""
+    """The sort key of a bucket in a listing; nulls first."""
     return tuple((value is not None, value) for value in state.bucket.partition), state.bucket.number
 
 
 def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str, object]]:
-    """(column, statistic) of every column that has statistics; bounds as text."""
+    """(column, statistic) of each column that has statistics; bounds as text."""
     known = ((names[number], stats[part]) for number, stats in file.stats.items() if number in names)
     return [(name, value if part == 0 or value is None else _value_text(value)) for name, value in known]
 
@@ -194,13 +194,13 @@ def schemas(meta: Metadata) -> pa.Table:
 
 
 def option_reference() -> pa.Table:
-    """One row per option there is."""
+    """One row per supported option."""
     return _option_rows(reference())
 
 
 def options(schema: Schema) -> pa.Table:
-    """One row per option: `value` is what the table sets, null where it sets nothing. Options of single columns, which have no
-    default for a table, come last, as far as they are set."""
+    """One row per option; `value` is null unless the table sets the option. Options of single columns are listed last, and only
+    if the table sets them."""
     facts = [option for option in reference() if option.group != COLUMNS]
     facts += [column_facts(name) for name in schema.options if name.startswith(PREFIX)]
     found = _option_rows(facts)

@@ -1,12 +1,12 @@
-"""Repair finds the rows that cannot be merged with the older rows of their key, and takes them out.
+"""Repair: finds the rows that cannot be merged with the older rows of their key, and removes them or sets columns to null.
 
 1. Merge the live rows of every bucket as a full compaction does, one window of the key space at a time. Every row carries its
-   place: the file and the position in it.
-2. A merge that fails names its keys (`lsm.merge.blame`). For such a key, add its rows one at a time, oldest first. A row that its
-   merge rule would refuse at a write, or that cannot be added to the rows before it, is at fault. What follows is merged with
-   what the repair makes of that row: without it ('drop'), or with null in its columns at fault ('null').
-3. Write the files that hold rows at fault anew, without these rows or with null in these columns. A new file takes the level and
-   the sequence of the old one. Repair merges nothing here, so rows of other keys stay as they are.
+   file and its position in it.
+2. A failed merge reports its keys (`lsm.merge.blame`). For each of them, add the rows one at a time, oldest first. A row is bad
+   if a write would refuse it, or if it cannot be merged with the rows before it. Continue without it (action 'drop'), or with
+   null in its failing columns ('null').
+3. Rewrite the files that hold bad rows, without these rows or with null in these columns. A new file has the level and sequence
+   of the old one. This step merges nothing, so other rows stay unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _PLACE = [_FILE := f"{RESERVED}file", _POSITION := f"{RESERVED}position"]
 class BadRow:
     """A row that cannot be merged with the older rows of its key.
 
-    `columns`: the columns at fault. `row`: a table of this row, all columns. `file`, `position`: where the row is stored.
+    `columns`: the columns that cannot be merged. `row`: a table of this one row with all columns. `file`, `position`: where the
+    row is stored.
     """
 
     bucket: Bucket
@@ -65,7 +66,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """`rows`: a row for each row at fault. `snapshot_id`: the snapshot that took them out; None if nothing was changed."""
+    """`rows`: one row per bad row. `snapshot_id`: the snapshot of the repair; None if nothing was changed."""
 
     rows: pa.Table
     snapshot_id: int | None = None
@@ -75,7 +76,7 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
     """See `Table.repair`."""
     if action not in (None, *ACTIONS):
         actions = Wording("None, 'null' or 'drop'", command="--action null or --action drop")
-        raise InvalidQuery("no such action", where=name, expected=actions, found=repr(action), cure="choose one of them")
+        raise InvalidQuery("unknown action", where=name, expected=actions, found=repr(action), cure="choose one of them")
     meta, schema = version.meta, version.schema
     wanted = None if keys is None else [_key(key, schema, name) for key in keys]
     for _ in range(_ROUNDS):
@@ -88,21 +89,21 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
             report = RepairReport(_listing([row for rows in found.values() for row in rows], schema))
             if action is None or not report.rows.num_rows:
                 return report
-            messages = [_without(version.files(bucket), states[bucket], rows, action) for bucket, rows in found.items() if rows]
+            messages = [_rewritten(version.files(bucket), states[bucket], rows, action) for bucket, rows in found.items() if rows]
         committed = commit(version, messages, Identity(meta.env.ids()), properties={"repair": action})
         if committed.snapshot and not committed.overtaken:
             return replace(report, snapshot_id=committed.snapshot.id)
         version = replace(version, snapshot=meta.latest())
     raise CommitConflict(
-        "compactions overtook the repair every time", where=name, found=f"{_ROUNDS} attempts", cure="pause them and run it again"
+        "compactions came first on every attempt", where=name, found=f"{_ROUNDS} attempts", cure="pause them and run it again"
     )
 
 
 def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow]:
-    """The rows of a bucket that `action` has to change so that the bucket can be merged, in the order of their keys.
+    """The rows of a bucket that `action` must change so that the bucket can be merged, in key order.
 
     Raises InvalidData if the rows of a key can be merged one by one but not together, and InvalidQuery if `action` is 'null' and
-    a row is refused even with null in every column.
+    null in the failing columns does not make a row mergeable.
     """
     schema = files.schema
     rule = rule_of(schema, files.meta.paths.root)
@@ -117,7 +118,7 @@ def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow
 
 
 class _Bucket(NamedTuple):
-    """The bucket that is examined, and what the repair does to a row at fault."""
+    """The examined bucket, and the action for bad rows."""
 
     files: BucketFiles
     rule: MergeRule
@@ -130,7 +131,7 @@ class _Bucket(NamedTuple):
         return self.files.schema
 
     def refusal(self, runs: Sequence[pa.Table]) -> Unmergeable | None:
-        """Why these runs, oldest first, cannot be merged; None if they can."""
+        """The error of merging these runs, oldest first; None if they can be merged."""
         try:
             merge_runs(list(runs), self.schema.key, self.rule)
         except Unmergeable as error:
@@ -138,7 +139,7 @@ class _Bucket(NamedTuple):
         return None
 
     def refused(self, older: Sequence[pa.Table], row: pa.Table) -> InvalidData | None:
-        """Why `row` cannot be added to the `older` rows of its key, or not be stored at all; None if it can."""
+        """The error of storing `row`, or of merging it with the `older` rows of its key; None if both succeed."""
         try:
             self.rule.validate(row.drop_columns([ROW_KIND]), kinds_of(row))
         except InvalidData as error:
@@ -154,7 +155,7 @@ class _Bucket(NamedTuple):
 
 
 def _runs(bucket: _Bucket, files: Sequence[DataFile]) -> list[RunReader]:
-    """The live rows of the files as sorted runs, oldest first, each row with its place."""
+    """The live rows of the files as sorted runs, oldest first, each row with its file and position."""
     numbers = {file.name: number for number, file in enumerate(bucket.state.files)}
     ordered = sorted(files, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = []
@@ -167,7 +168,7 @@ def _runs(bucket: _Bucket, files: Sequence[DataFile]) -> list[RunReader]:
 
 
 def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[str, DeletionVector]) -> Iterator[pa.Table]:
-    """The live rows of a file, each with `number` and its position in the file."""
+    """Yield the live rows of a file, each with the file's `number` and its position in the file."""
     columns = [*files.schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
     with files.open(file) as reader:
         for start, table in reader.stream(columns):
@@ -177,14 +178,14 @@ def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[st
 
 
 def _inspect(bucket: _Bucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
-    """Merge a window and add its rows at fault to `found`. Returns an empty table, because `merge_windows` expects one."""
+    """Merge a window and add its bad rows to `found`. Returns an empty table, because `merge_windows` expects a table."""
     mended: set[tuple[str, int]] = set()
     while error := bucket.refusal([piece.drop_columns(_PLACE) for piece in pieces]):
         for number in range(error.keys.num_rows):
             rows = _rows_of(error.keys.slice(number, 1), pieces)
-            bad = _at_fault(bucket, rows)
+            bad = _bad_rows_of_key(bucket, rows)
             places = {(row.file.name, row.position) for row in bad}
-            if not places or places & mended:  # nothing would change, so the next round would fail as this one did
+            if not places or places & mended:  # the next round would fail in the same way
                 raise _inconsistent(error)
             mended |= places
             found += bad
@@ -212,8 +213,8 @@ def _rows_of(key: pa.Table, pieces: Sequence[pa.Table]) -> list[pa.Table]:
     return found
 
 
-def _at_fault(bucket: _Bucket, rows: Sequence[pa.Table]) -> list[BadRow]:
-    """Those of the rows of one key, oldest first, that cannot be added to what the repair leaves of the rows before them."""
+def _bad_rows_of_key(bucket: _Bucket, rows: Sequence[pa.Table]) -> list[BadRow]:
+    """Of the rows of one key, oldest first, those that cannot be merged with the rows before them, as repaired."""
     kept, bad = [], []
     for row in rows:
         plain = row.drop_columns(_PLACE)
@@ -229,7 +230,7 @@ def _at_fault(bucket: _Bucket, rows: Sequence[pa.Table]) -> list[BadRow]:
             nulled = _nulled(plain, columns, np.array([True]))
             if error := bucket.refused(kept, nulled):
                 raise InvalidQuery(
-                    f"null in the columns at fault does not repair a row: {error.what}",
+                    f"setting the failing columns to null does not repair a row: {error.what}",
                     where=error.where,
                     found=row_text(plain.select(bucket.schema.primary_key)),
                     cure=Wording("repair this key with action='drop'", command="repair this key with --action drop"),
@@ -251,7 +252,7 @@ def _nulled(table: pa.Table, columns: Collection[str], rows: np.ndarray) -> pa.T
 
 
 def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action: str) -> pa.Table:
-    """`table`, whose rows carry their places, without `rows` or with null in their columns at fault."""
+    """`table`, whose rows carry their file and position, without `rows` or with null in their failing columns."""
     for row in rows:
         number = state.files.index(row.file)
         here = (np.asarray(table[_FILE]) == number) & (np.asarray(table[_POSITION]) == row.position)
@@ -260,11 +261,11 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
     return table
 
 
-# -- taking them out --------------------------------------------------------------------------------------------------
+# -- rewriting files --------------------------------------------------------------------------------------------------
 
 
-def _without(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
-    """Write the files of the rows at fault anew, their live rows only. A file with no other row goes."""
+def _rewritten(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
+    """Rewrite the files with bad rows, live rows only. A file without remaining rows is removed."""
     removed = tuple({row.file.name: row.file for row in rows}.values())
     schema, vectors = files.schema, files.meta.vectors(state.vectors, removed)
     added: list[DataFile] = []
@@ -287,7 +288,7 @@ def _without(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], act
 
 
 def _key(key: Mapping[str, object], schema: Schema, name: str) -> pa.Table:
-    """The key as a table of one row, with the types of its columns. Text stands for a date or a number as well."""
+    """The key as a table of one row, cast to the types of its columns; a date or number can be given as text."""
     expected = f"values of {list(schema.primary_key)}"
     if set(key) != set(schema.primary_key):
         raise InvalidQuery(
@@ -305,7 +306,7 @@ def _key(key: Mapping[str, object], schema: Schema, name: str) -> pa.Table:
 
 
 def _among(rows: list[BadRow], keys: list[pa.Table] | None, schema: Schema) -> list[BadRow]:
-    """The rows of these keys; None: all."""
+    """Those of `rows` that have one of `keys`; None: all rows."""
     if keys is None:
         return rows
     own = [row.row.select(schema.primary_key) for row in rows]

@@ -1,9 +1,9 @@
-"""Verify: read everything a table names and check that it is what was written.
+"""Verify: reads every file that a table references and checks it. `commit.invariants` holds the checks of a bucket's metadata.
 
-Snapshots: contiguous, decodable, manifests whole (I4, I6); buckets sound (I1, I3); row counts right. Data files: there, of the
-right size, every page's checksum, keys ascending and unique, within their bounds, in the bucket they hash to. Vectors:
-checksums, positions below the row count. Changelogs: their files as data files, but a key may repeat. With vectors a key lives
-in one file above level 0 (I2), in the latest snapshot.
+Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consistent (I1, I3), row counts correct. Data files: exist
+(I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
+bucket of their hash. Vectors: checksums, positions less than the row count. Changelog files: as data files, but keys may repeat.
+Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lsmlake.store.storage import read_bytes
 
 
 class Finding(NamedTuple):
-    """Something wrong: in which file or bucket, and what."""
+    """A violation: the file or bucket, and a description."""
 
     where: str
     what: str
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
-    """All findings; empty if the table is sound. Reads every file once. `progress` hears what is being read."""
+    """All findings; empty if the table is sound. Reads every file once. Calls `progress` with each file or bucket it checks."""
     checker = _Checker(meta, progress)
     return list(dict.fromkeys(checker.run()))  # many snapshots name the same broken manifest
 
@@ -49,7 +49,7 @@ class _Checker:
     def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
         self.meta, self.progress = meta, progress
         self.seen: set[str] = set()
-        self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # what the footers of Puffin files say
+        self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # Puffin file -> the content of its footer
 
     def run(self) -> Iterator[Finding]:
         try:
@@ -62,20 +62,20 @@ class _Checker:
             return
         if numbers != list(range(numbers[0], numbers[-1] + 1) if numbers else []):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
-        for number in reversed(numbers):  # what a snapshot that expires shares with a younger one has been looked at by then
-            yield from self._unless_gone(
+        for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
+            yield from self._unless_expired(
                 list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshot, number)
             )
         for number in self.meta.recorded_ids():
             recorded, where = partial(self.meta.recorded, number), self.meta.paths.changelog(number)
             found = list(self._guard(where, lambda recorded=recorded: self._changelog(recorded())))
-            yield from self._unless_gone(found, recorded)
+            yield from self._unless_expired(found, recorded)
 
-    def _unless_gone(self, found: list[Finding], look: Callable[[], object]) -> list[Finding]:
-        """The findings, but none about what another process has expired meanwhile. Raises TableNotFound."""
+    def _unless_expired(self, found: list[Finding], read: Callable[[], object]) -> list[Finding]:
+        """The findings; none if `read` shows that another process has expired the snapshot. Raises TableNotFound."""
         try:
             if found:
-                look()
+                read()
         except SnapshotNotFound:
             return []
         except TableNotFound:
@@ -131,7 +131,7 @@ class _Checker:
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
             yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
         if latest and options.layout.deletion_vectors:
-            yield from self._guard(where, lambda: self._one_home(schema, state, where))
+            yield from self._guard(where, lambda: self._keys_live_once(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
         if key not in self.seen:
@@ -164,7 +164,7 @@ class _Checker:
             for _ in reader.chunks(names) if names else ():
                 pass  # decoding checks every page
         if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
-            yield Finding(path, f"its last key is not the {file.max_key} of the manifest")
+            yield Finding(path, f"the last key differs from the manifest's {file.max_key}")
 
     def _checksum(self, path: str) -> int:
         with reading(path), self.meta.env.storage.read(path) as source:
@@ -174,18 +174,18 @@ class _Checker:
         self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str, repeats: bool
     ) -> Iterator[Finding]:
         if last is None and tuple(c[0].as_py() for c in keys.columns) != file.min_key:
-            yield Finding(path, f"its first key is not the {file.min_key} of the manifest")
+            yield Finding(path, f"the first key differs from the manifest's {file.min_key}")
         joined = comparable([keys if last is None else pa.concat_tables([last, keys])])[0]
         if not (joined[1:] >= joined[:-1] if repeats else joined[1:] > joined[:-1]).all():
-            yield Finding(path, f"I1: its keys are not ascending{'' if repeats else ' and unique'}")
+            yield Finding(path, f"I1: the keys are not ascending{'' if repeats else ' and unique'}")
         if (bucket_of([keys[name] for name in schema.bucket_key], state.total_buckets) != state.bucket.number).any():
-            yield Finding(path, "it holds keys of another bucket")
+            yield Finding(path, "data file holds keys of another bucket")
 
     def _vector(self, state: BucketState, name: str, ref: VectorRef) -> Iterator[Finding]:
         placed = self.placed.get(ref.puffin, {}).get(name)
         if ref.puffin in self.placed and placed != ref[1:]:
             yield Finding(
-                self.meta.paths.puffin(ref.puffin), f"its footer places the vector of {name} at {placed}, not at {ref[1:]}"
+                self.meta.paths.puffin(ref.puffin), f"the footer places the vector of {name} at {placed}, not at {ref[1:]}"
             )
         self.meta.vectors(
             state.vectors, [file for file in state.files if file.name == name]
@@ -200,7 +200,7 @@ class _Checker:
         except FileNotFoundError:
             yield Finding(path, "deletion vector file is missing")
 
-    def _one_home(self, schema: Schema, state: BucketState, where: str) -> Iterator[Finding]:
+    def _keys_live_once(self, schema: Schema, state: BucketState, where: str) -> Iterator[Finding]:
         keys = []
         for file in state.files:
             if file.level == 0:
@@ -213,7 +213,7 @@ class _Checker:
             return
         joined = np.sort(np.concatenate(comparable(keys)))
         if twice := int((joined[1:] == joined[:-1]).sum()):
-            yield Finding(where, f"I2: {twice} keys are live in more than one file above level 0")
+            yield Finding(where, f"I2: {twice} keys are live in more than one file at deeper levels")
 
 
 def _finding(where: str, broken: LakeError) -> Finding:

@@ -1,4 +1,4 @@
-"""Options of the changelog: who writes it, and which changes it leaves out."""
+"""Options of the changelog: what writes it, and which changes it omits."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ CHANGE = Change.REWRITES
 
 
 class ColumnOption(NamedTuple):
-    """`columns`: the columns it applies to, none = all that have no function of their own. `name`: the option in full."""
+    """`name`: the full name of the option. `columns`: the columns it applies to; empty: all without a function of their own."""
 
     name: str
     columns: tuple[str, ...]
@@ -113,7 +113,7 @@ class ColumnOptions:
         return FieldSettings(**{_ATTRIBUTES[kind]: value for kind, value in own.items() if kind in _ATTRIBUTES})
 
     def check_columns(self, columns: Sequence[str], primary_key: Sequence[str], where: str) -> None:
-        """The columns exist, are no key columns, and follow one sequence group at most. Raises InvalidOption."""
+        """Checks that the columns exist, are not key columns, and belong to at most one sequence group. Raises InvalidOption."""
         owner: dict[str, str] = {}
         for each in self.given:
             grouped = each.kind == SEQUENCE_GROUP
@@ -130,7 +130,7 @@ class ColumnOptions:
                     owner[name] = each.name
 
     def check_settings(self, functions: Collection[str], where: str) -> None:
-        """Settings are for columns with an aggregate function. Raises InvalidOption."""
+        """Checks that columns with settings have an aggregate function. Raises InvalidOption."""
         for each in self.given:
             if each.kind in _ATTRIBUTES and each.columns[0] not in functions:
                 raise InvalidOption(
@@ -162,12 +162,12 @@ def _check_column(given: ColumnOption, name: str, columns: Sequence[str], primar
 
 
 def described(name: str) -> Option:
-    """The option that this name stands for, whatever the columns in it."""
+    """The option of this name, regardless of the columns in it."""
     return _DEFAULT if name == _DEFAULT.name else _KINDS[name.rpartition(".")[2]]
 
 
 def parse_column_option(name: str, value: object, where: str) -> ColumnOption:
-    """The option `fields. ...` of that name. Raises InvalidOption."""
+    """Parse an option whose name begins with `fields.`. Raises InvalidOption."""
     if name == _DEFAULT.name:
         return ColumnOption(name, (), FUNCTION, _DEFAULT.type.parse(name, value, where))
     columns, _, kind = name.removeprefix(PREFIX).rpartition(".")

@@ -14,7 +14,7 @@ RADICAL, GENTLE = "radical", "gentle"
 _TIERED = (When("compaction.strategy", (TIERED,)),)
 _UNIVERSAL = (When("compaction.strategy", (UNIVERSAL,)),)
 _LOOKING_UP = When("deletion-vectors.enabled", (True,)), When("changelog-producer", (LOOKUP,))
-"""Then a compaction looks the keys of level 0 up in older files, and an empty level 0 saves reads the merge."""
+"""With either, a compaction looks up level-0 keys in older files; without waiting level-0 files, reads need not merge."""
 
 
 def _levels(values: Values) -> int:
@@ -22,7 +22,7 @@ def _levels(values: Values) -> int:
 
 
 def _level_of_changelog(values: Values) -> int | None:
-    """By full compactions the changelog reports what reaches the last level."""
+    """With the full-compaction producer, the changelog reports rows when they reach the last level, so its number matters."""
     return values["num-levels"] if values["changelog-producer"] == FULL_COMPACTION else None
 
 
@@ -128,14 +128,14 @@ class CompactionOptions:
         "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio at off-peak times", only=(_UNIVERSAL,)
     )
 
-    # no options: `bench/tiers.py` compares other values
+    # constants, not options; `bench/tiers.py` measures other values
     reclaim_bucket_share: float = 0.2
     """Share of dead rows among all rows at level >= 1 above which the files with most dead rows are rewritten: a scan reads at
     most a quarter more than the live rows."""
     small_run_bytes: int = 1 << 17
-    """Smaller runs are of similar size whatever their size."""
+    """All runs smaller than this count as similar in size."""
 
     @property
     def dead_share(self) -> float:
-        """Share of dead rows up to which a file may move to another level as it is."""
+        """The largest share of dead rows with which a file can move to another level without a rewrite."""
         return self.reclaim_dead_percent / 100

@@ -18,13 +18,13 @@ class Change(Enum):
 
     ANY_TIME = "any time"
     REWRITES = "rewrites"
-    """The files of the table mean other rows under another value: `alter` compacts every bucket in full."""
+    """The value decides which rows the files mean, so `alter` compacts every bucket in full."""
     WHILE_EMPTY = "while empty"
 
 
 @dataclass(frozen=True)
 class When:
-    """The option has one of `values`; without `values`: it is set at all."""
+    """A condition: the option has one of `values`; without `values`: it is set."""
 
     option: str
     values: tuple[object, ...] = ()
@@ -44,9 +44,15 @@ Only = tuple[When, ...]
 
 @dataclass(frozen=True)
 class Option:
-    """`default`: the value where no option is set; None or () = off. `derived`: the default from the other values, where those
-    decide. `own`: Apache Paimon does not have it. `only`: all must hold, or the option has no effect and is refused.
-    `matters`: the part of its value that decides which rows the files of a table mean, if that is not the value itself."""
+    """The declaration of an option.
+
+    Args:
+        default: the value if the option is not set; None or (): off.
+        own: Apache Paimon does not have the option.
+        only: conditions that must all hold; otherwise the option has no effect and is refused.
+        derived: computes the default from the other values, if it depends on them.
+        matters: the part of the value that decides which rows the files mean; None: the whole value.
+    """
 
     name: str
     type: Type[Any]
@@ -82,7 +88,7 @@ class Declared(NamedTuple):
 
 
 def options_of(group: type) -> Iterator[Declared]:
-    """The options that are fields of this dataclass."""
+    """The options that a dataclass declares as fields."""
     return (Declared(each.name, each.metadata["option"]) for each in fields(group) if "option" in each.metadata)
 
 

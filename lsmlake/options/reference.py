@@ -1,4 +1,4 @@
-"""The reference of all table options: a row each, made from their declarations."""
+"""The reference of all table options, one row per option, generated from the declarations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = "columns"
 
 
 class OptionFacts(NamedTuple):
-    """`default`: text as in SQL, None if the option is off. `only_with`: what must be set, or the option has no effect."""
+    """`default`: text as in SQL; None if the option is off. `only_with`: the conditions under which the option has an effect."""
 
     name: str
     group: str
@@ -29,7 +29,7 @@ class OptionFacts(NamedTuple):
 
 
 def reference() -> Iterator[OptionFacts]:
-    """Every option, by group; those of single columns, with a place for the column in their names, come last."""
+    """All options, by group; options of single columns, with a placeholder for the column, come last."""
     for name, option in OPTIONS.items():
         yield _facts(name, group_of(name), option, option.only, option.change)
     for name in columns.TEMPLATES:
@@ -37,7 +37,7 @@ def reference() -> Iterator[OptionFacts]:
 
 
 def column_facts(name: str) -> OptionFacts:
-    """The row of an option of single columns, under the name that names these."""
+    """The row of an option of single columns; `name` contains the columns or a placeholder."""
     return _facts(name, COLUMNS, columns.described(name), columns.ONLY, columns.CHANGE)
 
 

@@ -1,6 +1,6 @@
-"""Rules between options, as data: what excludes what, what is at most what, and what is set together.
+"""Rules between options, as data: options that exclude each other, bound each other, or must be set together.
 
-An option that has an effect only under other options says so itself, in `Option.only`.
+The conditions under which one option has an effect are part of its declaration (`Option.only`).
 """
 
 from __future__ import annotations
@@ -74,8 +74,12 @@ RULES: tuple[Excludes | AtMost | Together, ...] = (
 
 
 def check(given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options: Mapping[str, Option], where: str) -> None:
-    """`given`: the names of the options that are given, each with the conditions under which it has an effect. Raises
-    InvalidOption."""
+    """Check the conditions of the given options, and all rules. Raises InvalidOption.
+
+    Args:
+        given: the names of the given options, each with the conditions under which it has an effect.
+        values: the values in effect of all options.
+    """
 
     def found(*names: str) -> str:
         return ", ".join(f"{name} = {options[name].type.text(values[name]) or 'nothing'}" for name in dict.fromkeys(names))
@@ -95,12 +99,12 @@ def check(given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options
 
 
 def _broken(values: Values) -> Iterator[tuple[str, tuple[str, str], str]]:
-    """What is wrong, the options it is about, and the cure, for every rule that does not hold."""
+    """(description, the two options, cure) of each violated rule."""
     for rule in RULES:
         match rule:
             case Excludes(one, other, why, cure) if one.holds(values) and other.holds(values):
                 yield f"{one} and {other} exclude each other: {why}", (one.option, other.option), cure
             case AtMost(low, high) if is_set(values[low]) and is_set(values[high]) and values[low] > values[high]:
-                yield f"{low} is above {high}", (low, high), f"lower {low}, or raise {high}"
+                yield f"{low} is greater than {high}", (low, high), f"decrease {low}, or increase {high}"
             case Together(one, other) if is_set(values[one]) != is_set(values[other]):
-                yield f"only one of {one} and {other} is set", (one, other), "set both, or none"
+                yield f"only one of {one} and {other} is set", (one, other), "set both or neither"

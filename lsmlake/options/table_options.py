@@ -1,7 +1,7 @@
 """The options of a table, in groups, parsed once into frozen values.
 
-Every option is declared as data in the module of its group; this one collects them. An option that is unknown, malformed or
-contradicts another is refused where the table is made, never ignored.
+Each option is declared as data in the module of its group; this module collects them. Unknown, malformed or contradictory options
+are refused when the table is created or altered, never ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lsmlake.options.write import WriteOptions
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a table. Sizes are bytes, durations milliseconds; `None` = the rule is off."""
+    """The options of a table. Sizes are in bytes, durations in milliseconds; None: off."""
 
     layout: LayoutOptions
     merge: MergeOptions
@@ -45,7 +45,7 @@ class Options:
 
     @cached_property
     def values(self) -> Values:
-        """The value in effect of every option but those of single columns, by name."""
+        """Option name -> value in effect, for all options except those of single columns."""
         return {
             name: getattr(getattr(self, group), attribute)
             for group, members in _MEMBERS.items()
@@ -54,13 +54,13 @@ class Options:
 
     @cached_property
     def meaning(self) -> tuple[object, ...]:
-        """What decides which rows the files of a table mean, and when readers of changes see them."""
+        """The values that decide which rows the files of a table mean, and when readers of changes see them."""
         decisive = [(name, option.matters) for name, option in OPTIONS.items() if option.change is not Change.ANY_TIME]
         return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns)
 
     @staticmethod
     def parse(given: Mapping[str, object], where: str = "table options") -> Options:
-        """The options given by name; values may be text as in SQL or plain Python values. Raises InvalidOption."""
+        """Parse options by name; values are text as in SQL, or Python values. Raises InvalidOption."""
         single = tuple(parse_column_option(name, value, where) for name, value in given.items() if name.startswith(PREFIX))
         found: dict[str, Any] = {}
         for name in (name for name in given if not name.startswith(PREFIX)):
@@ -84,19 +84,19 @@ class Options:
 _GROUPS = {name: group for name, group in get_type_hints(Options).items() if group is not ColumnOptions}
 _MEMBERS = {name: {each.attribute: each.option.name for each in options_of(group)} for name, group in _GROUPS.items()}
 OPTIONS: Mapping[str, Option] = {each.option.name: each.option for group in _GROUPS.values() for each in options_of(group)}
-"""Every option but those of single columns, by name."""
+"""Option name -> declaration, for all options except those of single columns."""
 
 _ALIASES = {f"{engine}.ignore-delete": engine for engine in (DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE)}
 """Other names of ignore-delete -> the merge engine they are for."""
 
 
 def group_of(name: str) -> str:
-    """The group in `Options` of the option of that name."""
+    """The name of the group in `Options` that contains an option."""
     return next(group for group, members in _MEMBERS.items() if name in members.values())
 
 
 def check_name(name: object, where: str) -> None:
-    """Raises InvalidOption if there can be no option of that name."""
+    """Raises InvalidOption if no option has that name."""
     if not (isinstance(name, str) and name.startswith(PREFIX)):
         _named(str(name), where)
 
@@ -109,13 +109,13 @@ def _named(name: str, where: str) -> Option:
 
 
 def _conditions(name: str) -> tuple[Only, ...]:
-    """When an option that is given by this name has an effect."""
+    """The conditions under which an option given by this name has an effect."""
     if name.startswith(PREFIX):
         return columns.ONLY
     return ((When("merge-engine", (_ALIASES[name],)),),) if name in _ALIASES else OPTIONS[name].only
 
 
-_LIST = Wording("options_table() of a table lists the options there are", command="`lsmlake options` lists the options there are")
+_LIST = Wording("options_table() of a table lists all options", command="`lsmlake options` lists all options")
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
 }

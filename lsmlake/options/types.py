@@ -1,4 +1,4 @@
-"""Types of option values: read from text, as in SQL, or from plain Python values. Sizes become bytes, durations milliseconds."""
+"""Types of option values, parsed from text, as in SQL, or from Python values. Sizes become bytes, durations milliseconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CURE = "correct the value or leave the option out"
 
 @dataclass(frozen=True)
 class Type(Generic[T]):
-    """`takes` states the accepted values; `read` raises ValueError for all others. `units` of a quantity: name -> factor."""
+    """`takes` describes the accepted values; `read` raises ValueError for others. `units` of a quantity: name -> factor."""
 
     name: str
     takes: str
@@ -30,11 +30,11 @@ class Type(Generic[T]):
             return self.read(value)
         except ValueError:
             raise InvalidOption(
-                f"option {option!r} has a value it cannot take", where=where, expected=self.takes, found=repr(value), cure=cure
+                f"option {option!r} has an invalid value", where=where, expected=self.takes, found=repr(value), cure=cure
             ) from None
 
     def text(self, value: object) -> str | None:
-        """A parsed value as text that `read` accepts; None for an option that is off."""
+        """A parsed value as text that `read` accepts; None if the option is off."""
         if value is None or value == ():
             return None
         if isinstance(value, bool):
@@ -118,10 +118,10 @@ def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[i
 
 _HOUR = integer(-1, 23)
 boolean = Type("boolean", "true or false", _boolean)
-hour = Type("integer", "an hour from 0 to 23, or -1 for none", _hour)
+hour = Type("integer", "an hour from 0 to 23, or -1 to disable", _hour)
 text = Type("text", "a name", _text)
 any_text = Type("text", "any text", str)
-directory_name = Type("text", r"a name without /, \ and control characters", _directory_name)
+directory_name = Type("text", r"a name without /, \ or control characters", _directory_name)
 names = Type("columns", "column names separated by commas", _names)
 size = _quantity(
     "size",

@@ -1,7 +1,7 @@
-"""The data files of one bucket: opening them, finding keys in them, fetching rows, writing new ones.
+"""The data files of one bucket: opens them, finds keys in them, fetches rows and writes new files.
 
-The only place that turns a data file into a path. A reader takes the directory from the file's manifest entry; a writer chooses
-it for new files by the partition values and the options in effect.
+A reader takes a file's directory from its manifest entry; a writer derives that of new files from the partition values and the
+options in effect. `store.data_reader` and `store.data_writer` handle single files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 class Hits(NamedTuple):
-    """Rows of one file whose key was asked for, dead ones included: `keys`, row numbers of the keys asked for, stand at
-    `positions` of the file. Both int64, ascending."""
+    """The matches of a key lookup in one file, dead rows included: row `keys[i]` of the table of keys is stored at
+    `positions[i]` of the file. Both int64, ascending."""
 
     keys: np.ndarray
     positions: np.ndarray
@@ -38,37 +38,37 @@ class Hits(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketFiles:
-    """`schema`: the columns that rows are read and written with."""
+    """The files of `bucket`. `schema`: the columns that rows are read and written with."""
 
     meta: Metadata
     schema: Schema
     bucket: Bucket
 
     def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
-        """A reader of the file; see `DataReader` for `encoded`. Raises Corrupt."""
+        """Open a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
         return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded)
 
     def write(
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA
     ) -> tuple[DataFile, ...]:
-        """Write one sorted run: see `write_run`."""
+        """Write one sorted run; see `write_run`."""
         null_name = self.schema.parsed_options.layout.default_partition
         directory = bucket_directory(self.bucket, self.schema.partition_by, null_name)
         return write_run(self.meta.env, self.meta.paths, self.schema, directory, tables, origin, nan_columns, prefix)
 
     def paths(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """Where the files are."""
+        """The paths of the files."""
         return tuple(map(self.meta.paths.data, files))
 
     def delete(self, files: Iterable[DataFile]) -> None:
-        """Remove files that no snapshot names, as far as the storage lets us."""
+        """Delete files that no snapshot references; storage errors are ignored."""
         self.meta.delete_quietly(self.paths(files))
 
     def find(self, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
-        """File name -> hits of `keys` in it; files without a hit are left out.
+        """Look up keys. Returns file name -> hits, without files that have none.
 
-        `keys`: the key columns, ascending, unique. `repeats`: a file with rows of another kind than +I may hold several rows of a
-        key. Reads the key columns of the row groups that can hold one of them, nothing else.
+        `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
+        key. Reads only key columns, and only in row groups that can hold one of the keys.
         """
         spans = zip(files, lookup.slices(keys, files), strict=True)
         reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
@@ -80,7 +80,7 @@ class BucketFiles:
         return {name: found[name] for name in reached if len(found[name].positions)}
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows at `positions` (ascending) in order, some at a time. Reads the row groups they lie in."""
+        """Yield the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
         if not len(positions):
             return
         with self.open(file) as reader:
@@ -90,9 +90,9 @@ class BucketFiles:
                 yield chunk.table.take(pa.array(positions[first:last] - chunk.start))
 
     def remember(self, file: DataFile, keys: pa.Table) -> None:
-        """The key columns of a file just written, as they will be read: if it is small, they need not be."""
+        """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
         if self._is_small(file):
-            self.meta.cache.put(self._remembered(file), keys)
+            self.meta.cache.put(self._cache_key(file), keys)
 
     def _is_small(self, file: DataFile) -> bool:
         return file.rows <= self.meta.env.limits.small_file_rows
@@ -108,7 +108,7 @@ class BucketFiles:
         return Hits(np.concatenate(rows), np.concatenate(positions))
 
     def _find_among(self, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
-        """The hits in small files, found at once in all of them."""
+        """The hits in small files, found in all of them at once."""
         if not files:
             return {}
         stored = [self._keys_of(file) for file in files]
@@ -119,13 +119,13 @@ class BucketFiles:
         return {file.name: Hits(own, there - start) for file, own, there, start in parts}
 
     def _keys_of(self, file: DataFile) -> pa.Table:
-        """The key columns of a small file. Every batch looks keys up in it, so they are cached."""
+        """The key columns of a small file, cached, because every batch looks keys up in it."""
 
         def read() -> pa.Table:
             with self.open(file) as reader:
                 return reader.read(range(reader.groups), self.schema.key)
 
-        return self.meta.cache.get(self._remembered(file), read)
+        return self.meta.cache.get(self._cache_key(file), read)
 
-    def _remembered(self, file: DataFile) -> str:
+    def _cache_key(self, file: DataFile) -> str:
         return f"{self.meta.paths.data(file)}#keys of schema {self.schema.id}"

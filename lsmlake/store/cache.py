@@ -1,6 +1,6 @@
-"""What a table handle remembers: decoded files that can never change, and where the newest snapshot was.
+"""The cache of a table handle: decoded immutable files, and the newest snapshot seen.
 
-Every key holds a uuid, that of a file or of the table. Threads share a cache, processes do not: it pickles empty.
+Every key contains the uuid of a file or of the table. Threads share a cache; processes do not, since it pickles empty.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import pyarrow as pa
 
 from lsmlake.format.manifest import ManifestMeta
 
-_ITEM_BYTES = 512  # of an entry of a mapping or a list, with its names
+_ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its names
 
 
 class Stored(NamedTuple):
-    """A snapshot's file: its number and its bytes."""
+    """A snapshot file: its number and its bytes."""
 
     number: int
     data: bytes
 
 
 class Live(NamedTuple):
-    """The live files of snapshot `number`: all entries of the manifests `metas` folded, under schema `schema_id`."""
+    """The live files of snapshot `number`: the entries of the manifests `metas` folded, under schema `schema_id`."""
 
     number: int
     schema_id: int
@@ -43,10 +43,9 @@ def _bytes_of(value: object) -> int:
 
 
 class Cache:
-    """At most `limit_bytes` of decoded values, the least recently used go first; besides them the live files of the newest
-    snapshot.
+    """Holds at most `limit_bytes` of decoded values and evicts the least recently used first.
 
-    `latest`: the newest snapshot that was seen, to look for a newer one from there. `newest`: see `Live`.
+    `latest`: the newest snapshot seen; the search for newer ones starts there. `newest`: its live files, outside the limit.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -58,7 +57,7 @@ class Cache:
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], object], bytes_of: Callable[[object], int] = _bytes_of) -> object:
-        """The value of `key`, made if it is not there. `bytes_of`: the memory that a value takes."""
+        """The value of `key`, created by `make` if absent. `bytes_of`: estimates the memory of a value."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -79,7 +78,7 @@ class Cache:
 
     @property
     def bytes(self) -> int:
-        """Memory in use, estimated; that of the newest live files included."""
+        """Estimated memory in use, including the newest live files."""
         return self._bytes + (0 if self.newest is None else _bytes_of(self.newest.entries))
 
     def __reduce__(self):

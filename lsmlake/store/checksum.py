@@ -1,7 +1,7 @@
-"""Checksums of data files, CRC-32: one of the whole file, for `verify`, and one of its Parquet footer, for every reader.
+"""CRC-32 checksums of data files: one of the whole file, for `verify`, and one of its Parquet footer, for every reader.
 
-Parquet guards its pages, not its footer, and a reader trusts the footer: where pages lie, what types they have, which row groups
-a filter may skip. A flipped bit there gives wrong rows, or ends the process. So no footer is parsed before its checksum is right.
+Parquet has checksums for pages but not for the footer, which gives page offsets, types and statistics. A flipped bit there yields
+wrong rows or crashes the process, so a reader verifies the footer's checksum before parsing it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lsmlake.format.files import DataFile
 
 RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
 _LENGTH_AND_MAGIC = 8
-_TAIL_BYTES = 1 << 16  # a first guess that holds most footers
+_TAIL_BYTES = 1 << 16  # larger than most footers
 _CHUNK_BYTES = 1 << 22
 
 
 class Sums(NamedTuple):
-    """CRC-32 of a file, and the length and CRC-32 of its footer; the footer includes the eight bytes that end the file."""
+    """CRC-32 of a file, and length and CRC-32 of its footer, including the last eight bytes of the file (length and magic)."""
 
     file: int
     footer_bytes: int
@@ -29,7 +29,7 @@ class Sums(NamedTuple):
 
 
 class SummingSink:
-    """What `pa.PythonFile` needs of a file: passes everything on to `sink` and sums it up on the way."""
+    """A file for `pa.PythonFile` that writes to `sink` and computes checksums."""
 
     closed = False
 
@@ -50,28 +50,30 @@ class SummingSink:
         self.closed = True
 
     def keep_ending(self) -> None:
-        """The footer comes next, or what stands before it."""
+        """Start to keep written bytes; call this before the footer is written."""
         self.ending = []
 
     def sums(self) -> Sums:
-        """Of all that was written; the footer whole and kept."""
+        """The checksums, after the whole footer was written and kept."""
         footer = footer_in(b"".join(self.ending))
         return Sums(self.sum, len(footer), zlib.crc32(footer))
 
 
 def footer_in(ending: bytes) -> bytes:
-    """The Parquet footer at the end of `ending`; all of it if it says that it is longer."""
+    """The Parquet footer at the end of `ending`; all of `ending` if the footer states a greater length."""
     return ending[-_stated_length(ending) :]
 
 
 def _stated_length(ending: bytes) -> int:
-    """How long the footer says it is."""
+    """The length that the footer states, including length and magic."""
     return int.from_bytes(ending[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
 
 
 def read_footer(source: pa.NativeFile, file: DataFile, where: str) -> bytes:
-    """The footer of the open data file `file`, in one read; where the manifest does not know its length, a long footer takes two.
-    Raises Corrupt, naming `where`, if the file has another size or the footer is not the one that the manifest describes."""
+    """Read and verify the footer of an open data file, in one read; a long footer of unknown length takes two.
+
+    Raises Corrupt, naming `where`, if the file's size or the footer's checksum differs from the manifest entry.
+    """
     if source.size() != file.bytes:
         found = f"{source.size()} bytes"
         raise Corrupt("data file has another length", where=where, expected=f"{file.bytes} bytes", found=found, cure=RESTORE)

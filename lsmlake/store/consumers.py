@@ -1,4 +1,4 @@
-"""Consumers: by name, the snapshot each reads next. What they have not read is not expired."""
+"""Named consumers, each with the snapshot it reads next. Snapshot expiry keeps what consumers have not read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _RESET = Wording("reset_consumer() writes or removes it", command="`lsmlake cons
 
 
 class Progress(NamedTuple):
-    """`next_snapshot` has not been read, or not to its end: its changes or, with `full`, all of its rows."""
+    """The next snapshot to read, or to finish reading: its changes or, with `full`, all rows visible at it."""
 
     next_snapshot: int
     full: bool = False
 
 
 class Consumer(NamedTuple):
-    """`modified_ms`: the last progress, by the storage's clock."""
+    """`modified_ms`: the time of the last progress, by the storage's clock."""
 
     name: str
     progress: Progress
@@ -30,7 +30,7 @@ class Consumer(NamedTuple):
 
 
 def consumers(meta: Metadata) -> list[Consumer]:
-    """All consumers, by name. A stray file, or a copy of a consumer's file under another name, is no consumer. Raises Corrupt,
+    """All consumers, ordered by name. Ignores other files, and copies of a consumer's file under another name. Raises Corrupt,
     TableNotFound."""
     meta.first_schema()
     found = []
@@ -42,21 +42,21 @@ def consumers(meta: Metadata) -> list[Consumer]:
 
 
 def progress_of(meta: Metadata, name: str) -> Progress | None:
-    """Where a consumer stands; None if there is none of that name."""
+    """The progress of a consumer; None if there is no consumer of that name. Raises Corrupt."""
     path = meta.paths.consumer(name)
     try:
         content = envelope.unwrap_json("consumer", read_bytes(meta.env.storage, path), path)
     except FileNotFoundError:
         return None
-    except Corrupt as damaged:  # no snapshot uses the file: a new one takes its place
-        told = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
-        raise Corrupt(damaged.what, **told, cure=_RESET) from damaged
+    except Corrupt as damaged:  # no snapshot uses the file, so the cure is to replace it, not to restore it
+        details = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
+        raise Corrupt(damaged.what, **details, cure=_RESET) from damaged
     check("consumer", content, _KINDS, path, cure=_RESET)
     return Progress(content["next_snapshot"], content["full"]) if content.get("name") == name else None
 
 
 def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
-    """Make a consumer, or move it. Raises TableNotFound."""
+    """Create a consumer or replace its progress. Raises TableNotFound."""
     path = meta.paths.consumer(name)
     meta.first_schema()
     with meta.env.storage.write(path) as sink:
@@ -64,11 +64,11 @@ def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
 
 
 def is_consumer(meta: Metadata, name: str) -> bool:
-    """Whether there is a consumer of that name, even one whose file is damaged. Raises InvalidQuery for what is no name."""
+    """Whether a consumer of that name exists; its file may be damaged. Raises InvalidQuery for an invalid name."""
     return meta.env.storage.size(meta.paths.consumer(name)) is not None
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:
-    """Does nothing if there is none. Raises TableNotFound."""
+    """Remove a consumer if it exists. Raises TableNotFound."""
     meta.first_schema()
     meta.env.storage.delete(meta.paths.consumer(name))

@@ -1,8 +1,8 @@
-"""Reads a data file: by row group, with row positions, without dead rows.
+"""Reads a data file by row groups, with row positions.
 
-A column is found by its field id and read by the positions of its leaves (`format.leaves`). The footer is parsed only if its
-checksum is right (`store.checksum`), with limits on memory, and compared with the manifest entry before a column is read. Parquet
-itself checks the checksums of pages.
+A column is located by its field id and read by the positions of its leaves (`format.leaves`). The reader verifies the footer's
+checksum before parsing it (`store.checksum`), limits the parser's memory, and compares the footer with the manifest entry before
+it reads a column. Parquet verifies the checksums of pages.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, read_footer
 from lsmlake.store.env import Env
 
-_DICTIONARY_BYTES = 4  # a row: above it there are nearly as many values as rows, or the dictionary was given up
+_DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
-_STREAM_STEPS = 8  # in a row group
+_STREAM_STEPS = 8  # per row group
 
 
 class Chunk(NamedTuple):
@@ -38,25 +38,27 @@ class Chunk(NamedTuple):
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Foreign errors while a data file is read become Corrupt, naming it."""
+    """Turns other libraries' errors while reading a data file into Corrupt, naming the file."""
     try:
         yield
     except LakeError:
         raise
-    except FileNotFoundError as gone:
+    except FileNotFoundError as missing:
         raise Corrupt(
             "data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it"
-        ) from gone
-    except (pa.ArrowException, OSError, ValueError, ArithmeticError) as broken:  # the last two: values that Python cannot hold
+        ) from missing
+    except (pa.ArrowException, OSError, ValueError, ArithmeticError) as broken:  # the last two: values beyond Python's types
         raise Corrupt(
             "data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=RESTORE
         ) from broken
 
 
 class DataReader:
-    """An open data file. `columns` are names of columns of the schema, or `_row_kind`. Types come out plain, but for text columns
-    in `encoded`: where Parquet holds one as a small dictionary, it comes out as a dictionary, in half the time. Close it, or use
-    `with`."""
+    """An open data file; a context manager that closes it.
+
+    `columns` are names of columns of the schema, or `_row_kind`. Columns have their plain types, except text columns in `encoded`
+    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time.
+    """
 
     def __init__(self, env: Env, path: str, file: DataFile, schema: Schema, encoded: Collection[str] = ()) -> None:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
@@ -104,7 +106,7 @@ class DataReader:
             return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
 
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """The row groups one after the other, all rows, `_row_kind` only if asked for."""
+        """All rows of the row groups, concatenated."""
         with reading(self.path):
             found = self.parquet.reader.read_row_groups(list(groups), column_indices=self._leaves(columns), use_threads=True)
             table = self._plain(found, columns)
@@ -119,7 +121,7 @@ class DataReader:
         return types.field_id(ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column))
 
     def _stored(self, column: str) -> _Stored:
-        """Where the file holds a column. Raises Corrupt."""
+        """The place of a column in the file. Raises Corrupt if the file lacks it."""
         if (found := self.columns.get(self._id(column))) is None:
             raise Corrupt(
                 "data file lacks a column",
@@ -131,18 +133,19 @@ class DataReader:
         return found
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
-        """The positions to read, in the order of the file: Arrow gives columns in the order of what it is asked for."""
+        """The leaf positions to read, in file order, since Arrow returns columns in the order requested."""
         return sorted({leaf for column in columns for leaf in self._stored(column).leaves})
 
     def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """`found`: what Parquet read of `columns`, in the order of the file; by position, since names there may be others."""
+        """Reorder, rename and cast `found`, the columns as Parquet read them in file order. Matched by position, since names in
+        the file may differ from the schema's."""
         places = [self._stored(column).place for column in columns]
         order = {place: number for number, place in enumerate(sorted(set(places)))}
         taken = found.select([order[place] for place in places]).rename_columns(list(columns))
         return taken.cast(pa.schema(map(self._field, columns)))
 
     def _dictionaries(self, names: Collection[str]) -> list[str]:
-        """The text columns among `names` that every row group holds as a dictionary, in a few bytes a row."""
+        """The text columns among `names` that every row group stores as a small dictionary."""
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
         texts = [name for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)]
         return [n for n in texts if all(_by_dictionary(group.column(self._stored(n).leaves[0])) for group in groups)]
@@ -154,8 +157,8 @@ class DataReader:
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if column in self.encoded else field
 
     def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """All rows in file order, a fraction of a row group at a time, so that many files can be read side by side."""
-        if self.file.bytes <= self.limits.stream_buffer_bytes:  # a buffer for every column is more than all of it
+        """Yield all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
+        if self.file.bytes <= self.limits.stream_buffer_bytes:  # buffers for the columns would exceed the whole file
             yield from self.chunks(columns)
             return
         step, start = -(-int(np.diff(self.starts).max(initial=1)) // _STREAM_STEPS), 0
@@ -180,7 +183,7 @@ class DataReader:
             return None if batch is None else self._plain(pa.Table.from_batches([batch]), columns)
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 16) -> Iterator[Chunk]:
-        """Chunks of whole consecutive row groups, about `rows` rows each, in file order."""
+        """Yield chunks of whole consecutive row groups, about `rows` rows each, in file order."""
         wanted, rows = list(range(self.groups) if groups is None else groups), min(rows, self.limits.chunk_rows)
         while wanted:
             run = [wanted[0]]
@@ -200,13 +203,15 @@ class _Stored(NamedTuple):
 
 
 def _limits(bytes_: int) -> dict[str, int]:
-    """Limits on what Parquet's reader sets memory aside for: in so many bytes there is no longer text and no longer list."""
+    """Limits on the memory that Parquet's reader allocates: no text or list can be longer than the `bytes_` that contain it."""
     return dict.fromkeys(("thrift_string_size_limit", "thrift_container_size_limit"), min(bytes_, _THRIFT_MAX))
 
 
 def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndarray:
-    """The position of the first row of every row group, then the number of rows. Raises Corrupt unless the footer has the rows
-    that the manifest names, and the columns of the file in every row group."""
+    """The position of the first row of each row group, then the number of rows.
+
+    Raises Corrupt unless the footer's row counts match the manifest entry and every row group has all columns of the file.
+    """
 
     def require(holds: bool, what: str, expected: object, found: object) -> None:
         if not holds:
@@ -226,7 +231,7 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
 
 
 def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _Stored]:
-    """The columns of a file by field id. Raises Corrupt if two have the same."""
+    """Field id -> column of the file. Raises Corrupt if two columns have the same id."""
     stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
     placed = [(types.field_id(field), _Stored(place, own)) for place, (field, own) in stored if types.has_field_id(field)]
     if len(dict(placed)) != len(placed):
@@ -240,12 +245,12 @@ def _by_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 def _no_columns(starts: np.ndarray, run: Sequence[int]) -> pa.Table:
-    """Rows without columns still count."""
+    """A table without columns that has the number of rows of the row groups."""
     return pa.table({"": pa.nulls(int(starts[run[-1] + 1] - starts[run[0]]))}).select([])
 
 
 def live_rows(chunk: Chunk, vector: DeletionVector, wanted: np.ndarray | None = None) -> pa.Table:
-    """Returns the rows of the chunk that `vector` does not mark and, if given, that `wanted` flags."""
+    """The rows of the chunk that `vector` does not mark and, if given, that `wanted` selects."""
     if len(vector):
         dead = vector.dead_mask(chunk.start, chunk.table.num_rows)
         wanted = ~dead if wanted is None else wanted & ~dead

@@ -1,7 +1,7 @@
-"""Writes a sorted run into Parquet files that roll at a target size, and gathers their statistics.
+"""Writes a sorted run to Parquet files of a target size and collects their statistics.
 
-Any Parquet reader understands the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-`store.layout` chooses encodings.
+Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
+`store.layout` chooses the encodings.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from lsmlake.store.layout import layout
 from lsmlake.store.storage import delete_quietly
 
 DATA, CHANGELOG = "data", "changelog"
-"""How the names of files begin."""
+"""Prefixes of file names."""
 
-_ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of so many rows is still cheap to read alone
-_SINK_BYTES = 1 << 20  # Parquet writes piece by piece, a call into Python and a wait for the interpreter each
+_ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of this many rows is still cheap to read alone
+_SINK_BYTES = 1 << 20  # Parquet writes small pieces, and each unbuffered one would call Python and wait for the GIL
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What the files of one run share. `sequence`/`min_sequence` None = inherited from the commit that adds them."""
+    """Properties common to the files of one run. `sequence`/`min_sequence` None: inherited from the commit that adds them."""
 
     level: int
     source: str
@@ -54,11 +54,14 @@ def write_run(
     nan_columns: Collection[str] = (),
     prefix: str = DATA,
 ) -> tuple[DataFile, ...]:
-    """Write one sorted run into `directory`: `tables` ascending by key, plain columns of the schema and maybe `_row_kind` (all or
-    none). Rows of one key lie in one table and go into one file.
+    """Write one sorted run into `directory`; returns the files in key order.
 
-    `nan_columns`: float columns that may hold a NaN. Returns the files in key order. Bounded memory: one row group and one
-    table. A file becomes visible only when complete; after an error there is none.
+    A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory.
+
+    Args:
+        tables: ascending by key, with the plain columns of the schema and, all or none of them, `_row_kind`. All rows of a key
+            are in one table; they go into one file.
+        nan_columns: float columns that may hold a NaN.
     """
     files: list[DataFile] = []
     try:
@@ -124,13 +127,13 @@ class _FileWriter:
             write_statistics=chosen.statistics,
             write_page_index=True,
             write_page_checksum=True,
-            store_decimal_as_integer=True,  # Spark decodes one in fixed bytes by way of a BigInteger
+            store_decimal_as_integer=True,  # Spark decodes fixed-length bytes through BigInteger, which is slow
             store_schema=False,
             metadata_collector=self.footer,
         )
         self.pending: list[pa.Table] = []
         self.rows = self.delete_rows = self.waiting = 0
-        self.nulls = dict.fromkeys(chosen.unbounded, 0)  # of columns of which Parquet does not count them
+        self.nulls = dict.fromkeys(chosen.unbounded, 0)  # counted here, because these columns have no Parquet statistics
         self.min_key: tuple | None = None
         self.max_key: tuple = ()
 
@@ -139,7 +142,7 @@ class _FileWriter:
         return self.buffered.tell()
 
     def add(self, table: pa.Table) -> pa.Table:
-        """Take in rows until a row group is full, and write it; returns the rows left over."""
+        """Buffer rows and write a row group when full; returns the rows not taken."""
         taken = table.slice(0, self.group_rows - self.waiting)
         self.pending.append(taken)
         self.waiting += taken.num_rows
@@ -163,7 +166,7 @@ class _FileWriter:
         self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
 
     def discard_on_error(self, error: type | None, *_: object) -> None:
-        """The end of a context: after an error the Parquet writer must not try to finish the file when it is collected."""
+        """Exit callback: after an error, keeps the Parquet writer from finishing the file when it is garbage-collected."""
         if error is not None:
             self.writer.is_open = False
 
@@ -194,7 +197,7 @@ class _FileWriter:
 
 
 def _with_kinds(schema: Schema) -> pa.Schema:
-    """A delete may know only its key: the other columns are nullable in such a file."""
+    """The file schema with `_row_kind`. A delete may contain only its key, so all other columns are nullable."""
     return pa.schema([*(f if f.name in schema.key else f.with_nullable(True) for f in schema.columns), ROW_KIND_FIELD])
 
 
@@ -216,7 +219,7 @@ def float_columns(schema: Schema) -> set[str]:
 
 
 def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
-    """The float columns that may hold a NaN, going by the statistics: no bounds though there are values."""
+    """The float columns that may hold a NaN: those with values but without bounds in the statistics of a file."""
     files, ids = list(files), schema.field_ids()
     unknown = ColumnStats(0, None, None)
     return {
@@ -228,7 +231,7 @@ def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
 
 
 def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str, int]) -> dict[int, ColumnStats]:
-    """Fold the row groups' statistics. Nested columns have none of their own; of `unbounded` columns only the nulls are known."""
+    """Combine the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
     for field, number, own in zip(schema.columns, schema.field_ids().values(), positions(schema.columns), strict=True):

@@ -1,7 +1,7 @@
-"""The one door to the outside: storage, clock, identifiers, chance and sleep, injected everywhere.
+"""The environment: storage, clock, identifiers, random numbers, sleep and limits, injected wherever they are needed.
 
-Nothing else in lsmlake calls `time`, `random`, `uuid`, `open` or `os`; a test holds that. Tests pass fakes and get byte-equal
-tables.
+Only `store/` and a few modules at the edge call `time`, `random`, `uuid`, `open` or `os`; a test enforces this. With fakes, tests
+get byte-identical tables.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Limits:
     Args:
         cache_bytes: decoded metadata and keys that a table handle keeps, besides the live files of the newest snapshot.
         window_bytes: rows that a merge holds at a time.
-        changelog_window_bytes: keys that the changelog of a compaction holds at a time; their rows are in memory twice.
+        changelog_window_bytes: keys that the changelog of a compaction holds at a time; it holds their rows twice.
         lookup_rows: level-0 keys that a compaction looks up at once.
-        small_file_rows: keys of smaller files are read whole, looked up at once and kept.
-        chunk_rows: rows of a data file in memory at a time, if its row groups are not larger.
+        small_file_rows: the key columns of files up to this size are read whole, searched together and cached.
+        chunk_rows: rows of a data file in memory at a time, unless a row group is larger.
         row_group_rows: the fewest rows of a Parquet row group.
-        stream_buffer_bytes: buffer per column while a large file is streamed; 0 reads small files without buffers, too.
-        driver_merge_bytes: compactions that the driver of a Spark session runs itself, when it writes a small batch; larger ones
-            are left to tasks.
-        marks: marks of expired snapshots that stay, however old.
-        compactions: compactions of one bucket in one commit. Each leaves a smaller tree, so the limit is never reached.
-        merge_ahead: whether a compaction merges the next rows while it writes those before, in another thread.
+        stream_buffer_bytes: buffer per column for streaming a file; files up to this size are read without streaming.
+        driver_merge_bytes: the largest compaction that the driver of a Spark session runs itself after it writes a small batch;
+            tasks run larger ones.
+        marks: the number of newest marks of expired snapshots to keep, regardless of age.
+        compactions: compactions of one bucket in one commit. Each shrinks the tree, so the limit is never reached.
+        merge_ahead: whether a compaction merges the next rows in another thread while it writes.
     """
 
     cache_bytes: int = 64 << 20
@@ -60,7 +60,7 @@ class Limits:
 @dataclass(frozen=True)
 class Env:
     """`clock()` is milliseconds since the epoch; `ids()` a fresh unique name part; `random()` in [0, 1); `sleep(seconds)`;
-    `workers`: how many buckets one process works on at once. Pickles, so Spark tasks get the driver's environment."""
+    `workers`: how many buckets one process handles concurrently. Pickles, so Spark tasks get the driver's environment."""
 
     storage: Storage
     clock: Callable[[], int] = _now_ms

@@ -1,8 +1,7 @@
-"""Files that users name as data: Parquet, CSV and JSON on a local file system, read as tables one after the other.
+"""Input files that users load into tables: Parquet, CSV and JSON on a local file system, read in sequence as Arrow tables.
 
-Text files have no types. CSV columns are read as text and nothing is guessed: "007" stays "007" until the table's type
-decides. An empty field is null, an empty field in quotes is an empty text. JSON has numbers, booleans and text, which are kept
-(`json_files`).
+CSV columns are read as text without type inference: "007" stays "007" until it is converted to the table's type. An empty field
+is null; an empty field in quotes is an empty text. JSON numbers, booleans and texts keep their types (`store.json_files`).
 """
 
 from __future__ import annotations
@@ -32,28 +31,26 @@ _EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also wi
 
 
 def find(name: str) -> list[str]:
-    """The files that a path or a glob means, ascending; of a folder all files in it and below whose kind is known.
+    """The files that match a path or a glob, ascending; for a folder, all files of a known format inside it, recursively.
 
-    Files and folders whose names begin with "_" or "." are left out, as Spark does, unless the path names them. Raises
-    InvalidData if there is no file, or one of no known kind, or one of a table.
+    As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them. Raises InvalidData
+    if no file matches, or if one has an unknown format or belongs to a table.
     """
     text = name.removeprefix("file://")
     if not text.strip() or "\0" in text:
         raise InvalidData(
-            "this is no path",
+            "not a path",
             found=repr(name),
             expected="a path or a glob of files, '.' for the current folder",
-            cure="name the data",
+            cure="name the input files",
         )
     path = Path(text).expanduser()
     found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
     if not found:
-        raise InvalidData(
-            "there is no such file of data", where=name, expected=f"files {_EXPECTED}", cure="correct the path or the glob"
-        )
+        raise InvalidData("no input file found", where=name, expected=f"files {_EXPECTED}", cure="correct the path or the glob")
     for file in found:
         if _kind(Path(file)) is None:
-            raise InvalidData("the file is of no kind that can be read", where=file, expected=_EXPECTED, cure="read it yourself")
+            raise InvalidData("the file format is not supported", where=file, expected=_EXPECTED, cure="convert the file")
     _check_no_table(found)
     return found
 
@@ -63,7 +60,7 @@ def _below(folder: Path) -> list[str]:
 
 
 def _matching(pattern: Path) -> list[str]:
-    """The files that a glob means; of a folder that matches, all files in it and below."""
+    """The files that match a glob; for a matching folder, all files inside it, recursively."""
     named = [part for part in pattern.parts if part.startswith(_HIDDEN)]
     found: set[str] = set()
     for match in map(Path, glob.glob(str(pattern), recursive=True)):
@@ -74,13 +71,13 @@ def _matching(pattern: Path) -> list[str]:
 
 
 def _check_no_table(files: list[str]) -> None:
-    """Raises InvalidData if one of `files` belongs to a table: its data files hold replaced and deleted rows, too."""
+    """Raises InvalidData if one of `files` belongs to a table, since its data files include superseded and deleted rows."""
     for folder in sorted({folder for file in files for folder in Path(file).resolve().parents}):
         if Path(first_schema(str(folder))).is_file():
             raise InvalidData(
-                "these are the files of a table, which hold replaced and deleted rows, too",
+                "the input files belong to a table, so they include superseded and deleted rows",
                 where=folder,
-                expected="files of data",
+                expected="files outside of tables",
                 cure=Wording(
                     'pass the rows of the table: connect(...).table("database.table").scan()',
                     command="copy the table in a program: pass table.scan() to create_table_from or upsert",
@@ -89,12 +86,12 @@ def _check_no_table(files: list[str]) -> None:
 
 
 def is_text(path: str) -> bool:
-    """Whether the values of a file have no types."""
+    """Whether a file is a text file: CSV, TSV or JSON."""
     return _kind(Path(path)) != _PARQUET
 
 
 def read(path: str, schema: pa.Schema | None) -> Iterator[pa.Table]:
-    """The rows of one file. `schema`: the columns of the table they are for, if it exists. Raises InvalidData."""
+    """Yield the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
     try:
         kind = _kind(Path(path))
         if kind == _PARQUET:
@@ -108,10 +105,11 @@ def read(path: str, schema: pa.Schema | None) -> Iterator[pa.Table]:
 
 
 def inferred(path: str) -> pa.Schema:
-    """The columns of a file: of Parquet with its types, of text with the types that its first block seems to have.
+    """The columns of a file with their types: the stored types of Parquet, or types inferred from text.
 
-    Text columns without a value, of numbers that begin with a zero and of times of day are STRING. Integers beyond 64 bits are
-    DECIMAL(38,0), or STRING if they have more than 38 digits. Raises InvalidData.
+    Inference reads the first block of a CSV file and all of a JSON file. Columns without a value, of numbers with a leading zero
+    and of times of day are STRING. Integers beyond 64 bits are DECIMAL(38,0), or STRING if they have more than 38 digits. Raises
+    InvalidData.
     """
     try:
         kind = _kind(Path(path))
@@ -131,7 +129,7 @@ def _of_csv(path: str, delimiter: str) -> pa.Schema:
 
 
 def _type_of_texts(guessed: pa.DataType, texts: pa.ChunkedArray) -> pa.DataType:
-    """The column type for texts that PyArrow takes for values of type `guessed`."""
+    """The column type for texts that PyArrow infers as type `guessed`."""
     t = pa.types
     if t.is_time(guessed):
         return pa.string()  # no column type is a time of day

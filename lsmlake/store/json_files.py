@@ -1,13 +1,13 @@
-"""JSON files, one object per line, as tables whose numbers have every digit that the file has.
+"""Reads JSON files, one object per line, without losing digits of numbers.
 
-PyArrow gives a column the type BIGINT, or DOUBLE once a number in it has a fraction or exceeds 64 bits; a double rounds. So:
+PyArrow infers BIGINT for a column, or DOUBLE if a number has a fraction or exceeds 64 bits; a double rounds. So:
 
-1. read the file as PyArrow does it, text for STRING columns as text;
-2. where doubles stand for an integer or decimal column, at any depth, read those columns again as decimals;
-3. compare both: PyArrow's decimals are wrong for some large exponents, its doubles are not;
-4. where doubles stand for a DOUBLE or FLOAT column, refuse an integer that its double does not print as: it may be an id.
+1. read the file with PyArrow's inference, but STRING columns as text;
+2. read columns again as decimals if they were inferred as doubles, at any depth, but the table has an integer or decimal type;
+3. compare both results: PyArrow's decimals are wrong for some large exponents, its doubles are not;
+4. in DOUBLE and FLOAT columns, refuse an integer that a double would round: it may be an id.
 
-`store.input_files` says which files are JSON, and conversion to the types of the table is the work of `schema.lossless`.
+`store.input_files` recognises JSON files; `schema.lossless` converts to the types of the table.
 """
 
 from __future__ import annotations
@@ -28,17 +28,14 @@ _EXACT = pa.decimal256(2 * _DIGITS, _DIGITS)
 """Holds every value of every DECIMAL type."""
 _WHOLE = pa.decimal128(_DIGITS, 0)
 _DOUBLE_EXACT_MAX = 2.0**53
-"""Up to here a double holds every integer."""
+"""A double holds every integer up to this one."""
 _INT64_MAX = 2**63 - 1
 _RELATIVE_ERROR = 1e-9
-"""Far above the rounding of a double, far below a digit shifted."""
+"""Much greater than the rounding error of a double, much less than a shift by one digit."""
 
 
 def read(path: str, schema: pa.Schema | None) -> pa.Table:
-    """All rows of a file. `schema`: the columns of the table that they are for, if it exists.
-
-    Raises InvalidData, pa.ArrowException.
-    """
+    """Read all rows of a file. `schema`: the columns of the target table, if it exists. Raises InvalidData, pa.ArrowException."""
     wanted = {field.name: field.type for field in schema or ()}
     texts = {name: type_ for name, type_ in wanted.items() if types.is_text(type_)}
     found = _read(path, texts)
@@ -56,9 +53,9 @@ def read(path: str, schema: pa.Schema | None) -> pa.Table:
 
 
 def inferred(path: str) -> pa.Schema:
-    """The columns of a file with the types that its values seem to have. Raises pa.ArrowException.
+    """The columns of a file with inferred types. Raises pa.ArrowException.
 
-    Integers that PyArrow takes for doubles, since some exceed 64 bits or end in ".0", are BIGINT or DECIMAL(38,0).
+    Integers that PyArrow infers as doubles, because some exceed 64 bits or end in ".0", are BIGINT or DECIMAL(38,0).
     """
     found = _read(path, {})
     fields = []
@@ -79,7 +76,7 @@ def _is_integer_or_decimal(type_: pa.DataType) -> bool:
 
 
 def _exact_types(found: pa.Table, wanted: dict[str, pa.DataType], exactly: Is) -> dict[str, pa.DataType]:
-    """The columns to read again, with the type to read each with, so that no value is rounded on its way to `exactly` types."""
+    """The columns to read again, each with its type to read, so that values for types that satisfy `exactly` are not rounded."""
     common = [(field, wanted[field.name]) for field in found.schema if field.name in wanted]
     types_ = {field.name: _exact_type(field.type, type_, exactly) for field, type_ in common}
     return {field.name: types_[field.name] for field, _ in common if types_[field.name] != field.type}
@@ -103,7 +100,7 @@ def _exact_type(found: pa.DataType, wanted: pa.DataType, exactly: Is) -> pa.Data
 
 
 def _leaves(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    """The arrays of primitive values inside a column, in the order of its type. The values of nulls are left out."""
+    """The arrays of primitive values inside a column, in the order of its type, without values inside nulls."""
     return [pa.chunked_array(parts) for parts in zip(*map(_leaves_of_chunk, column.chunks), strict=True)]
 
 
@@ -114,7 +111,7 @@ def _leaves_of_chunk(array: pa.Array) -> list[pa.Array]:
 
 
 def _with_leaf_types(type_: pa.DataType, made: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """`type_` with `made` of every primitive type in it, in the order of `_leaves`."""
+    """`type_` with `made` applied to every primitive type in it, in the order of `_leaves`."""
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_with_leaf_types(field.type, made)) for field in type_])
     if pa.types.is_list(type_):
@@ -123,7 +120,7 @@ def _with_leaf_types(type_: pa.DataType, made: Callable[[pa.DataType], pa.DataTy
 
 
 def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, name: str) -> None:
-    """Raises InvalidData for a decimal of `exact` that is not the double of `found`."""
+    """Raises InvalidData for a decimal of `exact` that differs from the double of `found`."""
     for double, decimal in zip(_leaves(found), _leaves(exact), strict=True):
         if decimal.type != _EXACT:
             continue
@@ -135,8 +132,8 @@ def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, 
 
 
 def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], path: str) -> None:
-    """Raises InvalidData for an integer beyond 2**53 in a DOUBLE or FLOAT column that would be rounded. Columns with numbers that
-    no decimal holds are measurements, not ids, and are not looked at."""
+    """Raises InvalidData for an integer beyond 2**53 in a DOUBLE or FLOAT column that would be rounded. Skips columns with
+    numbers outside the decimal range: those are measurements, not ids."""
     for name, exact_type in _exact_types(found, wanted, pa.types.is_floating).items():
         if not any(map(_may_be_rounded, _leaves(found[name]))):
             continue
@@ -157,7 +154,7 @@ def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], path: str) 
 
 
 def _rounded_integers(doubles: pa.ChunkedArray, decimals: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The integers of `decimals` beyond 2**53 that are not what their doubles print as."""
+    """The integers of `decimals` beyond 2**53 that differ from the printed form of their doubles."""
     integers = pc.and_(pc.greater_equal(pc.abs(doubles), _DOUBLE_EXACT_MAX), pc.equal(pc.floor(decimals), decimals))
     printed = doubles.filter(integers).cast(pa.string()).cast(_EXACT)
     exact = decimals.filter(integers)
@@ -175,12 +172,12 @@ def _does_not_fit(path: str, columns: list[str], found: str) -> InvalidData:
 
 
 def _may_be_rounded(leaf: pa.ChunkedArray) -> bool:
-    """Whether there is an integer type for the largest of some doubles, but a double may stand for several integers."""
+    """Whether doubles are so large that one can represent several integers, yet small enough for an integer or decimal type."""
     return pa.types.is_float64(leaf.type) and _DOUBLE_EXACT_MAX <= (pc.max(pc.abs(leaf)).as_py() or 0.0) < 10.0**_DIGITS
 
 
 def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray]) -> pa.DataType:
-    """The type of a column with every double in it that may be a rounded integer as a type that holds the integers."""
+    """The type of a column, with doubles that may be rounded integers replaced by a type that holds the integers."""
     every_exact = _with_leaf_types(field.type, lambda type_: _EXACT if pa.types.is_float64(type_) else type_)
     try:
         exact = _leaves(_read(path, {field.name: every_exact})[field.name])
@@ -196,7 +193,7 @@ def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray])
 
 
 def _integer_type(decimals: pa.ChunkedArray) -> pa.DataType | None:
-    """The column type of decimals that are integers; None if one is not."""
+    """The column type for decimals that are all integers; None if one is not."""
     try:
         span = pc.min_max(decimals.cast(_WHOLE))
     except pa.ArrowInvalid:

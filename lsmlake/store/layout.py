@@ -1,7 +1,7 @@
-"""How Parquet stores the leaves of a data file: which get a dictionary, a delta encoding, statistics.
+"""Chooses how Parquet stores the leaves of a data file: dictionary, delta encoding, statistics.
 
-PyArrow takes these options by dotted path, and two leaves may share a path: `a.b` is a column of that name, or the field b of the
-struct a. An option is set for a path only if it suits every leaf of that path.
+PyArrow takes these options by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the
+struct a. An option is set for a path only if it suits every leaf with that path.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lsmlake.format.leaves import Leaf
 from lsmlake.format.manifest import has_order
 
 _SAMPLE_ROWS = 1 << 12
-_DISTINCT_SHARE = 0.985  # of such a sample: some 140,000 values in all, a dictionary of which outgrows its limit in Parquet
+_DISTINCT_SHARE = 0.985  # in the sample; implies about 140,000 values in all, which exceed Parquet's dictionary limit
 
 
 class Layout(NamedTuple):
-    """Dotted paths by option; `unbounded`: the columns with an order that get no statistics in the file."""
+    """The dotted paths for each option. `unbounded`: columns with an order that get no statistics in the file."""
 
     dictionary: list[str]
     delta: list[str]
@@ -32,10 +32,10 @@ class Layout(NamedTuple):
 
 
 def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns: Collection[str]) -> Layout:
-    """The layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
+    """Choose the layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
 
-    Writers leave NaN out of the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that it must read:
-    a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.
+    Parquet writers omit NaN from the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that match.
+    Therefore a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.
     """
     paths, stored = leaf_paths(schema), leaves.leaves(schema)
     names = [schema.names[leaf.column] for leaf in stored]
@@ -50,7 +50,7 @@ def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns
 
 
 def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
-    """The paths of which every leaf suits, each once."""
+    """The distinct paths whose leaves all suit."""
     bad = {path for path, good in zip(paths, suits, strict=True) if not good}
     return [path for path in dict.fromkeys(paths) if path not in bad]
 
@@ -64,8 +64,8 @@ def _integer_kind(type_: pa.DataType) -> bool:
 
 
 def _unique(first: pa.Table) -> set[str]:
-    """The columns that a dictionary does not make smaller, going by the first rows. The writer would find that out for itself in
-    twice the time, and the file would keep the useless dictionary."""
+    """The columns that a dictionary would not shrink, estimated from the first rows. Otherwise the Parquet writer would build a
+    useless dictionary, take twice the time, and keep it in the file."""
     sample = first.slice(0, _SAMPLE_ROWS)
     flat = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
     return {name for name in flat if pc.count_distinct(sample[name]).as_py() > _DISTINCT_SHARE * sample.num_rows}
@@ -81,5 +81,5 @@ def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
 
 
 def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
-    """The dotted paths of the leaves, in the order of `format.leaves`; two leaves may have the same."""
+    """The dotted paths of the leaves, in the order of `format.leaves`; not always unique."""
     return _leaf_paths(schema.serialize().to_pybytes())

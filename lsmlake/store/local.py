@@ -1,19 +1,17 @@
-"""A directory of a POSIX file system with hard links as a storage.
+"""A storage in a directory of a POSIX file system with hard links.
 
-Content is staged in a temporary file beside its target, brought to disk, and only then given its name:
+Content is written to a temporary file beside its target, made durable, and only then given its name:
 
-1. make the directory, each new one brought to disk in its parent;
+1. create missing directories and `fsync` the parent of each;
 2. write the temporary file and `fsync` it through a descriptor opened before the first byte, so no write error goes unseen;
-3. `write` renames it over the target; `put_if_absent` links it to the target, which fails if the name is taken;
-4. remove the temporary name if it still is one, and `fsync` the directory.
+3. `write` renames it to the target; `put_if_absent` links it to the target, which fails if the name is taken;
+4. remove the temporary name if it still exists, and `fsync` the directory.
 
-Another process may remove or rename a directory while a file in it is written. Then the writer raises StorageFailed and publishes
-nothing.
+If another process removes or renames the directory meanwhile, the writer raises StorageFailed and publishes nothing. A killed
+writer leaves at most a temporary file, which no listing shows.
 
-Symbolic links inside the root are never followed: they could lead out of it, or into a circle. The root itself may be one.
-
-A writer that is killed leaves at most a temporary file, which no listing shows. Files are read with plain reads, not mapped to
-memory: a mapped file that somebody truncates kills the process.
+Symbolic links inside the root are never followed, because they could lead outside or form a cycle; the root itself may be one.
+Files are not memory-mapped, because truncating a mapped file kills the process that reads it.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ _PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 
 
 def directory_at(path: str) -> Path:
-    """The directory that a user names, `~` expanded. Raises InvalidQuery for a text that is no path."""
+    """The directory that a user names, with `~` expanded. Raises InvalidQuery for an invalid path."""
     if not path.strip() or "\0" in path:
-        raise InvalidQuery("this is no path", found=repr(path), expected="a directory, '.' for the current one", cure="name one")
+        raise InvalidQuery("not a path", found=repr(path), expected="a directory, '.' for the current one", cure="name one")
     return Path(path).expanduser()
 
 
 class LocalStorage(Storage):
-    """The files below the directory `root`, which is made by the first write. Pickles; tasks on one file system share it."""
+    """Files in the directory `root`, which the first write creates. Pickles, so tasks on one file system share it."""
 
     def __init__(self, root: str | os.PathLike) -> None:
         self.root = os.path.abspath(root)
@@ -66,7 +64,7 @@ class LocalStorage(Storage):
         with storage_errors("write", target), _temporary_beside(target) as temporary:
             with _durable_sink(temporary) as sink:
                 yield sink
-            with _in_a_directory_that_stays(target):
+            with _directory_must_exist(target):
                 os.replace(temporary, target)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -74,7 +72,7 @@ class LocalStorage(Storage):
         with storage_errors("create", target), _temporary_beside(target) as temporary:
             with _durable_sink(temporary) as sink:
                 sink.write(data)
-            with _in_a_directory_that_stays(target):
+            with _directory_must_exist(target):
                 return _link(temporary, target)
 
     def list(self, prefix: str) -> Iterator[Entry]:
@@ -103,7 +101,7 @@ class LocalStorage(Storage):
             os.unlink(located)
 
     def copy(self, source: str, target: str) -> None:
-        """A hard link: the content is durable already, only the name is not."""
+        """Creates a hard link: the content is already durable, only the name is not."""
         old, new = self._guarded(source), self._guarded(target)
         temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
         with storage_errors("copy", new):
@@ -116,7 +114,7 @@ class LocalStorage(Storage):
                     raise
                 super().copy(source, target)
             finally:
-                with suppress(FileNotFoundError):  # it stays where both names were of one file
+                with suppress(FileNotFoundError):  # `replace` keeps the temporary name if both names are of one file
                     os.unlink(temporary)
 
     def move(self, source: str, target: str) -> bool:
@@ -153,7 +151,7 @@ class LocalStorage(Storage):
         return f"{self.root}/{checked(path)}"
 
     def _guarded(self, path: str) -> str:
-        """The place of a path that leads through real directories only. Raises StorageFailed."""
+        """The absolute path, after a check that none of its directories is a symbolic link. Raises StorageFailed."""
         located, at = self._locate(path), len(self.root) + 1
         while (at := located.find("/", at)) >= 0:
             _refuse_link(located[:at])
@@ -174,13 +172,13 @@ def _refuse_link(path: str) -> None:
             where=path,
             expected="a directory",
             found=f"a link to {os.readlink(path)!r}",
-            cure="put the directory itself there or mount it, or remove the link",
+            cure="move or mount the directory itself there, or remove the link",
         )
 
 
 @contextmanager
 def _temporary_beside(target: str) -> Iterator[str]:
-    """A fresh name in the target's directory, removed at the end; then, unless the body failed, the directory is durable."""
+    """A unique name in the target's directory, removed at the end; then, unless the body failed, `fsync`s the directory."""
     directory = os.path.dirname(target)
     temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
     try:
@@ -188,37 +186,37 @@ def _temporary_beside(target: str) -> Iterator[str]:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
-    with suppress(FileNotFoundError):  # moved away with the file in it
+    with suppress(FileNotFoundError):  # the directory was renamed after the file was named
         _sync_directory(directory)
 
 
 def _create(path: str) -> BinaryIO:
-    """A new file, and the directories above it. Another process may be removing empty directories."""
+    """Create a file and its parent directories. Retries, because another process may be removing empty directories."""
     for _ in range(_TRIES):
         _make_directory(os.path.dirname(path))
         with suppress(FileNotFoundError):
             return open(path, "xb")
-    raise FileNotFoundError(errno.ENOENT, "the directory is removed as often as it is made", path)
+    raise FileNotFoundError(errno.ENOENT, "another process keeps removing the directory", path)
 
 
 @contextmanager
-def _in_a_directory_that_stays(target: str) -> Iterator[None]:
+def _directory_must_exist(target: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError as gone:
+    except FileNotFoundError as missing:
         raise StorageFailed(
             "the directory was removed or renamed while a file in it was written",
             where=target,
-            cure="see whether the table was dropped or renamed",
-        ) from gone
+            cure="check whether the table was dropped or renamed",
+        ) from missing
 
 
 @contextmanager
 def _durable_sink(path: str) -> Iterator[pa.NativeFile]:
-    with _in_a_directory_that_stays(path):
+    with _directory_must_exist(path):
         handle = _create(path)
     with handle:
-        with _in_a_directory_that_stays(path):
+        with _directory_must_exist(path):
             sink = pa.OSFile(path, "wb")
         with sink:
             yield sink
@@ -226,8 +224,8 @@ def _durable_sink(path: str) -> Iterator[pa.NativeFile]:
 
 
 def _link(temporary: str, target: str) -> bool:
-    """Whether this call gave the target its name. A network file system that repeats a request, its answer lost, says "exists" of
-    its own success; then the file has two names."""
+    """Whether this call created the target. A network file system that repeats a request after a lost response can report
+    "exists" although the first request succeeded; then the file has two names."""
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -248,7 +246,7 @@ def _make_directory(directory: str) -> None:
 
 
 def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
-    """Removes links and empty directories; also temporary files that killed writers left, if asked."""
+    """Removes symbolic links and empty directories and, with `temporaries`, the temporary files of killed writers."""
     try:
         with os.scandir(directory) as found:
             entries = list(found)
@@ -260,7 +258,7 @@ def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
                 os.unlink(entry.path)
         elif entry.is_dir(follow_symlinks=False):
             _remove_empty(entry.path, temporaries=temporaries)
-    with suppress(OSError):  # somebody has put a file into it
+    with suppress(OSError):  # not empty
         os.rmdir(directory)
 
 
@@ -288,12 +286,12 @@ def _walk(directory: str, prefix: str) -> Iterator[Entry]:
 
 
 def _order(entry: os.DirEntry) -> str:
-    """Sorts a directory where the paths below it sort: `a-b` comes before `a/b`."""
+    """Sorts a directory by the paths of its files: `a-b` comes before `a/b`."""
     return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
 def _status(entry: os.DirEntry) -> os.stat_result | None:
-    """None if it is gone by now."""
+    """The status of an entry; None if it was deleted during the listing."""
     try:
         return entry.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A dictionary as a storage: for tests, and for tables that need not outlive their process."""
+"""A storage in memory, for tests and for tables that need not outlive their process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _now_ms() -> int:
 
 
 class MemoryStorage(Storage):
-    """Files in memory; `clock()` (ms) dates them. A file is an immutable buffer that readers share without a copy."""
+    """Files in memory, dated by `clock()` in milliseconds. A file is an immutable buffer that readers share without a copy."""
 
     def __init__(self, clock: Callable[[], int] = _now_ms) -> None:
         self._clock = clock

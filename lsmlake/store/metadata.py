@@ -1,4 +1,7 @@
-"""Metadata in and out: schemas, snapshots, manifests, vectors. Loads, stores, caches what never changes; decides nothing."""
+"""Reads, writes and caches table metadata: schemas, snapshots, manifests and vectors. Makes no decisions.
+
+`format` encodes and decodes the files, `store.cache` holds the decoded ones, and `commit` decides what to publish.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from lsmlake.store.cache import Cache, Live, Stored
 from lsmlake.store.env import Env
 from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
-_EXPIRED = b"expired\n"  # in the place of a snapshot: its number stays taken, or a slow commit could take it again
+_EXPIRED = b"expired\n"  # content of a mark: it keeps the snapshot's number taken, so that no slow commit reuses it
 _LOOKS = 10
-_STEPS = 20  # snapshots that are read one after the other before the hint is asked
+_STEPS = 20  # snapshots probed one by one before the hint is read
 _HINT_BYTES_MAX = 19  # digits of the highest number
 _RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
 LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
@@ -34,7 +37,7 @@ _Decoded = TypeVar("_Decoded", Schema, Snapshot)
 
 
 def read_first_schema(env: Env, root: str) -> Schema | None:
-    """Schema 0 of the table in folder `root`, None if there is no table. Raises Corrupt, UnsupportedFormat."""
+    """Schema 0 of the table in folder `root`; None if there is no table. Raises Corrupt, UnsupportedFormat."""
     path = first_schema(root)
     try:
         return Schema.decode(read_bytes(env.storage, path), path)
@@ -44,7 +47,7 @@ def read_first_schema(env: Env, root: str) -> Schema | None:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The metadata of one table: of the table with uuid `paths.table_uuid`, not of another one that has got its name."""
+    """The metadata of the table with uuid `paths.table_uuid`; never of a later table with the same name."""
 
     env: Env
     paths: TablePaths
@@ -63,8 +66,8 @@ class Metadata:
         return self.cache.get(path, lambda: self._own(Schema.decode(self._read(path, None), path), number, path))
 
     def first_schema(self) -> Schema:
-        """Schema 0, read again, which proves that the table still exists under its name. Raises TableNotFound with the reason if
-        the table was dropped or renamed, or if another table has its name."""
+        """Read schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
+        the reason, if the table was dropped or renamed, or if another table has its name."""
         path = self.paths.schema(0)
         try:
             data = read_bytes(self.env.storage, path)
@@ -90,7 +93,7 @@ class Metadata:
         return schema
 
     def schema_of(self, snapshot: Snapshot | None) -> Schema:
-        """The schema in effect at a snapshot; that of `None`, before the first, is schema 0. Raises TableNotFound."""
+        """The schema in effect at a snapshot; schema 0 for None, before the first snapshot. Raises TableNotFound."""
         return self.first_schema() if snapshot is None else self.schema(snapshot.schema_id)
 
     def latest_schema(self) -> Schema:
@@ -98,18 +101,18 @@ class Metadata:
         return self.schema_of(self.latest())
 
     def schema_ids(self) -> list[int]:
-        """All schemas, ascending; those after the one in effect were never published."""
+        """The numbers of all schemas, ascending; those after the one in effect are not published."""
         entries = self.env.storage.list(self.paths.schemas)
         return sorted({0, *numbered((entry.path for entry in entries), self.paths.schemas, "schema")})
 
     def put_schema(self, schema: Schema) -> bool:
-        """False if that version exists."""
+        """Store a schema; returns False if its number is taken."""
         return self.env.storage.put_if_absent(self.paths.schema(schema.id), schema.encode())
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, number: int) -> Snapshot:
-        """Raises SnapshotNotFound; TableNotFound if the table is not there any more."""
+        """Read a snapshot. Raises SnapshotNotFound; TableNotFound if the table no longer exists."""
         stored = self._stored(number)
         if stored is None:
             self.first_schema()
@@ -119,9 +122,8 @@ class Metadata:
         return self._decoded(stored)
 
     def kept_snapshot(self, number: int) -> Snapshot:
-        """`snapshot(number)`. Raises SnapshotNotFound, too, for the snapshot of a slow commit that took a number after it had
-        been
-        freed. One read if the snapshot was asked for before."""
+        """As `snapshot(number)`, but also raises SnapshotNotFound for a snapshot that a slow commit stored under a freed number.
+        One read if this snapshot was checked before."""
         snapshot = self.snapshot(number)
 
         def follows() -> bool:
@@ -134,8 +136,8 @@ class Metadata:
 
     @contextmanager
     def unless_expired(self, *snapshots: Snapshot | int | None) -> Iterator[None]:
-        """What cannot be read of `snapshots` because one has expired meanwhile is not damaged: Corrupt becomes SnapshotNotFound,
-        or TableNotFound if the table is gone. Snapshots or their numbers; None is none."""
+        """Turns Corrupt into SnapshotNotFound if one of `snapshots` (or snapshot numbers; None is ignored) has expired during the
+        read, or into TableNotFound if the table no longer exists: missing files are then not damage."""
         try:
             yield
         except Corrupt as broken:
@@ -151,19 +153,18 @@ class Metadata:
             ) from broken
 
     def is_kept(self, number: int) -> bool:
-        """Whether a snapshot has not expired."""
+        """Whether a snapshot exists and has not expired."""
         try:
             return self.snapshot(number).id == number
         except SnapshotNotFound:
             return False
 
     def is_numbered(self, number: int) -> bool:
-        """Whether a snapshot has that number, or had it and its mark keeps it taken."""
+        """Whether the number is taken by a snapshot, or by the mark of an expired one."""
         return self.env.storage.size(self.paths.snapshot(number)) is not None
 
     def is_in_place(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot that was read before, or the mark of its expiry, is still there. If not, its number and the next one
-        have been freed."""
+        """Whether a snapshot read before, or the mark of its expiry, still exists. If not, its number was freed."""
         stored = self._stored(snapshot.id)
         return stored is not None and (stored.data == _EXPIRED or self._decoded(stored) == snapshot)
 
@@ -174,24 +175,25 @@ class Metadata:
         return 1 in (*numbers[:1], *marks[:1])
 
     def stored_ms(self, number: int) -> int | None:
-        """When a snapshot was stored, by the storage's clock; None if it is gone."""
+        """When a snapshot was stored, by the storage's clock; None if it no longer exists."""
         path = self.paths.snapshot(number)
         return next((entry.modified_ms for entry in self.env.storage.list(self.paths.snapshots) if entry.path == path), None)
 
     def retire(self, numbers: Sequence[int], mark: int | None) -> None:
-        """Put marks in the places of snapshots, the last one last; then all are durable. `mark`: the number of one."""
+        """Replace snapshots by marks. The last mark is written last, which makes all durable. `mark`: the number of an existing
+        mark, to copy from."""
         for number in numbers:
             path = self.paths.snapshot(number)
             if mark is not None and number != numbers[-1]:
-                with suppress(FileNotFoundError):  # another process has freed the number of `mark`, so also of older snapshots
+                with suppress(FileNotFoundError):  # another process has freed the number of `mark`, and thus those of older ones
                     self.env.storage.copy(self.paths.snapshot(mark), path)
                     continue
-            with self.env.storage.write(path) as sink:  # after an error the snapshot must stay there
+            with self.env.storage.write(path) as sink:  # not `_write`, which deletes the file after an error
                 sink.write(_EXPIRED)
             mark = number
 
     def recorded(self, number: int) -> Snapshot:
-        """A snapshot that is kept, or of which the changelog still is. Raises SnapshotNotFound."""
+        """A retained snapshot, or the copy of an expired one whose changelog is retained. Raises SnapshotNotFound."""
         try:
             return self.snapshot(number)
         except SnapshotNotFound:
@@ -201,27 +203,27 @@ class Metadata:
             return self._own(Snapshot.decode(self._read(path, None), path), number, path)
 
     def record(self, snapshots: Sequence[Snapshot]) -> None:
-        """Keep what the changelogs of snapshots need when the snapshots go; the last one last, then all are durable."""
+        """Copy snapshots so that their changelogs outlive them. The last copy is written last, which makes all durable."""
         for snapshot in snapshots:
             path = self.paths.changelog(snapshot.id)
             if snapshot is snapshots[-1]:
                 self._write(path, snapshot.encode())
             else:
-                with suppress(FileNotFoundError):  # expired by another process, which has recorded it
+                with suppress(FileNotFoundError):  # another process has expired it, and has recorded it before
                     self.env.storage.copy(self.paths.snapshot(snapshot.id), path)
 
     def recorded_ids(self) -> list[int]:
-        """Expired snapshots whose changelog is kept, ascending."""
+        """The numbers of expired snapshots whose changelog is retained, ascending."""
         entries = self.env.storage.list(self.paths.changelogs)
         return numbered((entry.path for entry in entries), self.paths.changelogs, "changelog")
 
     def snapshot_ids(self) -> list[int]:
-        """The snapshots there are, ascending. One listing. Raises TableNotFound if there are none because the table is gone."""
+        """The numbers of all snapshots, ascending. One listing. Raises TableNotFound if the table does not exist."""
         return self.numbers()[0]
 
     def numbers(self) -> tuple[list[int], list[int]]:
-        """(snapshots, marks of expired ones), ascending. One listing. A file older than a mark is no snapshot: a commit that was
-        asleep for long took a number that had been freed (`commit.publish`, step 6). Raises TableNotFound."""
+        """The numbers of (snapshots, marks of expired ones), ascending. One listing. A snapshot file with a number before a mark
+        does not count: a slow commit stored it under a freed number (`commit.commit`, step 6). Raises TableNotFound."""
         entries = list(self.env.storage.list(self.paths.snapshots))
         folder = self.paths.snapshots
         marks = numbered([entry.path for entry in entries if entry.size == len(_EXPIRED)], folder, "snapshot")
@@ -236,9 +238,8 @@ class Metadata:
         return None if latest is None else latest.id
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; None if there is none yet. Two reads if it is the newest that this handle has seen, one more for
-        each
-        snapshot since. Raises TableNotFound if there is none because the table is gone."""
+        """The newest snapshot; None before the first. Two reads if this handle has seen it before, and one more for each snapshot
+        since. Raises TableNotFound if the table does not exist."""
         for _ in range(_LOOKS):
             found = self._forward() or self._listed()
             if found is None:
@@ -247,21 +248,21 @@ class Metadata:
                 self.cache.latest = found
                 return self._decoded(found)
         raise StorageFailed(
-            "the latest snapshot expires faster than it can be read",
+            "the latest snapshot expired before it could be read, on every attempt",
             where=self.paths.snapshots,
+            found=f"{_LOOKS} attempts",
             cure="expire snapshots less often",
         )
 
     def _forward(self) -> Stored | None:
-        """The newest snapshot, by going from one that was read before, or that the hint names, to the next. None if that one is
-        not
-        there any more, or may not be what it was: then the numbers must be listed."""
+        """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has
+        changed or no longer exists, so the snapshots must be listed."""
         known = self.cache.latest
         here = self._stored(self._hint() if known is None else known.number)
         if here is None or here.data == _EXPIRED or (known is not None and here.data != known.data):
             return None
         if known is None and here.number > 1 and self.env.storage.size(self.paths.snapshot(here.number - 1)) is None:
-            return None  # freed numbers: the hint is very old
+            return None  # the hint is so old that numbers before it were freed
         for step in count(1):
             following = self._stored(here.number + 1)
             if following is None:
@@ -269,17 +270,17 @@ class Metadata:
             here = self._hinted(following) if step == _STEPS else following
 
     def _hinted(self, here: Stored) -> Stored:
-        """The snapshot that the hint names if it is newer than `here`, which is kept, so no number after it has been freed."""
+        """The snapshot that the hint names if it is newer than `here`; no number after `here`, which exists, has been freed."""
         hinted = self._stored(self._hint())
         return here if hinted is None or hinted.number <= here.number else hinted
 
     def _listed(self) -> Stored | None:
-        """The newest snapshot of a listing."""
+        """The newest snapshot, found by a listing; None if there is none."""
         numbers = self.snapshot_ids()
         return self._stored(numbers[-1]) or Stored(numbers[-1], _EXPIRED) if numbers else None
 
     def _stored(self, number: int | None) -> Stored | None:
-        """The file of a snapshot; None if there is none."""
+        """The stored file of a snapshot; None if it does not exist."""
         if number is None:
             return None
         try:
@@ -292,11 +293,11 @@ class Metadata:
         return self.cache.get(f"{path}#{stored.data}", lambda: self._own(Snapshot.decode(stored.data, path), stored.number, path))
 
     def put_snapshot(self, snapshot: Snapshot) -> bool:
-        """Publish. False if that id is taken."""
+        """Publish a snapshot; returns False if its number is taken."""
         return self.env.storage.put_if_absent(self.paths.snapshot(snapshot.id), snapshot.encode())
 
     def note_latest(self, snapshot: Snapshot) -> None:
-        """Remember a snapshot that was just published: the next look for the newest one begins there."""
+        """Cache a snapshot just published; the next search for the newest one starts there."""
         self.cache.latest = Stored(snapshot.id, snapshot.encode())
 
     def hint_latest(self, number: int) -> None:
@@ -304,7 +305,7 @@ class Metadata:
             sink.write(str(number).encode())
 
     def _hint(self) -> int | None:
-        """The number in the hint file; None if there is none. Reads a few bytes, however long the file is."""
+        """The number in the hint file; None if the file is missing or malformed. Reads a few bytes, however long the file is."""
         path = self.paths.latest
         try:
             with self.env.storage.read(path) as file, storage_errors("read", path):
@@ -316,7 +317,7 @@ class Metadata:
     # -- manifests ----------------------------------------------------------------------------------------------------
 
     def manifest_metas(self, snapshot: Snapshot) -> tuple[ManifestMeta, ...]:
-        """Every manifest of the snapshot in commit order."""
+        """All manifests of the snapshot, in commit order."""
         return (*self.manifest_list(snapshot.base_manifest_list), *self.manifest_list(snapshot.delta_manifest_list))
 
     def manifest_list(self, named: Named) -> tuple[ManifestMeta, ...]:
@@ -324,7 +325,7 @@ class Metadata:
         return self.cache.get(path, lambda: manifest.decode_list(self._read(path, named.bytes), path))
 
     def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
-        """The entries of a manifest, sequences inherited. Checked against the schema once, then cached with it."""
+        """The entries of a manifest, with inherited sequences. Checked against the schema once, then cached for that schema."""
         path = self.paths.manifest(meta.name)
 
         def read() -> pa.Table:
@@ -338,17 +339,17 @@ class Metadata:
         return (self.entries(meta, schema) for meta in metas)
 
     def delta(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
-        """The entries the snapshot itself brought, in their order."""
+        """The entries that the snapshot itself added, in order."""
         return manifest.concat(self._all_entries(self.manifest_list(snapshot.delta_manifest_list), schema), schema)
 
     def changelog(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
-        """The entries of the changelog files of this snapshot alone."""
+        """The entries of the snapshot's own changelog files."""
         named = snapshot.changelog_manifest_list
         return manifest.concat(self._all_entries(self.manifest_list(named) if named else (), schema), schema)
 
     def live(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
-        """The live set of the snapshot: entries as `lsmlake.format.manifest` describes them. That of the newest snapshot is kept,
-        and continued by the manifests that later snapshots add; those of older ones are cached."""
+        """The live files of the snapshot, as entries of `format.manifest`. Those of the newest snapshot are kept, and a later
+        snapshot adds its new manifests to them; those of older ones are cached."""
         metas, newest = self.manifest_metas(snapshot), self.cache.newest
         if newest is not None and snapshot.id < newest.number:
             key = f"{self.paths.manifest(snapshot.delta_manifest_list.name)}#live under schema {schema.id}"
@@ -365,7 +366,7 @@ class Metadata:
     def states(
         self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True
     ) -> dict[Bucket, BucketState]:
-        """The buckets named (default: all) that the snapshot has."""
+        """The state of those of `buckets` (default: all) that have files in the snapshot."""
         table, wanted = self.live(snapshot, schema), None if buckets is None else set(buckets)
         if wanted is not None:
             numbers = pa.array(sorted({bucket.number for bucket in wanted}), pa.int32())
@@ -389,7 +390,7 @@ class Metadata:
     # -- vectors ------------------------------------------------------------------------------------------------------
 
     def vector_refs(self, snapshot: Snapshot) -> Mapping[str, VectorRef]:
-        """Data file name -> where its vector lies, for all live files that have one."""
+        """Data file name -> location of its vector, for all live files that have one."""
         named = snapshot.index_manifest
         if named is None:
             return {}
@@ -402,16 +403,16 @@ class Metadata:
         return named
 
     def vector(self, ref: VectorRef, file: DataFile) -> DeletionVector:
-        """The vector of `file`, by one ranged read. Raises Corrupt if it is damaged or marks a row past the end of the file."""
+        """Read the vector of `file`, in one ranged read. Raises Corrupt if it is damaged or marks a row that does not exist."""
         path = self.paths.puffin(ref.puffin)
         try:
             with self.env.storage.read(path) as source, storage_errors("read", path):
                 size = source.size()
                 source.seek(min(ref.offset, size))
-                data = source.read(max(0, min(ref.length, size - ref.offset)))  # which sets memory aside for all it is asked for
-        except FileNotFoundError as gone:
+                data = source.read(max(0, min(ref.length, size - ref.offset)))  # `read` allocates as much as is requested
+        except FileNotFoundError as missing:
             self.first_schema()
-            raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from gone
+            raise Corrupt("deletion vector file is missing", where=path, cure=_RESTORE) from missing
         vector = DeletionVector.decode(data, f"{path}, vector of {file.name}", file.rows)
         if len(vector) != ref.cardinality:
             raise Corrupt(
@@ -424,11 +425,11 @@ class Metadata:
         return vector
 
     def vectors(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
-        """By name, the vectors of those of `files` that have one."""
+        """Data file name -> vector, for those of `files` that have one."""
         return {file.name: self.vector(refs[file.name], file) for file in files if file.name in refs}
 
     def put_vectors(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:
-        """One new Puffin file that holds `vectors`; empty -> nothing written."""
+        """Write `vectors` to one new Puffin file; writes nothing if there are none."""
         if not vectors:
             return {}
         name = f"dv-{self.env.ids()}.puffin"
@@ -437,8 +438,8 @@ class Metadata:
         return {file: VectorRef(name, *place) for file, place in places.items()}
 
     def _own(self, found: _Decoded, number: int, path: str) -> _Decoded:
-        """`found` itself. Raises Corrupt if it is another one than the file's name says, or of another table: somebody has copied
-        the file."""
+        """`found` itself. Raises Corrupt if its number differs from the file's name, or it belongs to another table, as after
+        copying the file."""
         if found.id != number:
             raise Corrupt("file holds another number than its name", where=path, expected=number, found=found.id, cure=_RESTORE)
         if found.table_uuid != self.paths.table_uuid:
@@ -449,11 +450,11 @@ class Metadata:
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Remove files that nothing names, as far as the store lets us: what stays does no harm and is an orphan."""
+        """Delete unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
         delete_quietly(self.env.storage, paths)
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:
-        """Remove, quietly, what was written for messages that will not be committed."""
+        """Delete the files written for messages that will not be committed; storage errors are ignored."""
         self.delete_quietly(path for message in messages for path in message.written)
 
     def _put_named(self, prefix: str, data: bytes) -> Named:
@@ -465,7 +466,7 @@ class Metadata:
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)
-        except BaseException:  # which does not tell whether the file is there
+        except BaseException:  # the file may exist nevertheless
             self.delete_quietly([path])
             raise
 
@@ -475,7 +476,7 @@ class Metadata:
                 size = source.size()
                 if length is None or size == length:
                     return source.read()
-        except FileNotFoundError as gone:
+        except FileNotFoundError as missing:
             self.first_schema()
-            raise Corrupt("metadata file is missing", where=path, cure=_RESTORE) from gone
+            raise Corrupt("metadata file is missing", where=path, cure=_RESTORE) from missing
         raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=size, cure=_RESTORE)

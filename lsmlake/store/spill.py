@@ -1,4 +1,4 @@
-"""Sorted rows parked on local disk while a writer takes in more than it may hold. Never part of a table; gone when closed."""
+"""Temporary sorted runs on local disk, for a writer whose input exceeds its memory limit. Deleted on close."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Stretch(NamedTuple):
 
 
 class Spill:
-    """Runs of tables by key. A run written is read once or more, in batches, without loading the rest of its file."""
+    """Runs of tables by key. A run can be read repeatedly, in batches, without loading the rest of its file."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lsmlake-spill-")
@@ -28,7 +28,7 @@ class Spill:
         self._files = 0
 
     def write(self, parts: Iterable[tuple[Hashable, pa.Table]]) -> None:
-        """One file with a run for each key of `parts`, all of one schema."""
+        """Write one file with a run for each key of `parts`, all of one schema."""
         path, writer, count = os.path.join(self._folder.name, f"{self._files}.arrow"), None, 0
         self._files += 1
         try:
@@ -47,7 +47,7 @@ class Spill:
         return list(self._runs)
 
     def runs(self, key: Hashable) -> list[tuple[Iterator[pa.Table], int]]:
-        """(the run's tables in order, its rows), in the order the runs were written."""
+        """(tables in order, number of rows) of each run, in the order the runs were written."""
         return [(_tables(stretch), stretch.rows) for stretch in self._runs.get(key, ())]
 
     def close(self) -> None:

@@ -1,16 +1,16 @@
-"""The contract of a storage: ten verbs over named byte strings, and the one border where foreign errors become ours.
+"""The contract of a storage: operations on named byte strings. Also turns the operating system's errors into StorageFailed.
 
-A path is relative to the storage's root, its parts separated by '/'. Invariants, which `tests/storage_contract.py` asks of every
+A path is relative to the storage's root, its parts separated by '/'. `tests/storage_contract.py` checks these invariants for each
 backend:
 
-1. A reader sees a file whole or not at all, whoever is writing it and however the writer dies.
-2. Of any number of `put_if_absent` on one path exactly one returns True, and its bytes stay.
-3. What `write` or `put_if_absent` returned from survives a loss of power. (`delete` promises no such thing.)
-4. An `OSError` leaves as StorageFailed, chained to its cause; but `read` of no file raises FileNotFoundError, its caller judges.
+1. A reader sees a file completely or not at all, even while it is being written or after its writer was killed.
+2. Of any number of `put_if_absent` calls for one path exactly one returns True, and its content stays.
+3. After `write` or `put_if_absent` returns, the content survives a power failure. `delete` does not guarantee this.
+4. An `OSError` is raised as StorageFailed, chained to its cause; `read` of a missing file raises FileNotFoundError.
 
-A symbolic link inside a storage is never followed: listings leave it out, and a path through it is refused.
+Symbolic links inside a storage are never followed: listings omit them, and a path through one is refused.
 
-After StorageFailed a write may or may not have taken place, as after any lost answer: whoever must know looks.
+After StorageFailed, a write may or may not have taken effect; a caller that must know checks the storage.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
 
-TEMPORARY = ".tmp-"  # a name that starts so belongs to the backend and is never listed; Spark passes over dotted names too
+TEMPORARY = ".tmp-"  # prefix of names reserved for the backend and never listed; Spark ignores names with a leading dot, too
 
 _CURES = {
     errno.ENOSPC: "free space on the disk",
     errno.EDQUOT: "free space or raise the quota",
     errno.EFBIG: "raise the limit on the size of a file",
     errno.EMFILE: "raise the limit on open files",
-    errno.EACCES: "let this user read and write there",
+    errno.EACCES: "grant this user read and write permission",
     errno.EROFS: "mount the file system for writing",
-    errno.EPERM: "let this user read and write there, on a file system that has hard links",
-    errno.EOPNOTSUPP: "use a file system that has hard links",
-    errno.ENOTDIR: "move away the file that stands in the place of a directory",
-    errno.EISDIR: "move away the directory that stands in the place of a file",
+    errno.EPERM: "grant this user read and write permission, and use a file system with hard links",
+    errno.EOPNOTSUPP: "use a file system with hard links",
+    errno.ENOTDIR: "move the file that has the name of a directory",
+    errno.EISDIR: "move the directory that has the name of a file",
     errno.ENAMETOOLONG: "use a shorter warehouse path or shorter partition values",
 }
 
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Storage(ABC):
-    """Where a warehouse is stored. Implementations are safe to share between threads."""
+    """The storage of a warehouse. Implementations are thread-safe."""
 
     @abstractmethod
     def read(self, path: str) -> pa.NativeFile:
@@ -69,13 +69,13 @@ class Storage(ABC):
 
     @abstractmethod
     def list(self, prefix: str) -> Iterator[Entry]:
-        """The files below the directory `prefix` ("" = the root) at any depth, ascending by path; none if the directory does not
+        """The files inside the directory `prefix` ("" = the root) at any depth, ascending by path; none if the directory does not
         exist. Files that are created or deleted during the listing may be missing or included."""
 
     @abstractmethod
     def folders(self, prefix: str) -> Iterator[str]:
-        """The names of the directories directly below the directory `prefix` ("" = the root), ascending; not recursive. May
-        include a directory whose last file was deleted."""
+        """The names of the directories directly inside the directory `prefix` ("" = the root), ascending. May include a directory
+        whose last file was deleted."""
 
     @abstractmethod
     def size(self, path: str) -> int | None:
@@ -94,26 +94,25 @@ class Storage(ABC):
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:
-        """Rename the directory `source`, with everything below it, to `target`; return whether it was renamed. Does nothing if
-        there is no file below `source`, or if there is a file below `target`. Atomic: a reader never sees files under both names
-        or under neither.
+        """Rename the directory `source`, with its content, to `target`; return whether it was renamed. Does nothing if `source`
+        contains no file, or `target` contains one. Atomic: a reader never sees files under both names or under neither.
 
         A storage without an atomic rename must raise InvalidQuery: copying objects one by one is not a move. There, a small
         object per table name would hold the folder of the table, and renaming would replace that object conditionally."""
 
     @abstractmethod
     def prune(self, prefix: str) -> None:
-        """Remove the directory `prefix` and all directories below it that contain no file. Removes symbolic links, never their
+        """Remove the directory `prefix` and all directories inside it that contain no file. Removes symbolic links, never their
         targets. Does nothing if directories exist only as parts of paths."""
 
     @abstractmethod
     def place(self, path: str) -> str:
-        """The path under which another process finds this file or folder. Raises InvalidQuery if there is none."""
+        """The path of a file or folder for other processes. Raises InvalidQuery if there is none."""
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """The address under which `spark.read` finds this file and no other: pattern characters are escaped. Raises InvalidQuery
-        if Spark cannot reach this storage."""
+        """The address of this one file for `spark.read`, with pattern characters escaped. Raises InvalidQuery if Spark cannot
+        reach this storage."""
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:
@@ -123,7 +122,7 @@ def read_bytes(storage: Storage, path: str) -> bytes:
 
 
 def delete_quietly(storage: Storage, paths: Iterable[str]) -> None:
-    """Removes files that nothing names, as far as the storage lets us: what stays does no harm and is an orphan."""
+    """Deletes unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
     for path in paths:
         with suppress(StorageFailed):
             storage.delete(path)
@@ -131,7 +130,7 @@ def delete_quietly(storage: Storage, paths: Iterable[str]) -> None:
 
 @contextmanager
 def storage_errors(verb: str, where: str) -> Iterator[None]:
-    """Turns an OSError of the body into StorageFailed("cannot <verb>"), once; FileNotFoundError passes."""
+    """Turns an OSError of the body into StorageFailed("cannot <verb>"), but lets FileNotFoundError pass."""
     try:
         yield
     except (LakeError, FileNotFoundError):
@@ -142,8 +141,8 @@ def storage_errors(verb: str, where: str) -> Iterator[None]:
 
 
 def checked(path: str) -> str:
-    """`path` itself. Raises InvalidQuery if it would leave the root, or meet a temporary file."""
+    """`path` itself. Raises InvalidQuery if it leads out of the root or has a reserved name."""
     for part in path.split("/"):
         if part in ("", ".", "..") or "\0" in part or part.startswith(TEMPORARY):
-            raise InvalidQuery("no path inside a storage", where=repr(path), found=f"the part {part!r}", cure="use another name")
+            raise InvalidQuery("invalid path in a storage", where=repr(path), found=f"the part {part!r}", cure="use another name")
     return path

@@ -1,4 +1,4 @@
-"""Several buckets or files at once, in threads: Arrow, NumPy and Parquet let go of the interpreter while they work."""
+"""Processes several buckets or files concurrently, in threads: Arrow, NumPy and Parquet release the GIL while they work."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
-_STEP = 2  # so that who has but one item is known to be at the end without being asked again
+_STEP = 2  # so that a stream with a single item is known to have ended without a second step
 
 
 def together(
     work: Callable[[Item], Result | None], items: Iterable[Item], workers: int, undo: Callable[[list[Result]], object]
 ) -> list[Result]:
-    """`work` of every item, at most `workers` at once; an item is taken when there is room for it. The results, but for `None`,
-    stand in the order they came; with one worker it is that of the items, and there is no thread.
+    """Apply `work` to every item, at most `workers` at once; an item is taken only when a worker is free.
 
-    After an error, or an interruption, no more is begun; what runs comes to its end, `undo` gets all results there are, and the
-    first error is raised."""
+    Returns the results other than None in order of completion. With one worker, this is the order of the items, and no thread is
+    started. After an error or an interruption, no further item is started; running ones finish, `undo` receives all results, and
+    the first error is raised.
+    """
     results: list[Result] = []
 
     def one(item: Item) -> None:
@@ -51,7 +52,7 @@ def _spread(one: Callable[[Item], None], items: Iterable[Item], workers: int) ->
 
 
 def _some_done(running: set[Future[None]]) -> set[Future[None]]:
-    """Wait for at least one; returns those still running. Raises what it raised."""
+    """Wait until at least one is done; returns those still running. Raises the error of a failed one."""
     done, left = wait(running, return_when=FIRST_COMPLETED)
     for future in done:
         future.result()
@@ -59,11 +60,12 @@ def _some_done(running: set[Future[None]]) -> set[Future[None]]:
 
 
 def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
-    """The items of all streams; up to `workers` streams run at once, each at most two items ahead of who takes them. They take
-    turns, so the order depends on nothing but the streams and `workers`: with one it is theirs, and there is no thread.
+    """Yield the items of all streams; up to `workers` streams run concurrently, each at most two items ahead of the caller.
 
-    An error of a stream comes in its place. After it, or when nobody wants more, what runs comes to the end of its step, and
-    every stream that has begun is closed."""
+    Streams take turns, so the order depends only on the streams and `workers`. With one worker, streams follow one another, and
+    no thread is started. A stream's error is raised in the place of its item. After an error, or when the caller stops, running
+    steps finish and every started stream is closed.
+    """
     if workers == 1:
         for stream in streams:
             yield from stream
@@ -92,7 +94,7 @@ def _step(stream: Iterator[Item]) -> list[Item]:
 
 
 class Once(Generic[Result]):
-    """A value that whoever asks first makes; who asks meanwhile waits."""
+    """A value created by the first call; concurrent calls wait for it."""
 
     def __init__(self, make: Callable[[], Result]) -> None:
         self._make, self._lock, self._made = make, Lock(), []

@@ -1,4 +1,4 @@
-"""A table at one snapshot. A verb reads it once and passes it on; nothing below the verb asks for the newest snapshot again."""
+"""A table at one snapshot. A verb reads the version once and passes it on; the code it calls never reads the newest one again."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass(frozen=True)
 class Version:
-    """`snapshot` is None before the first commit. `schema` is the one in effect at the snapshot; a reader of changes may read an
-    older snapshot by a newer schema. Pickles without the cache of `meta`, so a Spark task reads what it needs."""
+    """`snapshot`: None before the first commit. `schema`: the one in effect at the snapshot, except that a reader of changes may
+    read an older snapshot with a newer schema. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
 
     meta: Metadata
     snapshot: Snapshot | None
@@ -32,7 +32,7 @@ class Version:
 
     @staticmethod
     def at(meta: Metadata, snapshot: Snapshot | None) -> Version:
-        """The table as of a snapshot that was read before. Raises TableNotFound."""
+        """The table as of a given snapshot. Raises TableNotFound."""
         return Version(meta, snapshot, meta.schema_of(snapshot))
 
     @property
@@ -53,11 +53,11 @@ class Version:
         return self.meta.live(self.snapshot, self.schema)
 
     def vector_refs(self) -> Mapping[str, VectorRef]:
-        """Data file name -> where its vector lies, for all live files that have one."""
+        """Data file name -> location of its vector, for all live files that have one."""
         return {} if self.snapshot is None else self.meta.vector_refs(self.snapshot)
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
-        """The buckets named (default: all) that the snapshot has."""
+        """The state of those of `buckets` (default: all) that have files in the snapshot."""
         return {} if self.snapshot is None else self.meta.states(self.snapshot, self.schema, buckets, statistics=statistics)
 
     def files(self, bucket: Bucket) -> BucketFiles:
