@@ -231,16 +231,16 @@ def test_load_makes_a_table_from_files_and_adds_more(files: Path):
 def test_load_of_what_does_not_fit_writes_nothing(files: Path):
     assert "add --primary-key" in complaint("load", "shop.sales", "a.csv", "--create", "-w", "new")
     assert "'nope' is not in the schema" in complaint("load", "shop.s", "a.csv", "--create", "--primary-key", "nope", "-w", "new")
-    assert "no such file" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
+    assert "no input file found" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
     assert "'cheap'" in complaint("load", "shop.s", "a.csv", "bad.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
     assert not Path("new").exists()
     Path("kept").mkdir()
-    assert "no such file" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "kept", code=1)
+    assert "no input file found" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "kept", code=1)
     assert list(Path("kept").iterdir()) == []
     assert "not a path" in complaint("load", "shop.s", "", "--create", "--primary-key", "id", "-w", "kept", code=1)
     call("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
     assert "found 'cheap'" in complaint("load", "shop.sales", "b.csv", "bad.csv", "-w", "new", code=1)
-    assert "no such file" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)
+    assert "no input file found" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)
     assert "omit --create" in complaint("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
     assert "belongs to --create" in complaint("load", "shop.sales", "a.csv", "--primary-key", "id", "-w", "new")
     assert "load TABLE FILES --create" in complaint("load", "shop.other", "a.csv", "-w", "new")
@@ -553,7 +553,7 @@ def test_debug_shows_the_traceback(warehouse: Path, args: list[str]):
 
 def test_help_names_the_exit_codes_and_version_the_version():
     text = " ".join(call("--help").split())
-    assert "0 all is well; 1 the operation failed" in text and "2 wrong usage" in text and "130 interrupted" in text
+    assert "0 success; 1 the operation failed" in text and "2 wrong usage" in text and "130 interrupted" in text
     assert call("--version") == f"lsmlake {lsmlake.__version__}\n"
 
 

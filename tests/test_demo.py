@@ -18,7 +18,7 @@ from rich.console import Console
 import lsmlake
 from lsmlake.cli.demo import run
 from lsmlake.cli.demo.events import PRIMARY_KEY, events, final_state, load_flights
-from lsmlake.cli.demo.proof import difference, last_told, prove
+from lsmlake.cli.demo.proof import difference, last_events, prove
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.errors import Corrupt, InvalidOption, MissingDependency
 
@@ -231,7 +231,7 @@ def test_the_last_event_told_of_each_flight_is_the_state_at_any_time():
     stream = events(load_flights().slice(0, 200))
     for stop in (1, 137, 400, stream.num_rows):
         state = {tuple(row[column] for column in PRIMARY_KEY): row for row in stream.slice(0, stop).to_pylist()}
-        found = last_told(stream.slice(0, stop))
+        found = last_events(stream.slice(0, stop))
         assert found.sort_by(BY_KEY).to_pylist() == [state[key] for key in sorted(state)]
 
 

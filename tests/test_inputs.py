@@ -339,7 +339,7 @@ def test_the_files_of_a_table_are_no_data(tmp_path):
     (tmp_path / "link").symlink_to(source.path if Path(source.path).is_absolute() else tmp_path / "lake" / source.path)
     table = table_of("k BIGINT NOT NULL")
     for name in ("lake", "lake/d.db/source", "lake/d.db/source/bucket-0", "lake/*/*/*/*.parquet", "link"):
-        refused(table, str(tmp_path / name), "the files of a table", "d.db/source", ".scan()")
+        refused(table, str(tmp_path / name), "the input files belong to a table", "d.db/source", ".scan()")
     table.upsert(source.scan())
     assert rows_of(table) == [{"k": 2}]
 

@@ -351,6 +351,6 @@ def test_the_command_lists_and_repairs(tmp_path):
     assert command("repair", "d.t", "--key", '{"k": "x", "p": "a"}').exit_code == 2
     done = command("repair", "d.t", "--action", "drop", "--key", '{"k": 1, "p": "a"}')
     assert "d.t: 1 row dropped, snapshot" in done.stdout
-    assert "2 rows repaired: their columns at fault are null" in command("repair", "d.t", "--action", "null").stdout
+    assert "2 rows repaired: their failing columns are null" in command("repair", "d.t", "--action", "null").stdout
     assert command("repair", "d.t").stdout == "d.t: no row to repair\n"
     assert sums(table)[1] == (HALF + 7, 2, "new")

@@ -28,7 +28,7 @@ def alter(
 ) -> None:
     """Set or remove options of a table, as one commit.
 
-    What an option needs of the files already there is done in the same commit.
+    If the new options give the files another meaning, the same commit compacts all buckets in full.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     alterations = [*(set_option(name, value) for name, value in settings(set).items()), *map(unset_option, unset or ())]

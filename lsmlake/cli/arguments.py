@@ -1,4 +1,4 @@
-"""The arguments that commands share. Light to import: `lsmlake --help` needs them."""
+"""The arguments that commands share. Imports nothing heavy, because `lsmlake --help` loads this module."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 from lsmlake.cli.completion import database_names, table_names
 from lsmlake.cli.guard import VARIABLE
 
-_DIRECTORY = f"Directory of the warehouse; else the environment variable {VARIABLE}."
+_DIRECTORY = f"Directory of the warehouse; default: the environment variable {VARIABLE}."
 _TRACEBACK = "Show the traceback of an error."
 
 WarehouseFirst = Annotated[
     str | None, typer.Option("--warehouse", "-w", envvar=VARIABLE, show_envvar=False, metavar="DIR", help=_DIRECTORY)
 ]
-"""Before the name of the command, where the environment variable counts as well."""
+"""The option before the command's name; it also reads the environment variable."""
 Warehouse = Annotated[str | None, typer.Option("--warehouse", "-w", metavar="DIR", help=_DIRECTORY)]
 Debug = Annotated[bool, typer.Option("--debug", help=_TRACEBACK)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -27,7 +27,7 @@ DatabaseName = Annotated[
 OptionalTableName = Annotated[
     str | None, typer.Argument(metavar="[TABLE]", help="database.table", show_default=False, autocompletion=table_names)
 ]
-Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help='Only rows of which this is true: "amount > 10".')]
+Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help='Only rows that satisfy this: "amount > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")]
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N", help="Of this snapshot, not the latest.")]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N", help="Read this snapshot, not the latest.")]
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", min=0, metavar="N", help="Only this bucket; may be repeated.")]

@@ -1,4 +1,4 @@
-"""`lsmlake changes`: what happened between two snapshots of a table."""
+"""`lsmlake changes`: the row changes between two snapshots of a table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lsmlake.report.rows import Rows
 from lsmlake.schema.values import json_rows
 
 Start = Annotated[int, typer.Argument(min=0, metavar="START", help="The snapshot before the first change; 0: none.")]
-End = Annotated[int | None, typer.Argument(min=1, metavar="[END]", help="The last snapshot; else the latest.")]
+End = Annotated[int | None, typer.Argument(min=1, metavar="[END]", help="The last snapshot; default: the latest.")]
 Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="diff, changelog or delta.")]
-Count = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="At most so many changes.")]
+Count = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N changes.")]
 
 
 def changes(
@@ -39,10 +39,10 @@ def changes(
     Mode diff compares the two; changelog reads what the table's changelog-producer wrote; delta reads what the commits wrote.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    told = found.changes(start, end, mode=mode, where=where, columns=column_names(columns))
+    selected = found.changes(start, end, mode=mode, where=where, columns=column_names(columns))
     with spinner() as progress:
         progress.add_task("reading", total=None)
-        rows = told.to_arrow() if limit is None else _first(told.to_batches(), limit)
+        rows = selected.to_arrow() if limit is None else _first(selected.to_batches(), limit)
     emit(json_rows(rows), Rows(rows, "change"), json)
 
 

@@ -1,7 +1,7 @@
-"""The commands by name: a line for `--help`, and the module to load when one is called.
+"""The commands by name: the line for `--help`, and the module to load when the command is called.
 
-The modules of the commands load PyArrow and more, which takes longer than printing help or completing a word. A test compares the
-lines here with the docstrings there.
+Command modules load PyArrow and more, which takes longer than printing help or completing a word. A test compares the lines here
+with the docstrings of the commands.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Entry(NamedTuple):
-    """The function of the command has the command's name."""
+    """A command: a function of the command's name in `module`."""
 
     module: str
     summary: str
@@ -34,11 +34,11 @@ COMMANDS = {
     "files": Entry("lsmlake.cli.files", "List the live data files of a table."),
     "partitions": Entry("lsmlake.cli.partitions", "List the partitions of a table."),
     "consumers": Entry("lsmlake.cli.consumers", "List the consumers of a table and what each reads next."),
-    "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files only they use."),
+    "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files that only they use."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
-    "repair": Entry("lsmlake.cli.repair", "List or take out rows that cannot be merged."),
+    "repair": Entry("lsmlake.cli.repair", "List or repair rows that cannot be merged."),
     "alter": Entry("lsmlake.cli.alter", "Set or remove options of a table, as one commit."),
-    "options": Entry("lsmlake.cli.options", "List the options of a table, or all options there are."),
+    "options": Entry("lsmlake.cli.options", "List the options of a table, or all supported options."),
     "docs": Entry("lsmlake.cli.docs", "Print a document about lsmlake: file format, implementation."),
 }
 
@@ -51,7 +51,7 @@ def single(name: str):
 
 
 class LazyGroup(TyperGroup):
-    """Loads a command when it is called or completed. Until then an empty command with its name and line stands for it."""
+    """Loads a command when it is called or completed; until then it is represented by an empty command."""
 
     def resolve_command(self, ctx: typer.Context, args: list[str]):
         name, found, rest = super().resolve_command(ctx, args)

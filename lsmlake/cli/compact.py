@@ -20,9 +20,9 @@ from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
 from lsmlake.warehouse import connect
 
-Full = Annotated[bool, typer.Option("--full", help="Every bucket into one run without dead rows.")]
+Full = Annotated[bool, typer.Option("--full", help="Compact every bucket into one run without dead rows.")]
 Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only these partitions: \"dt < '2026-01-01'\".")]
-OnSpark = Annotated[bool, typer.Option("--spark", help="On a local Spark, a task a bucket; needs Java. Else in this process.")]
+OnSpark = Annotated[bool, typer.Option("--spark", help="Run on a local Spark, one task per bucket; needs Java.")]
 
 
 def compact(
@@ -38,7 +38,7 @@ def compact(
 ) -> None:
     """Merge the sorted runs of a table.
 
-    What newer rows supersede is marked dead, and the result committed as one snapshot. Readers and writers are not disturbed.
+    Marks superseded rows as deleted and commits the result as one snapshot. Readers and writers are not blocked.
     """
     if spark:
         need_spark("--spark")
@@ -70,7 +70,7 @@ def _sentence(name: str, report: CompactionReport) -> str:
     if report.snapshot_id is None:
         return f"{name}: nothing to compact"
     files = f"{counted(report.files_in, 'file')} became {report.files_out:,}"
-    moved = f", {report.upgraded:,} of them only moved" if report.upgraded else ""
+    moved = f", {report.upgraded:,} of them moved without a rewrite" if report.upgraded else ""
     written = f"{human_count(report.rows)} rows written in {human_bytes(report.bytes)}" if report.rows else "no row written"
     marked = f"{human_count(report.marked)} rows newly dead"
     return f"{name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}, snapshot {report.snapshot_id}"

@@ -1,4 +1,4 @@
-"""What the shell offers after TAB: names of tables and databases of the warehouse that the line or the environment names."""
+"""Shell completion of table and database names, from the warehouse of the command line or the environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def database_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _offered(ctx: typer.Context, names: Callable[..., list[str]], incomplete: str) -> list[str]:
-    """Nothing without a warehouse, or with one that cannot be read: an error would end up in the line the user types."""
+    """The matching names; none if there is no readable warehouse, since an error would end up in the line that the user types."""
     from lsmlake.warehouse import connect
 
     first = ctx.find_root().params.get("warehouse")

@@ -1,4 +1,4 @@
-"""`lsmlake consumers`: who reads the changes of a table."""
+"""`lsmlake consumers`: the named readers of a table's changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lsmlake.report.views import consumers_view
 from lsmlake.schema.values import json_rows
 from lsmlake.store.consumers import is_consumer
 
-Remove = Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Forget this consumer before listing the others.")]
+Remove = Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove this consumer, then list the others.")]
 
 
 def consumers(

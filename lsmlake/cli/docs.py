@@ -1,4 +1,4 @@
-"""`lsmlake docs`: the documents that lie beside the code."""
+"""`lsmlake docs`: the documents that are part of the package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Where = Annotated[bool, typer.Option("--path", help="Print the path of the file,
 
 
 class Document(NamedTuple):
-    """Markdown: formatted on a terminal, as it is in plain text."""
+    """Markdown text: formatted on a terminal, unchanged elsewhere."""
 
     text: str
 
@@ -43,7 +43,7 @@ class Document(NamedTuple):
 def docs(ctx: typer.Context, name: Name = None, path: Where = False, debug: Debug = False) -> None:
     """Print a document about lsmlake: file format, implementation.
 
-    Without NAME the names of the documents and their titles.
+    Without NAME, list the documents and their titles.
     """
     note_debug(ctx, debug)
     if name is None:

@@ -14,11 +14,11 @@ from lsmlake.cli.progress import spinner
 from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.report.text import counted
 
-RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep so many at most, however young.")]
-RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep so many at least, however old.")]
-_REPLACED = "Those replaced before this time, in UTC unless it names a zone: '2026-01-31 12:00'."
+RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep at most N snapshots, regardless of age.")]
+RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep at least N snapshots, regardless of age.")]
+_REPLACED = "Remove snapshots replaced before this time, in UTC unless it names a zone: '2026-01-31 12:00'."
 OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="TIME", help=_REPLACED)]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", help="Remove so many at most.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", help="Remove at most N snapshots.")]
 
 
 def expire(
@@ -32,9 +32,9 @@ def expire(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """Remove old snapshots of a table and the files only they use.
+    """Remove old snapshots of a table and the files that only they use.
 
-    Without options as the table's options snapshot.* say. The latest stays, and what a consumer has yet to read.
+    Without arguments, the table's options snapshot.* apply. Keeps the latest snapshot, and those that a consumer has yet to read.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     with spinner() as progress:

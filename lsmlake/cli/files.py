@@ -1,4 +1,4 @@
-"""`lsmlake files`: what a snapshot of a table is made of."""
+"""`lsmlake files`: the data files of a snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def files(
 ) -> None:
     """List the live data files of a table.
 
-    By partition and bucket, the newest run first.
+    Ordered by partition and bucket, the newest run first.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table).files(snapshot)
     emit(json_rows(found), files_view(found), json)

@@ -1,4 +1,4 @@
-"""How a command ends: one readable line for an error, and an exit code that scripts can tell apart."""
+"""The end of a command: one readable line for an error, and a distinct exit code for scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lsmlake.report.text import printable
 VARIABLE = "LSMLAKE_WAREHOUSE"
 FINE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 the operation failed, or a check found something; 2 wrong usage: bad arguments, or no such "
+    "Exit codes: 0 success; 1 the operation failed, or a check found something; 2 wrong usage: bad arguments, or no such "
     "warehouse, table or snapshot; 130 interrupted."
 )
 _OF_TYPER = typer.Exit, typer.Abort, typer.BadParameter.__mro__[2]  # the last is ClickException, which has moved between releases
@@ -35,7 +35,7 @@ _USAGE_ERRORS = (InvalidQuery, InvalidOption, InvalidSchema, TableNotFound, Tabl
 
 @dataclass
 class Settings:
-    """What was said before or after the name of the command."""
+    """The options that can be given before or after the name of the command."""
 
     warehouse: str | None = None
     debug: bool = False
@@ -53,10 +53,10 @@ class GuardedGroup(LazyGroup):
             _fail(ctx, error)
         except KeyboardInterrupt:
             _end("interrupted", INTERRUPTED)
-        except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+        except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
             _drop_output()
             raise typer.Exit(PIPE_CLOSED) from None
-        except OSError as error:  # the storage raises none, so it is the output that cannot be written
+        except OSError as error:  # the storage raises only LakeErrors, so writing the output failed
             _drop_output()
             _end(f"error: cannot write the result: {error.strerror or error}", FAILED)
         except (*_OF_TYPER, MemoryError):
@@ -76,7 +76,7 @@ def one_line(error: LakeError) -> str:
 
 
 def _drop_output() -> None:
-    """What is still waiting to be written, or the last flush of the process would complain once more."""
+    """Discard buffered output; otherwise the last flush of the process would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -13,7 +13,7 @@ from lsmlake.cli.progress import spinner
 from lsmlake.report.rows import Rows
 from lsmlake.schema.values import json_rows
 
-Count = Annotated[int, typer.Option("-n", "--limit", min=1, metavar="N", help="How many rows.")]
+Count = Annotated[int, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N rows.")]
 
 
 def head(
@@ -29,7 +29,7 @@ def head(
 ) -> None:
     """Show some rows of a table.
 
-    The rows that are found first: no order is promised. A terminal shows the columns that fit; --json and a pipe get all of them.
+    The order of rows is not defined. A terminal shows the columns that fit; --json and a pipe get all columns.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     scan = found.scan(where=where, columns=column_names(columns), snapshot=snapshot, limit=limit)

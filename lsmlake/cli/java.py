@@ -1,6 +1,6 @@
-"""Is there a Java that Spark can run on? Asked before anything else, since Spark's own answer is hard to read.
+"""Checks for a Java that Spark can run on, before Spark starts, because Spark's own error is hard to read.
 
-The same Java that PySpark would start: `$JAVA_HOME/bin/java` if JAVA_HOME is set, else the first `java` on the PATH.
+Finds the Java that PySpark would start: `$JAVA_HOME/bin/java` if JAVA_HOME is set, else the first `java` on the PATH.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lsmlake.errors import MissingDependency
 LEAST_VERSION = 17
 _WHAT = f"Spark needs Java {LEAST_VERSION} or newer"
 _INSTALL = "run `apt-get install openjdk-17-jre-headless` on Debian or Ubuntu, `brew install openjdk@17` on macOS"
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # up to 8 it said "1.8.0_292"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # up to Java 8: "1.8.0_292"
 _PATIENCE_SECONDS = 60
 
 
@@ -25,7 +25,7 @@ def require_java(environ: Mapping[str, str] = os.environ) -> str:
     home = environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environ.get("PATH", os.defpath))
     if java is None:
-        found = f"JAVA_HOME={home}, where there is none" if home else "no java on the PATH"
+        found = f"JAVA_HOME={home}, which has no bin/java" if home else "no java on the PATH"
         raise MissingDependency(_WHAT, found=found, cure=f"correct or unset JAVA_HOME, or {_INSTALL}" if home else _INSTALL)
     version = _version(java)
     if version is None or version < LEAST_VERSION:
@@ -35,10 +35,10 @@ def require_java(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _version(java: str) -> int | None:
-    """Its major version; `None` if it does not tell, as the placeholder on a Mac without Java."""
+    """The major version; None if `java` does not run, as the placeholder on a Mac without Java."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE_SECONDS)
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(told.stderr + told.stdout)
-    return int(found[1]) if found and told.returncode == 0 else None
+    found = _VERSION.search(printed.stderr + printed.stdout)
+    return int(found[1]) if found and printed.returncode == 0 else None

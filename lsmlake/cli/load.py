@@ -1,4 +1,4 @@
-"""`lsmlake load`: files into a table."""
+"""`lsmlake load`: upsert the rows of files into a table."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from lsmlake.report.text import counted
 Files = Annotated[
     list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON: paths, folders or globs.", show_default=False)
 ]
-Create = Annotated[bool, typer.Option("--create", help="Make the table first, with the columns of the files.")]
+Create = Annotated[bool, typer.Option("--create", help="Create the table first, with the columns of the files.")]
 PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns.")]
 PartitionBy = Annotated[str | None, typer.Option("--partition-by", metavar="NAMES", help="With --create: the partition columns.")]
 Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="With --create: a table option.")]
 CastValues = Annotated[
-    bool, typer.Option("--cast", help="Convert values of other types where nothing is lost; always so for text.")
+    bool, typer.Option("--cast", help="Convert values of other types if nothing is lost; text is always converted.")
 ]
 RowKind = Annotated[
     str | None,
-    typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D; no column of a table made by --create."),
+    typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D; --create leaves it out of the table."),
 ]
 
 
@@ -54,8 +54,8 @@ def load(
 ) -> None:
     """Insert or replace the rows of files, as one commit.
 
-    Later files win over earlier ones, and later rows over earlier rows of the same key. CSV values become what the columns of the
-    table are; a value that does not fit is named with its row, and nothing is written.
+    For rows with the same key, the last row of the last file wins. CSV values are converted to the types of the table's columns;
+    if a value does not fit, the error names its row and nothing is written.
     """
     new_warehouse = create and not is_directory(warehouse or ctx.obj.warehouse or "")
     lake = open_lake(ctx, warehouse, debug, create=create)
@@ -80,7 +80,11 @@ def load(
             rows = counter.rows
     else:
         if primary_key or partition_by or option:
-            raise InvalidSchema("the table is there already", where=table, cure="leave out what belongs to --create")
+            raise InvalidSchema(
+                "the table exists already",
+                where=table,
+                cure="leave out --primary-key, --partition-by and --option, which belong to --create",
+            )
         rows, snapshot = _insert(open_table(lake, table), files, cast, row_kind)
     commit = f", snapshot {snapshot.id}" if snapshot else ", nothing to commit" if rows else ": the files are empty"
     emit(
@@ -92,7 +96,7 @@ def load(
 
 @contextmanager
 def _no_folders_after_an_error(lake: Lake, name: str, new_warehouse: bool) -> Iterator[None]:
-    """Makes the database of table `name`. After an error, removes what was made and is empty: database, its folder, warehouse."""
+    """Create the database of table `name`. After an error, remove database, folder and warehouse, if new and empty."""
     database, storage = split_name(name)[0], lake.env.storage
     new_database, new_folder = database not in lake.databases(), database_dir(database) not in storage.folders("")
     lake.create_database(database, if_not_exists=True)

@@ -22,8 +22,8 @@ def ls(
 ) -> None:
     """List the tables of the warehouse.
 
-    Rows waiting at level 0 count, even those that take the place of others. A database without tables is listed by its name.
-    A table that cannot be read is listed without numbers; standard error says why, and the exit code is 1.
+    Row counts include all rows at level 0, even those that replace others. A database without tables is listed by its name. A
+    table that cannot be read is listed without numbers; its error goes to standard error, and the exit code is 1.
     """
     lake = open_lake(ctx, warehouse, debug)
     records = list(_records(lake, lake.databases() if database is None else [database]))
@@ -36,7 +36,7 @@ def ls(
 
 
 def _records(lake: Lake, databases: list[str]) -> Iterator[dict[str, object]]:
-    """A record a table, and one for a database that has none."""
+    """One record per table, and one per database without tables."""
     for database in databases:
         tables = lake.tables(database)
         if not tables:

@@ -28,7 +28,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")]
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")]
 
 
 @app.callback()
@@ -42,5 +42,5 @@ add_to(app)
 
 def run() -> None:
     """The console script."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to stop
+    sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no error
     app(prog_name="lsmlake")

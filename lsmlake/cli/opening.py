@@ -1,4 +1,4 @@
-"""From the arguments of a command to a warehouse and a table."""
+"""Opens the warehouse and the table that the arguments of a command name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^
 
 
 def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, *, create: bool = False) -> Lake:
-    """The warehouse named last: after the command, before it, or by the environment. With `create` it need not exist yet. Raises
-    InvalidQuery."""
+    """Open the warehouse named after the command, else before it, else by the environment. With `create` it need not exist.
+    Raises InvalidQuery."""
     note_debug(ctx, debug)
     location = warehouse or ctx.obj.warehouse
     if not location:
-        raise InvalidQuery("no warehouse was named", cure=f"add --warehouse DIR or set {VARIABLE}")
+        raise InvalidQuery("no warehouse given", cure=f"add --warehouse DIR or set {VARIABLE}")
     lake = connect(location)
     if not create and not is_directory(location):
         raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=f"check --warehouse or {VARIABLE}")
@@ -31,12 +31,12 @@ def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, *, create:
 
 
 def is_directory(location: str) -> bool:
-    """Whether there is a warehouse, or any other directory, at `location`."""
+    """Whether `location` is a directory, as any warehouse is."""
     return Path(location.removeprefix("file://")).expanduser().is_dir()
 
 
 def note_debug(ctx: typer.Context, debug: bool) -> None:
-    """--debug counts before and after the name of the command."""
+    """Record --debug, which can be given before or after the name of the command."""
     ctx.obj.debug |= debug
 
 
@@ -53,7 +53,7 @@ def column_names(text: str | None) -> list[str] | None:
 
 
 def settings(texts: Sequence[str] | None) -> dict[str, str]:
-    """NAME=VALUE of each text. Raises InvalidOption."""
+    """Parse texts of the form NAME=VALUE. Raises InvalidOption."""
     pairs = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -64,11 +64,11 @@ def settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def open_table(lake: Lake, name: str) -> Table:
-    """Raises TableNotFound or InvalidQuery, the latter with a proposal for what is nearly a name."""
+    """Open a table. Raises TableNotFound, or InvalidQuery with a suggestion if `name` is almost a table name."""
     if "/" in name and (path := _PATH.fullmatch(name)):
         root = f" --warehouse {path['warehouse']}" if path["warehouse"] else ""
         raise InvalidQuery("a path, not a table name", where=repr(name), cure=f"write {path['database']}.{path['table']}{root}")
     if "." not in name and (homes := [database for database in lake.databases() if name in lake.tables(database)]):
         cure = f"did you mean {homes[0]}.{name}?"
-        raise InvalidQuery("half a table name", where=repr(name), expected="database.table", cure=cure)
+        raise InvalidQuery("the table name lacks its database", where=repr(name), expected="database.table", cure=cure)
     return lake.table(name)

@@ -1,4 +1,4 @@
-"""`lsmlake options`: what can be set for a table, and what is."""
+"""`lsmlake options`: the reference of all options, and the options of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lsmlake.report.reference import Reference
 from lsmlake.report.views import options_view
 from lsmlake.schema.values import json_rows
 
-All = Annotated[bool, typer.Option("--all", help="Also the options that the table leaves at their defaults.")]
+All = Annotated[bool, typer.Option("--all", help="Include the options that the table does not set.")]
 
 
 def options(
@@ -27,9 +27,9 @@ def options(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """List the options of a table, or all options there are.
+    """List the options of a table, or all supported options.
 
-    With TABLE the options that the table sets; without it the reference: every option with its default and meaning.
+    With TABLE, list the options that the table sets; without it, every option with its default and meaning.
     """
     if table is None:
         note_debug(ctx, debug)

@@ -1,6 +1,6 @@
-"""Where results go: JSON if asked for, a rich view on a terminal, plain text into a pipe or file.
+"""Prints results: as JSON on request, else as a rich view on a terminal and as plain text to a pipe or file.
 
-Nothing else writes to standard output.
+No other module writes results to standard output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class View(Protocol):
 
 
 class Sentences(NamedTuple):
-    """Lines of text, the same everywhere: a terminal breaks them where it must, so that a path in them can be copied."""
+    """Lines of text, printed unchanged everywhere; a terminal wraps them, so that a path in them can be copied."""
 
     texts: tuple[str, ...]
 
@@ -32,7 +32,7 @@ class Sentences(NamedTuple):
 
 
 def emit(data: object, view: View | Sentences, as_json: bool) -> None:
-    """Write a result to standard output. `data`: dicts, lists and scalars, datetimes among them; an iterator is a list."""
+    """Write a result to standard output. `data`: dicts, lists, scalars and datetimes; an iterator is printed as a list."""
     if as_json:
         data = list(data) if isinstance(data, Iterator) else data
         ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")

@@ -16,7 +16,7 @@ def partitions(
 ) -> None:
     """List the partitions of a table.
 
-    A table without partitions has one line.
+    For a table without partitions, prints one line.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table).partitions()
     emit(json_rows(found), partitions_view(found), json)

@@ -1,4 +1,4 @@
-"""Progress on standard error, if that is a terminal; gone when the work is done."""
+"""Progress on standard error, if it is a terminal; erased when the work is done."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lsmlake.store.metadata import Metadata
 
 
 def progress_bar() -> Progress:
-    """For tasks whose steps are counted."""
+    """A bar for tasks with a known number of steps."""
     return _progress(BarColumn(), MofNCompleteColumn())
 
 
 def spinner() -> Progress:
-    """For a task of which only the end is known."""
+    """A spinner for a task with an unknown number of steps."""
     return _progress()
 
 
@@ -31,7 +31,7 @@ def _progress(*columns: ProgressColumn) -> Progress:
 
 
 class WatchedRuntime(Runtime):
-    """The embedded runtime, telling of every bucket it has compacted."""
+    """The embedded runtime, with progress for each compacted bucket."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress

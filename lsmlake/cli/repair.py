@@ -20,7 +20,7 @@ Action = Annotated[
     typer.Option(
         "--action",
         metavar="null|drop",
-        help="Set the columns at fault to null, or drop the rows. Without it, list the rows that drop removes.",
+        help="Set the failing columns to null, or drop the rows. Default: only list the rows that drop would remove.",
     ),
 ]
 Key = Annotated[
@@ -38,7 +38,7 @@ def repair(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """List or take out rows that cannot be merged.
+    """List or repair rows that cannot be merged.
 
     Such a row makes every scan and compaction of its bucket fail. An example is a row that takes a sum beyond its type.
     """
@@ -71,5 +71,5 @@ def _lines(name: str, report: RepairReport, action: str | None) -> list[str]:
         return [f"{name}: no row to repair"]
     if report.snapshot_id is None:
         return [*lines, f"{name}: {counted(len(rows), 'row')} to repair; add --action null or --action drop"]
-    done = "dropped" if action == "drop" else "repaired: their columns at fault are null"
+    done = "dropped" if action == "drop" else "repaired: their failing columns are null"
     return [*lines, f"{name}: {counted(len(rows), 'row')} {done}, snapshot {report.snapshot_id}"]

@@ -1,7 +1,7 @@
-"""A local Spark session for the command line, without a word on the console.
+"""A local Spark session for the command line that prints nothing on the console.
 
-Spark's Java process prints warnings before it reads any setting of ours, so it is started with its standard error in a file.
-Should it not start, that file says why.
+Spark's Java process prints warnings before it reads settings, so it is started with standard error redirected to a file, from
+which the reason is read if it does not start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lsmlake.errors import MissingDependency
 
 _SETTINGS = {
     "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",  # a name that does not resolve, as behind some VPNs, would stop the start
+    "spark.driver.host": "127.0.0.1",  # a host name that does not resolve, as behind some VPNs, would prevent the start
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -31,7 +31,7 @@ _SETTINGS = {
 
 @contextmanager
 def local_session(name: str = "lsmlake", settings: Mapping[str, str] = {}) -> Iterator[SparkSession]:
-    """A session on all cores of this machine, stopped at the end. `settings` go over the defaults. Raises MissingDependency."""
+    """A session on all cores of this machine, stopped at the end. `settings` override defaults. Raises MissingDependency."""
     require_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with TemporaryDirectory(prefix="lsmlake-spark-") as scratch:
@@ -52,14 +52,14 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
                 return builder.getOrCreate()
         except PySparkException as failed:
             log.seek(0)
-            told = log.read().decode(errors="replace").strip().splitlines()
-            found = told[-1] if told else str(failed)
-            raise MissingDependency("Spark did not start", found=found, cure="see whether `pyspark` by itself starts") from failed
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            found = lines[-1] if lines else str(failed)
+            raise MissingDependency("Spark did not start", found=found, cure="check whether `pyspark` starts") from failed
 
 
 @contextmanager
 def _errors_into(log: IO[bytes]) -> Iterator[None]:
-    """The standard error of processes started meanwhile goes to `log`, as long as they live."""
+    """Redirect the standard error of processes started inside the block to `log`, for as long as they live."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -18,8 +18,8 @@ from lsmlake.report.summary import Summary
 from lsmlake.schema.schema import Schema
 
 OneBucket = Annotated[int | None, typer.Option("--bucket", min=0, metavar="N", help="Draw the bucket of this number.")]
-Partition = Annotated[str | None, typer.Option("--partition", metavar="TEXT", help='Draw one of it: "dt=2026-01-01".')]
-_NAMED = 5  # partitions that an error offers
+Partition = Annotated[str | None, typer.Option("--partition", metavar="TEXT", help='Draw one of this: "dt=2026-01-01".')]
+_NAMED = 5  # partitions that an error message suggests
 
 
 def show(
@@ -33,7 +33,7 @@ def show(
 ) -> None:
     """Show a table on one page: schema, size, LSM tree.
 
-    The tree is that of one bucket: the largest of those that --bucket and --partition leave.
+    The tree is that of the largest bucket, of those that --bucket and --partition select.
     """
     lake = open_lake(ctx, warehouse, debug)
     found = open_table(lake, table)
@@ -56,7 +56,7 @@ def _of_number(schema: Schema, states: Mapping[Bucket, BucketState], number: int
 
 
 def _of_partition(schema: Schema, states: Mapping[Bucket, BucketState], text: str | None) -> Mapping[Bucket, BucketState]:
-    """The buckets whose partition has every `name=value` of `text`, which are parted by ',' or '/'."""
+    """The buckets whose partition has every `name=value` of `text`, which are separated by ',' or '/'."""
     if text is None:
         return states
     if not schema.partition_by:
@@ -73,6 +73,6 @@ def _of_partition(schema: Schema, states: Mapping[Bucket, BucketState], text: st
 
 
 def _pairs(schema: Schema, text: str) -> set[str]:
-    """'dt=a, b=c' -> {'dt=a', 'b=c'}: cut where a comma or slash stands before the name of a partition column."""
+    """'dt=a, b=c' -> {'dt=a', 'b=c'}: split at each comma or slash that precedes the name of a partition column."""
     names = "|".join(map(re.escape, schema.partition_by))
     return {pair.strip() for pair in re.split(rf"[,/]\s*(?=(?:{names})=)", text)}

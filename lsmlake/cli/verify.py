@@ -1,4 +1,4 @@
-"""`lsmlake verify`: is what lies on disk what was written?"""
+"""`lsmlake verify`: check that the files on disk are what was written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATA = ".parquet"
 def verify(ctx: typer.Context, table: TableName, json: Json = False, warehouse: Warehouse = None, debug: Debug = False) -> None:
     """Check all invariants and checksums of a table.
 
-    Of all its snapshots, so it reads every file. Prints a line a finding; the exit code is 1 if there is any.
+    Reads every file of all snapshots. Prints one line per finding; the exit code is 1 if there is any.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
     findings, files = _watched(found.meta)
@@ -38,13 +38,13 @@ def _watched(meta: Metadata) -> tuple[list[Finding], int]:
     with progress_bar() as progress:
         task = progress.add_task("reading files", total=on_disk)
 
-        def heard(what: str) -> None:
+        def count(place: str) -> None:
             nonlocal read
-            if what.endswith(_DATA):
+            if place.endswith(_DATA):
                 read += 1
                 progress.update(task, completed=read)
 
-        return find(meta, heard), read
+        return find(meta, count), read
 
 
 def _checked(meta: Metadata, files: int) -> str:
@@ -52,5 +52,5 @@ def _checked(meta: Metadata, files: int) -> str:
 
 
 def _line(finding: Finding) -> str:
-    """Where and what; an error of the library names the place itself."""
+    """The place and the finding; an error of the library names the place already."""
     return printable(finding.what if finding.what.startswith(finding.where) else f"{finding.where}: {finding.what}")

@@ -1,4 +1,4 @@
-"""`lsmlake demo`: what is checked before it starts."""
+"""`lsmlake demo`: the command, and the checks before it starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave 
 def demo(ctx: typer.Context, keep: Keep = None, debug: Debug = False) -> None:
     """Run a year of real flights through a table.
 
-    On a local Spark, so it needs Java; the result is proved against the source.
+    Runs on a local Spark, so it needs Java. Compares the result with the source.
     """
     note_debug(ctx, debug)
     need_spark("the demo", extra="demo")

@@ -1,4 +1,4 @@
-"""What the table costs: bytes written for bytes of input, and a raw read beside one of plain Parquet."""
+"""The costs of the table: bytes written per byte of input, and the time of a raw read compared with plain Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROUNDS = 5
 
 
 class Written(NamedTuple):
-    """Bytes of all files that were ever written for a table, those of compactions among them."""
+    """Bytes of all files ever written for a table, including those of compactions."""
 
     data: int
     vectors: int
@@ -27,7 +27,7 @@ class Written(NamedTuple):
 
 
 def written(table: Table) -> Written:
-    """What lies on disk: until snapshots expire nothing is removed but what a compaction wrote that had to give way."""
+    """The bytes on disk; until snapshots expire, only the files of compactions that met a conflict are removed."""
     entries = list(table.meta.env.storage.list(table.path))
     vectors = sum(entry.size for entry in entries if entry.path.startswith(f"{table.path}/index/"))
     data = sum(entry.size for entry in entries if entry.path.endswith(".parquet"))
@@ -46,14 +46,14 @@ class Reads(NamedTuple):
 
 
 def write_plain(flights: DataFrame, directory: Path, files: int) -> DataFrame:
-    """The same rows as Spark itself writes them, in about so many `files`."""
+    """Write the same rows with Spark, to about `files` files."""
     rows = -(-flights.count() // files)
     flights.coalesce(1).write.option("maxRecordsPerFile", rows).parquet(str(directory))
     return flights.sparkSession.read.schema(flights.schema).parquet(str(directory))
 
 
 def race(table: DataFrame, plain: DataFrame) -> Reads:
-    """The best of five rounds in turns, after one that does not count."""
+    """Time both in turns: the best of five rounds, after a warm-up."""
     rounds = [(_seconds(table), _seconds(plain)) for _ in range(_ROUNDS + 1)]
     return Reads(*map(min, zip(*rounds[1:], strict=True)))
 

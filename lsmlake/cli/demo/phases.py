@@ -1,4 +1,4 @@
-"""Where the time goes: named stretches of it, in the order they ended."""
+"""The times of named phases, in the order they ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Phases:
-    """`seconds` a phase; one entered again goes on where it was."""
+    """`seconds` per phase; a phase entered again adds to its time."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()

@@ -12,13 +12,13 @@ from lsmlake.report.tree import tree_picture
 
 
 def fullest(table: Table) -> Bucket:
-    """The bucket with the most dead rows, of equals the one with most files. The table is not empty."""
+    """The bucket with the most dead rows; among equals, the one with the most files. The table must not be empty."""
     states = table.states()
     return max(states, key=lambda bucket: (_dead_rows(states[bucket]), len(states[bucket].files)))
 
 
 def draw(table: Table, bucket: Bucket, when: str) -> Panel:
-    """`bucket` as it is now."""
+    """A picture of the current state of `bucket`."""
     title = f"{partition_text(table.current, bucket.partition)}, bucket {bucket.number}, {when}"
     return tree_picture(tree_rows(table.states()[bucket]), title=title)
 

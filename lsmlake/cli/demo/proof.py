@@ -1,10 +1,10 @@
-"""The proof that a table holds exactly the rows it should: all of them and no others, in every column.
+"""Proves that a table holds exactly the expected rows, in every column.
 
-Tables are compared as bags of rows, by Arrow and in one pass:
+Compares tables as multisets of rows, in Arrow and in one pass:
 
-1. a row that should be there counts +1, a row that is there -1;
-2. rows equal in all columns, nulls included, are one group, and its counts are added up;
-3. the tables are equal if every sum is 0; above 0 a row is missing, below 0 it is surplus.
+1. count each expected row as +1 and each row found as -1;
+2. group rows that are equal in all columns, nulls included, and sum their counts;
+3. the tables are equal if every sum is 0; a positive sum is a missing row, a negative one a surplus row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CURE = "please report this"
 
 
 def prove(what: str, found: pa.Table, expected: pa.Table, screen: Screen) -> None:
-    """Raises Corrupt, after showing the difference, unless both hold the same rows, in any order."""
+    """Show the difference and raise Corrupt unless both hold the same rows, in any order."""
     if types := _fields(found) ^ _fields(expected):
         raise Corrupt("names or types of columns differ", where=what, found=", ".join(map(" ".join, sorted(types))), cure=_CURE)
     rows = difference(found, expected)
@@ -33,12 +33,12 @@ def prove(what: str, found: pa.Table, expected: pa.Table, screen: Screen) -> Non
     _show(what, rows, screen)
     missing, surplus = (pc.sum(part).as_py() or 0 for part in _missing_and_surplus(rows[_COUNT]))
     raise Corrupt(
-        "these are not the rows that were written", where=what, expected=f"{expected.num_rows:,} rows",
+        "the table does not hold the rows that were written", where=what, expected=f"{expected.num_rows:,} rows",
         found=f"{found.num_rows:,} rows, {missing:,} missing and {surplus:,} surplus", cure=_CURE)  # fmt: skip
 
 
 def difference(found: pa.Table, expected: pa.Table) -> pa.Table:
-    """The distinct rows whose number differs, by primary key, with `_count`: how many more there are in `expected`, or fewer."""
+    """The distinct rows whose number differs, by primary key; `_count` is their number in `expected` minus that in `found`."""
     names = expected.column_names
     sides = [_counted(table.select(names), count) for table, count in ((expected, 1), (found, -1))]
     sums = pa.concat_tables(sides).group_by(names).aggregate([(_COUNT, "sum")]).rename_columns([*names, _COUNT])
@@ -46,8 +46,8 @@ def difference(found: pa.Table, expected: pa.Table) -> pa.Table:
     return sums.filter(pc.not_equal(sums[_COUNT], 0)).sort_by([(name, "ascending") for name in order])
 
 
-def last_told(events: pa.Table) -> pa.Table:
-    """The last of `events`, which are in order, about every flight: what a table fed with them must hold."""
+def last_events(events: pa.Table) -> pa.Table:
+    """The last of the ordered `events` of each flight: the expected table after these events."""
     numbered = events.select(PRIMARY_KEY).append_column("at", pa.array(np.arange(events.num_rows)))
     return events.take(numbered.group_by(list(PRIMARY_KEY)).aggregate([("at", "max")])["at_max"])
 
@@ -57,7 +57,7 @@ def _fields(table: pa.Table) -> set[tuple[str, str]]:
 
 
 def _counted(table: pa.Table, count: int) -> pa.Table:
-    """With `_count` in every row; what a schema says beside names and types, such as "not null", is dropped."""
+    """`table` with a column `_count`; its schema keeps only names and types of columns."""
     return pa.table([*table.columns, pa.repeat(count, table.num_rows)], [*table.column_names, _COUNT])
 
 

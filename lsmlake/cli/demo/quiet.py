@@ -1,4 +1,4 @@
-"""A block in which PySpark keeps its remarks to itself."""
+"""A block in which PySpark prints nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No log lines, no warnings, nothing from threads and finalizers; what goes wrong is raised.
+    """Suppress log lines, warnings, and errors in threads and finalizers, where py4j reports every interrupted call at length.
 
-    py4j would tell there, at length, of every call that an interruption cuts short.
+    Errors of the block itself are raised.
     """
     hooks = sys.unraisablehook, threading.excepthook
     logging.disable()

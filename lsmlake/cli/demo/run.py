@@ -1,9 +1,10 @@
-"""`lsmlake demo`: a year of flights streamed into one table that is compacted and queried meanwhile, and the proof of the end.
+"""`lsmlake demo`: streams a year of flights into one table, compacts and queries it meanwhile, and checks the result.
 
-1. Make the events, a Parquet file a micro-batch, and start Spark.
-2. Stream them into the table, which is compacted and queried while that goes on (`feed`).
-3. Query it, and prove it equal to a batch computation: all rows and columns, read by Spark, without it, and as of half way.
-4. Count snapshots and bytes, and time a raw read beside plain Parquet.
+1. Write the events, one Parquet file per micro-batch, and start Spark.
+2. Stream them into the table, and compact and query it at the same time (`feed`).
+3. Query the table, and compare it with a batch computation: all rows and columns, read with and without Spark, and as of half of
+   the stream.
+4. Count snapshots and bytes, and compare the time of a raw read with plain Parquet.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lsmlake.cli.demo.feed import Middle, feed
 from lsmlake.cli.demo.interruption import interruption
 from lsmlake.cli.demo.phases import Phases
 from lsmlake.cli.demo.picture import draw, fullest
-from lsmlake.cli.demo.proof import last_told, prove
+from lsmlake.cli.demo.proof import last_events, prove
 from lsmlake.cli.demo.queries import answers
 from lsmlake.cli.demo.quiet import quiet
 from lsmlake.cli.demo.screen import Screen
@@ -51,10 +52,10 @@ _SETTINGS = {
 def run_demo(
     keep: Path | None = None, *, until: datetime.date | None = None, batches: int = BATCHES, screen: Screen | None = None
 ) -> None:
-    """Run the demo; one to two minutes on two cores. Leaves nothing behind but the warehouse in `keep`, a new or empty directory.
+    """Run the demo; takes one to two minutes on two cores. Leaves only the warehouse in `keep`, a new or empty directory.
 
-    `until`: the last day of the flights. Raises InvalidOption, MissingDependency, and Corrupt if the table holds anything but
-    what it must.
+    `until`: the last day of the flights. Raises InvalidOption, MissingDependency, and Corrupt if the table differs from the
+    expected one.
     """
     require_java()
     kept = None if keep is None else _new_directory(keep)
@@ -87,7 +88,9 @@ def run_demo(
 def _new_directory(keep: Path) -> Path:
     directory = keep.expanduser().absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise InvalidOption("that place is taken", where=f"--keep {keep}", expected="a new or empty directory", cure="name one")
+        raise InvalidOption(
+            "the directory is not empty", where=f"--keep {keep}", expected="a new or empty directory", cure="name one"
+        )
     return directory
 
 
@@ -104,11 +107,11 @@ def _introduce(screen: Screen, flights: pa.Table, source: Source) -> None:
         f"{flights.num_rows:,} flights left New York in 2013. Each is announced a day ahead, departs, and arrives or is "
         f"cancelled: {source.events.num_rows:,} events in {len(source.ends)} Parquet files of {human_bytes(source.bytes)}. An "
         "event carries the whole row as far as it is known by then.\n\n"
-        "Spark streams them, a file a micro-batch, into one table: the key is the flight, a partition is a month, and a month is "
-        "one LSM tree of Parquet files. A micro-batch becomes a sorted run there, and the older rows it supersedes are marked "
-        "dead in deletion vectors, so no query has to merge. Beside the stream a second job compacts the table, and queries "
-        "read it.\n\n"
-        "In the end one row a flight must stand, and it must be the right one. That is proved below."
+        "Spark streams them, one file per micro-batch, into one table: the key is the flight, a partition is a month, and each "
+        "month is one LSM tree of Parquet files. A micro-batch becomes a sorted run there, and the older rows it supersedes are "
+        "marked as deleted in deletion vectors, so no query has to merge. At the same time a second job compacts the table, and "
+        "queries read it.\n\n"
+        "At the end the table must hold exactly one row per flight, the latest. This is proved below."
     )
 
 
@@ -123,7 +126,7 @@ def _prove(screen: Screen, table: Table, flights: pa.Table, source: Source, midd
     prove("the table, read by Spark", table.df().toArrow(), expected, screen)
     prove("the table, read without Spark", table.scan().to_arrow(), expected, screen)
     half_way = f"snapshot {middle.snapshot}, the table after {middle.batches} micro-batches"
-    prove(half_way, table.scan(snapshot=middle.snapshot).to_arrow(), last_told(source.until(middle.batches)), screen)
+    prove(half_way, table.scan(snapshot=middle.snapshot).to_arrow(), last_events(source.until(middle.batches)), screen)
     if findings := table.verify():
         raise Corrupt("a check failed", where=findings[0].where, found=findings[0].what, cure="please report this")
     screen.labelled("sound", f"every invariant and checksum of {table.snapshots().num_rows} snapshots", "bold green")
@@ -150,9 +153,9 @@ def _count_costs(screen: Screen, table: Table, source: Source, plain: Path) -> N
 
 def _farewell(screen: Screen, kept: Path | None) -> None:
     if kept is None:
-        screen.say("\nNothing of it is left on this machine; `lsmlake demo --keep DIR` leaves the table in DIR to look into.")
+        screen.say("\nAll files of the demo are removed; `lsmlake demo --keep DIR` leaves the table in DIR to explore.")
         return
-    screen.title("The table is yours to look into")
+    screen.title("Commands to explore the table")
     for command in ("show", "snapshots", "files", "compact --full", "verify"):
         name, *options = command.split()
         screen.say(" ".join(["lsmlake", name, NAME, *options, "--warehouse", shlex.quote(str(kept))]))

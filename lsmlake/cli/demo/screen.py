@@ -1,7 +1,7 @@
-"""What the demo shows: text, pictures and progress.
+"""The output of the demo: text, pictures and progress.
 
-On a terminal a bar stays at the bottom while a stream runs. Elsewhere there are plain lines and nothing else, of progress one for
-every tenth.
+On a terminal, a bar stays at the bottom while a stream runs. Elsewhere, all output is plain lines, with one line of progress per
+tenth of the stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARGIN = (0, 0, 0, 2)
 
 
 class Screen:
-    """Standard output, at most 110 columns wide, and 100 where nobody says how wide it is."""
+    """Standard output, at most 110 columns wide, or 100 if its width is unknown."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _standard_output()
@@ -35,16 +35,16 @@ class Screen:
         self._put(Rule(Text(text, "bold"), align="left", style="dim"))
 
     def say(self, text: str) -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         self._put(Text(text))
 
     def show(self, picture: RenderableType) -> None:
-        """With a blank line above."""
+        """Print a picture after a blank line."""
         self._put(Text())
         self._put(Padding(picture, _MARGIN))
 
     def labelled(self, label: str, text: str, style: str = "dim") -> None:
-        """`text` in a column beside `label`."""
+        """Print `text` in a column beside `label`."""
         line = Grid.grid(padding=(0, 2, 0, 0))
         line.add_column(width=_LABEL, style=style)
         line.add_column()
@@ -53,7 +53,8 @@ class Screen:
 
     @contextmanager
     def progress(self, ends: Sequence[int]) -> Iterator[Callable[[int, str], None]]:
-        """Of a stream whose micro-batches end after so many rows. Yields what to call with the number of them done, and a day."""
+        """Show the progress of a stream. Yields a function to call with the number of finished micro-batches and the current day.
+        `ends`: the number of rows up to the end of each micro-batch."""
         began, batches = time.monotonic(), len(ends)
 
         def pace(done: int, day: str) -> str:
@@ -67,12 +68,12 @@ class Screen:
                 task = bar.add_task("starting the stream", total=batches)
                 yield lambda done, day: bar.update(task, completed=done, description=pace(done, day))
             return
-        told = {0}
+        reported = {0}
 
         def line(done: int, day: str) -> None:
             tenth = done * _TENTHS // batches
-            if tenth not in told:
-                told.add(tenth)
+            if tenth not in reported:
+                reported.add(tenth)
                 self.say(pace(done, day))
 
         yield line
