@@ -34,7 +34,7 @@ COMMANDS = {
     "files": Entry("lsmlake.cli.files", "List the live data files of a table."),
     "partitions": Entry("lsmlake.cli.partitions", "List the partitions of a table."),
     "consumers": Entry("lsmlake.cli.consumers", "List the consumers of a table and what each reads next."),
-    "expire": Entry("lsmlake.cli.expire", "Remove old snapshots of a table and the files that only they use."),
+    "expire": Entry("lsmlake.cli.expire", "Remove old snapshots and the files that only they use."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
     "repair": Entry("lsmlake.cli.repair", "List or repair rows that cannot be merged."),
     "alter": Entry("lsmlake.cli.alter", "Set or remove options of a table, as one commit."),

@@ -32,7 +32,7 @@ def expire(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """Remove old snapshots of a table and the files that only they use.
+    """Remove old snapshots and the files that only they use.
 
     Without arguments, the table's options snapshot.* apply. Keeps the latest snapshot, and those that a consumer has yet to read.
     """
