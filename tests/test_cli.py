@@ -242,7 +242,7 @@ def test_load_of_what_does_not_fit_writes_nothing(files: Path):
     assert "found 'cheap'" in complaint("load", "shop.sales", "b.csv", "bad.csv", "-w", "new", code=1)
     assert "no input file found" in complaint("load", "shop.sales", "nowhere.csv", "-w", "new", code=1)
     assert "omit --create" in complaint("load", "shop.sales", "a.csv", "--create", "--primary-key", "id", "-w", "new")
-    assert "belongs to --create" in complaint("load", "shop.sales", "a.csv", "--primary-key", "id", "-w", "new")
+    assert "belong to --create" in complaint("load", "shop.sales", "a.csv", "--primary-key", "id", "-w", "new")
     assert "load TABLE FILES --create" in complaint("load", "shop.other", "a.csv", "-w", "new")
     assert lsmlake.connect("new").table("shop.sales").snapshots().num_rows == 1
 
