@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+import zlib
 from collections.abc import Iterable
 from decimal import Context, Decimal
 from functools import cached_property
@@ -138,10 +139,19 @@ class NaiveTable:
             self._known[key] = make()
         return self._known[key]
 
+    def _json(self, data: bytes, kind: str) -> dict:
+        content = json.loads(data)
+        checksum = content.pop("checksum")
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert checksum == f"{zlib.crc32(text.encode()):08x}"
+        assert (content["format"], content["version"]) == (f"lsmlake-{kind}", 1)
+        return content
+
     def _binary(self, path: str, kind: bytes) -> dict:
         def read() -> dict:
             data = self._bytes(path)
             assert data[:10] == b"LSMK" + kind + b"\0\1"
+            assert int.from_bytes(data[-4:], "big") == zlib.crc32(data[:-4])
             size = int.from_bytes(data[10:18], "big")
             return msgpack.unpackb(pa.Codec("zstd").decompress(data[18:-4], size, asbytes=True))
 
@@ -150,14 +160,14 @@ class NaiveTable:
     @cached_property
     def schema(self) -> dict:
         """Schema 0: its uuid and what never changes, columns and key."""
-        return json.loads(self._bytes(f"{self.root}/schema/schema-0"))
+        return self._json(self._bytes(f"{self.root}/schema/schema-0"), "schema")
 
     def _published(self, folder: str) -> dict[int, dict]:
         found = {}
         for entry in self.storage.list(f"{self.root}/{folder}/{self.schema['table_uuid']}"):
             number = entry.path.rsplit("/", 1)[1].removeprefix(f"{folder}-")
             if number.isdigit() and (data := self._bytes(entry.path)) != b"expired\n":
-                found[int(number)] = json.loads(data)
+                found[int(number)] = self._once(data, lambda data=data: self._json(data, "snapshot"))
         return dict(sorted(found.items()))
 
     def snapshots(self) -> dict[int, dict]:
@@ -193,8 +203,14 @@ class NaiveTable:
         return dict(zip(content["file"], zip(*columns, strict=True), strict=True))
 
     def _vector(self, puffin: str, offset: int, length: int) -> BitMap64:
+        def read() -> BitMap64:
+            blob = self._bytes(path)[offset : offset + length]
+            assert blob[:8] == (length - 8).to_bytes(4, "big") + b"\xd1\xd3\x39\x64"
+            assert int.from_bytes(blob[-4:], "big") == zlib.crc32(blob[4:-4])
+            return BitMap64.deserialize(blob[8:-4])
+
         path = f"{self.root}/index/{puffin}"
-        return self._once((path, offset), lambda: BitMap64.deserialize(self._bytes(path)[offset : offset + length][8:-4]))
+        return self._once((path, offset), read)
 
     def files(self, snapshot: dict) -> list[File]:
         """The live data files of a snapshot."""
@@ -227,6 +243,24 @@ class NaiveTable:
         rows = self.data(file.path)
         kept = [position for position in range(rows.num_rows) if position not in file.dead]
         return rows.select([name for name in rows.column_names if name != "_row_kind"]).take(pa.array(kept, pa.int64()))
+
+    def rows(self, snapshot: dict, *, vectors: bool) -> list[dict]:
+        """The rows of a fresh read under `deduplicate` without a sequence. Steps 8 to 16 of the section "Reading"."""
+        key = [name for name in self.schema["primary_key"] if name not in self.schema["partition_by"]]
+        buckets: dict[tuple, list[File]] = {}
+        for file in self.files(snapshot):
+            buckets.setdefault(file.place, []).append(file)
+        found = []
+        for files in buckets.values():
+            files.sort(key=lambda file: (-file.level, file.sequence, -file.min_sequence))  # oldest first
+            newest: dict[tuple, dict] = {}
+            for row in (row for file in files if not (vectors and file.level) for row in self.data(file.path).to_pylist()):
+                newest[tuple(row[name] for name in key)] = row
+            deeper = (row for file in files if vectors and file.level for row in self.living(file).to_pylist())
+            found += [row for row in deeper if tuple(row[name] for name in key) not in newest]
+            kept = (row for row in newest.values() if not (row.get("_row_kind") or 0) & 1)
+            found += [{name: row[name] for name in row if name != "_row_kind"} for row in kept]
+        return found
 
     def check_buckets(self, files: Iterable[File], bucket_key: list[str]) -> None:
         """Every row, dead or not, lies in its bucket and partition, and files hold as many rows as their entries say."""

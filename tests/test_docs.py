@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
 from naive import NaiveTable
-from strategies import lake_on
+from strategies import lake_on, multiset
 from test_tidy import LIBRARY, ROOMS, ROOT
 
 from lsmlake.cli.docs import DOCUMENTS
@@ -128,6 +131,30 @@ def test_the_example_is_what_the_verbs_write():
     stored = there._bytes(f"{table.path}/index/dv-0008.puffin").hex()
     begin, _, end = "".join(re.split(r"  +", line)[0] for line in puffin.splitlines()).replace(" ", "").partition("...")
     assert stored.startswith(begin) and stored.endswith(end)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+@examples(10)
+@given(st.data())
+def test_a_reader_written_from_the_format_finds_the_rows(vectors: bool, data: st.DataObject):
+    """`NaiveTable.rows`, over random writes and deletes, some of which wait at level 0."""
+    storage = MemoryStorage()
+    lake = lake_on(storage)
+    lake.create_database("d")
+    options = {"bucket": 2, "deletion-vectors.enabled": vectors}
+    table = lake.create_table("d.t", "p STRING, k INT, v INT", primary_key=["p", "k"], partition_by=["p"], options=options)
+    there = NaiveTable(storage, table.path)
+    keys = st.tuples(st.sampled_from(["a", "", None]), st.integers(0, 9))
+    for number in range(data.draw(st.integers(1, 6))):
+        batch = [{"p": p, "k": k} for p, k in data.draw(st.lists(keys, min_size=1, unique=True))]
+        write, compact = data.draw(st.tuples(st.sampled_from([table.upsert, table.delete_keys]), st.booleans()))
+        write(batch if write == table.delete_keys else [{**row, "v": number} for row in batch], compact=compact)
+        found = there.rows(there.snapshots()[number + 1], vectors=vectors)
+        assert multiset(map(row_of, found)) == multiset(map(row_of, table.scan().to_arrow().to_pylist()))
+
+
+def row_of(row: dict[str, object]) -> tuple:
+    return row["p"], row["k"], row["v"]
 
 
 # -- names in the documents -------------------------------------------------------------------------------------------
