@@ -168,8 +168,6 @@ def test_a_file_inherits_the_sequence_of_its_commit_once():
     inherited = manifest.inherit(table, 9)
     assert inherited["sequence"].to_pylist() == inherited["min_sequence"].to_pylist() == [9, 4]
     assert manifest.inherit(inherited, 12).equals(inherited)
-    assert files[0].inheriting(9).sequence == 9
-    assert files[1].inheriting(9) == files[1]
 
 
 def test_states_group_the_live_set_by_partition_and_bucket():

@@ -61,16 +61,6 @@ class DataFile:
     def at_level(self, level: int) -> DataFile:
         return replace(self, level=level)
 
-    def inheriting(self, sequence: int) -> DataFile:
-        """Returns the file with empty sequences set to that of the snapshot that added it."""
-        if self.sequence is not None and self.min_sequence is not None:
-            return self
-        return replace(
-            self,
-            sequence=sequence if self.sequence is None else self.sequence,
-            min_sequence=sequence if self.min_sequence is None else self.min_sequence,
-        )
-
 
 class VectorRef(NamedTuple):
     """The location of a deletion vector: blob [offset, offset + length) of Puffin file `puffin`; `cardinality` deleted rows."""

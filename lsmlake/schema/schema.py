@@ -115,10 +115,6 @@ class Schema:
         """The schema of rows in memory: plain and nullable, because a delete may have only its key."""
         return pa.schema([field.with_nullable(True) for field in self.plain_columns])
 
-    @cached_property
-    def key_schema(self) -> pa.Schema:
-        return pa.schema([self.row_columns.field(name) for name in self.key])
-
     def field_ids(self) -> dict[str, int]:
         return {field.name: types.field_id(field) for field in self.columns}
 
