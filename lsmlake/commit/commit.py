@@ -8,8 +8,9 @@
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
 5. Create the snapshot file if it is absent. If it exists, delete this attempt's metadata, wait and retry (`commit.publish`).
-6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist. A writer that was suspended for long may have
-   reused a freed snapshot number, or written into a dropped table; such a snapshot does not count and is removed.
+6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
+   expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
+   snapshot does not count and is removed.
 
 Files are deleted only if certainly no published snapshot references them.
 """
