@@ -113,7 +113,7 @@ def test_a_commit_of_a_writer_takes_place_once(spark, spark_lake):
     first = table.upsert(frame, writer_id="job", commit_id=7)
     assert table.upsert(frame.limit(1), writer_id="job", commit_id=7).id == first.id
     assert table.upsert(frame, writer_id="job", commit_id=9).id == first.id + 1
-    with pytest.raises(InvalidData, match="behind"):
+    with pytest.raises(InvalidData, match="less than its last one"):
         table.upsert(frame, writer_id="job", commit_id=8)
     assert table.upsert(frame, writer_id="other", commit_id=0).id == first.id + 2
     assert table.snapshots()["delta_record_count"].to_pylist() == [10, 10, 10]
