@@ -1,4 +1,4 @@
-"""What the aggregate functions must come to: each folds one row after the other in plain Python. Shares no code with the library.
+"""The expected results of the aggregate functions: each folds row by row in plain Python. Shares no code with the library.
 
 `TWINS` lists them with the types and values they are tried on. `first_value` is apart, as it depends on whether there is a row.
 """

@@ -1,4 +1,4 @@
-"""Runs the tests marked `connect` on Spark Connect and writes what came of each to a file, as JSON: {test: error or ""}.
+"""Runs the tests marked `connect` on Spark Connect and writes their outcomes to a file, as JSON: {test: error or ""}.
 
 A process cannot hold a classic session and a Connect session, so test_spark_connect.py starts this one. Parameters of a test
 count as one test here.

@@ -1,4 +1,4 @@
-"""How hard random tests try. `LSMLAKE_EXAMPLES=20 pytest tests/...` makes twenty times as many examples as a run of CI."""
+"""The number of examples of random tests. `LSMLAKE_EXAMPLES=20 pytest tests/...` runs twenty times as many as CI."""
 
 from __future__ import annotations
 

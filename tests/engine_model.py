@@ -1,7 +1,7 @@
-"""What the merge engines must come to: rows applied one at a time, in the order they arrive, to the row there is.
+"""The expected results of the merge engines: rows are applied one at a time, in the order of arrival, to the current row.
 
-A model is a function (row of the key or None, row that arrives, its kind) -> row of the key or None. Between two rows it keeps
-nothing but the columns of the row. It shares no code with the library.
+A model is a function (row of the key or None, arriving row, its kind) -> row of the key or None. Its only state between two rows
+is the row. It shares no code with the library.
 """
 
 from __future__ import annotations

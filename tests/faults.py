@@ -1,4 +1,4 @@
-"""Storages that misbehave on purpose, and all the ways in which two programs can meet on one.
+"""Storages with injected faults, and all interleavings of two programs on one storage.
 
 A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size, delete, move, prune.
 

@@ -1,4 +1,4 @@
-"""Random histories of a table, their naive model, and what must hold after each step: the one harness of such tests.
+"""Random histories of a table, their naive model, and the checks after each step: the only harness of such tests.
 
 `histories` draws a plan: what the table is like (merge rule, key, partitions, buckets, table mode, changelog producer) and the
 steps. `play` takes the steps and checks after each that

@@ -2,7 +2,7 @@
 
     shipped_program.py FOLDER PYTHON classic|connect
 
-Prints a JSON object: what came of `nothing` done, and of the package `shipped`; "" when all went well.
+Prints a JSON object with the errors of the two runs, `nothing` (not shipped) and `shipped`; "" is success.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every storage must do. A backend's tests subclass `StorageContract` and give the fixture `storage`."""
+"""The contract of a storage as tests. A backend's tests subclass `StorageContract` and provide the fixture `storage`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class StorageContract:
         assert [(entry.path, entry.size) for entry in storage.list("")] == [("put", 0), ("written", 0)]
         assert read_bytes(storage, "put") == read_bytes(storage, "written") == b""
 
-    def test_parquet_goes_through_sink_and_file(self, storage):
+    def test_parquet_is_written_through_sink_and_file(self, storage):
         table = pa.table({"k": np.arange(10_000), "v": np.arange(10_000) * 0.5})
         with storage.write("t/data.parquet") as sink, pq.ParquetWriter(sink, table.schema) as writer:
             writer.write_table(table, row_group_size=1_000)
@@ -176,7 +176,7 @@ class StorageContract:
             assert read_bytes(storage, f"race/{turn}") == winner.to_bytes(2, "big") * 500
         assert len(paths(storage)) == 8
 
-    def test_a_reader_never_sees_half_of_what_writers_race_to_write(self, storage):
+    def test_a_reader_never_sees_a_partial_file_of_racing_writers(self, storage):
         put(storage, "f", b"\0" * 50_000)
 
         def write(number):

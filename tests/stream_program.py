@@ -1,4 +1,4 @@
-"""A streaming upsert in a process that dies when told to: see test_spark_killed.py.
+"""A streaming upsert in a process that kills itself at a given moment: see test_spark_killed.py.
 
     stream_program.py FOLDER MOMENT BATCH
 

@@ -109,7 +109,7 @@ def test_forged_sketches_are_refused_or_read_and_never_crash():
     assert outcomes == {"read", "refused"}
 
 
-def test_a_list_with_a_gap_is_no_sketch():
+def test_a_list_with_a_gap_is_not_a_sketch():
     """Its union would be bytes that cannot be read."""
     whole = bytes.fromhex("0201070803010100" + "00000046") + bytes(28)
     validate("hll_sketch", whole)

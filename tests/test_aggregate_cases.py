@@ -1,4 +1,4 @@
-"""Aggregate functions: what a few rows of one key become, case by case. `Back(v)` is a row of kind -U or -D with value v."""
+"""Aggregate functions: the result of a few rows of one key, case by case. `Back(v)` is a row of kind -U or -D with value v."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_collect_distinct():
     assert fold("collect", INTS, [1, 2], Back([1]), [3, 1], distinct=True) == [2, 3, 1]
 
 
-def test_collect_knows_equal_nested_elements():
+def test_collect_recognises_equal_nested_elements():
     maps = pa.list_(pa.map_(pa.string(), pa.list_(pa.float64())))
     one, same = [("a", [0.0, float("nan")]), ("b", None)], [("b", None), ("a", [-0.0, float("nan")])]
     assert len(fold("collect", maps, [one], [same], [[("a", [0.0])]], distinct=True)) == 2
@@ -201,7 +201,7 @@ def test_a_null_in_a_nested_key_can_be_an_error(name):
     assert fold(name, ORDERS, [A1], **settings) == [A1]
 
 
-def test_a_null_in_a_nested_key_may_be_taken_back():
+def test_a_null_in_a_nested_key_can_be_retracted():
     settings = {"nested_key": ("id", "seq"), "nested_key_null_strategy": "error"}
     assert fold("nested_update", ORDERS, [A1], Back([order(1, "a"), A1]), **settings) == []
 
@@ -229,7 +229,7 @@ WITHOUT_RETRACT = [
 
 
 @pytest.mark.parametrize(("name", "type_", "value"), WITHOUT_RETRACT)
-def test_what_cannot_be_taken_back(name, type_, value):
+def test_values_that_cannot_be_retracted(name, type_, value):
     with pytest.raises(InvalidData, match=r"column 'c'.*does not support retraction.*set fields\.c\.ignore-retract"):
         fold(name, type_, value, Back(value))
     assert fold(name, type_, value, Back(value), ignore_retract=True) == value
@@ -263,7 +263,7 @@ def test_integers_never_wrap(name, type_):
             fold(name, type_, *rows)
 
 
-def test_sum_of_the_least_long_taken_back_does_not_fit():
+def test_retracting_the_smallest_long_from_a_sum_overflows():
     assert fold("sum", LONG, -1, Back(-(2**63))) == 2**63 - 1
     with pytest.raises(InvalidData, match=r"column 'c'.*does not fit"):
         fold("sum", LONG, Back(-(2**63)))
@@ -331,7 +331,7 @@ class LastBelowTen(Function):
         return last
 
 
-def test_a_function_of_the_user_that_overflows_on_the_way_goes_row_by_row(caplog):
+def test_a_user_function_that_overflows_in_between_is_applied_row_by_row(caplog):
     made = OverflowAsNull(LastBelowTen(), "c")
     assert made.reduce(pa.array([12, 3, 4, 12], LONG), np.array([0, 2]), None).to_pylist() == [3, None]
     assert "the aggregate of 2 keys" in caplog.text

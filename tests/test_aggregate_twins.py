@@ -1,4 +1,4 @@
-"""Every aggregate function against a twin that folds row by row in plain Python, and the promise to be reducible in parts."""
+"""Every aggregate function against a twin that folds row by row in plain Python; and that it can be reduced in parts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ IN_PARTS = [twin for twin in TWINS if made(twin[0], twin[2], **twin[1]).associat
 
 
 @pytest.mark.parametrize(("name", "options", "type_", "values", "add", "take", "nulls"), IN_PARTS, ids=ids(IN_PARTS))
-def test_parts_may_be_reduced_first_where_the_function_says_so(name, options, type_, values, add, take, nulls):
+def test_parts_are_reduced_first_only_for_functions_that_allow_it(name, options, type_, values, add, take, nulls):
     fn = made(name, type_, **options)
 
     @examples(20)

@@ -1,4 +1,4 @@
-"""Altering options: on a table with data the work that makes it right is done in the same commit, or the cure is told."""
+"""Altering options of a table with data: the same commit rewrites the files where necessary, or an error names the cure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PRODUCERS = ["none", "input", "lookup", "full-compaction"]
 
 @pytest.mark.parametrize("to", PRODUCERS)
 @pytest.mark.parametrize("was", PRODUCERS)
-def test_a_changelog_goes_on_where_the_one_before_it_ended(was, to):
+def test_a_changelog_continues_where_the_previous_one_ended(was, to):
     """From any snapshot under the new producer changes lead to any later one, and no row is told twice or never."""
     table = made({"changelog-producer": was, **MERGING})
     write(table, [1, 2, 3], 1, compact=True)
@@ -99,7 +99,7 @@ def test_what_needs_a_compaction(old, new, settles):
 
 
 @pytest.mark.parametrize("mode", ["diff", "delta"])
-def test_who_follows_a_table_is_told_what_its_new_engine_makes_of_its_rows(mode):
+def test_a_follower_gets_the_rows_as_the_new_engine_gives_them(mode):
     table = made()
     table.upsert({"k": [1, 2], "a": [None, 5], "b": [1, 1], "c": [1, 1], "d": [None, None]})
     table.alter(set_option("merge-engine", "partial-update"), set_option("fields.a.sequence-group", "b"))
@@ -197,7 +197,7 @@ def test_nonsense_is_refused_and_the_table_is_as_before(alteration, words):
     assert contents(table.meta.env.storage) == before
 
 
-def test_a_writer_that_began_before_does_not_write_for_options_that_are_gone():
+def test_a_writer_that_began_before_an_alteration_fails():
     storage = MemoryStorage()
     table = made(storage=storage)
     write(table, [1, 2], 1)
@@ -224,7 +224,7 @@ def at_rows(table: Table):
     return table.scan().to_arrow()
 
 
-def test_who_alters_first_wins_and_both_take_effect():
+def test_concurrent_alterations_both_take_effect():
     storage = MemoryStorage()
     table = made(storage=storage)
     write(table, [1, 2], 1)
@@ -246,7 +246,7 @@ def test_who_alters_first_wins_and_both_take_effect():
     assert table.verify() == []
 
 
-def test_a_schema_that_was_stored_but_never_published_is_in_effect_for_nobody():
+def test_a_schema_that_was_stored_but_not_published_is_not_in_effect():
     storage = MemoryStorage()
     table = made(storage=storage)
     write(table, [1], 1)
@@ -264,7 +264,7 @@ def told(table: Table, **how: object) -> list[tuple]:
     return [tuple(row.values())[:3] for batch in table.follow(**how) for row in batch.to_arrow().to_pylist()]
 
 
-def test_who_follows_a_table_hears_every_row_once_whatever_producers_come_and_go():
+def test_a_follower_gets_every_row_once_across_changes_of_the_producer():
     table = made({"write-only": "true"})
     heard = []
 
@@ -298,7 +298,7 @@ def test_who_follows_a_table_hears_every_row_once_whatever_producers_come_and_go
     ]
 
 
-def test_more_levels_do_not_hide_what_was_told_at_the_last_one():
+def test_more_levels_do_not_hide_changes_reported_at_the_last_level():
     table = made({"changelog-producer": "full-compaction"})
     write(table, [1], 1, compact=True)
     assert told(table, consumer="c") == [("+I", 1, 1)]
@@ -318,7 +318,7 @@ def test_more_levels_tell_what_was_waiting_as_what_it_is():
     assert table.verify() == []
 
 
-def test_rows_that_expire_while_a_table_is_altered_are_told():
+def test_rows_that_expire_during_an_alteration_are_reported():
     options = {"record-level.expire-time": "1 s", "record-level.time-field": "a"}
     table = made(options)
     now = table.meta.env.clock.now_ms // 1000
@@ -346,7 +346,7 @@ def test_minor_compactions_tell_nothing_under_producer_full_compaction():
     assert [tuple(row.values()) for row in kinds] == [("-U", 5, values["a"][5]), ("+U", 5, 6)]
 
 
-def test_the_changelog_of_a_producer_that_is_gone_can_be_read():
+def test_the_changelog_of_a_former_producer_can_be_read():
     table = made({"changelog-producer": "lookup"})
     write(table, [1], 1, compact=True)
     write(table, [2], 1)
@@ -363,7 +363,7 @@ def test_an_option_that_is_none_cannot_be_set_or_unset(alteration):
         made().alter(alteration)
 
 
-def test_a_wrong_name_is_told_with_the_right_one():
+def test_a_wrong_name_is_reported_with_a_suggestion():
     for alteration in (set_option("changelog-producr", "lookup"), unset_option("changelog-producr")):
         with pytest.raises(InvalidOption, match="did you mean 'changelog-producer'"):
             made().alter(alteration)

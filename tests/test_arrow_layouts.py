@@ -1,4 +1,4 @@
-"""A batch means the same in every layout of Arrow: with empty chunks, as slices, by dictionary, columns cut at other rows."""
+"""A batch means the same in every Arrow layout: empty chunks, slices, dictionaries, different chunks per column."""
 
 from __future__ import annotations
 

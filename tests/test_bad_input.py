@@ -1,4 +1,4 @@
-"""What is refused: by which error, saying what, where, what was expected and found, and the cure; and nothing has changed."""
+"""Invalid input is refused by the right error, with what, where, expected, found and cure, and changes nothing."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_data_of_other_columns_is_refused(table, case):
 @pytest.mark.parametrize(
     "data", [None, 42, "rows", object(), [1, 2], {"k": 1}, {"k": [1], "x": [1, 2]}, np.zeros(3), [{"k": 1}, 5]]
 )
-def test_what_is_no_data_is_refused(table, data):
+def test_invalid_data_is_refused(table, data):
     unchanged(table, lambda: table.upsert(data))
 
 
@@ -433,7 +433,7 @@ def test_a_database_name_of_another_form_is_refused(name):
     refused(InvalidQuery, lambda: new_lake().create_database(name), "not a database name")
 
 
-def test_a_folder_without_a_schema_is_no_table():
+def test_a_folder_without_a_schema_is_not_a_table():
     lake = new_lake()
     lake.env.storage.put_if_absent("d.db/stray/bucket-0/data-1.parquet", b"")
     assert lake.tables("d") == []

@@ -1,4 +1,4 @@
-"""The workloads of `bench`, tiny: both sides answer alike and a ratio comes out. How large, only a quiet machine can say."""
+"""The workloads of `bench` at tiny sizes: both sides give the same answer and the report has a ratio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The side-by-side benchmark: its data is what it says, every workload runs and checks its answers, a wrong answer is found."""
+"""The side-by-side benchmark: its data is as declared, every workload runs and checks its answers, a wrong answer is detected."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_workload_runs_and_its_answers_are_checked(tmp_path, workload):
             assert len(answer["series"][name]) == length
 
 
-def test_a_slope_is_of_the_cost_of_a_row_and_tells_what_chance_may_be():
+def test_a_slope_is_the_cost_of_a_row_with_its_error():
     rows, noise = np.arange(1000, 1050), np.random.default_rng(1).normal(0, 0.02, 50)
     level, error = slope(list(rows * (1 + noise)), rows)
     assert abs(level) < error < 0.1
@@ -76,7 +76,7 @@ def test_a_slope_is_of_the_cost_of_a_row_and_tells_what_chance_may_be():
     assert rising - error > 0.5 and 0.6 < rising < 0.9  # a hundredth of the first, in percent of the mean
 
 
-def test_a_wrong_answer_is_told(tmp_path):
+def test_a_wrong_answer_is_reported(tmp_path):
     (case,) = ALL["stream_upsert"].cases(SIZES)[:1]
     data = prepare(tmp_path, case.stream)
     facts = next(path for path in data.folder.rglob("*.json"))
@@ -130,7 +130,7 @@ def made_up(rows: int, rate: float = 100.0, peers: list[str] | None = None) -> l
     return results
 
 
-def test_numbers_and_series_are_told_apart():
+def test_numbers_and_series_are_distinguished():
     assert worker.split({"s": 1.0, "s of a batch": [1.0, 2.0]}) == {
         "measures": {"s": 1.0},
         "series": {"s of a batch": [1.0, 2.0]},
@@ -190,12 +190,12 @@ def test_results_of_other_data_are_not_merged(tmp_path, capsys):
     assert "degradation: 3 rounds" in capsys.readouterr().err
 
 
-def test_earlier_results_that_are_not_there_are_told(tmp_path, capsys):
+def test_missing_earlier_results_are_reported(tmp_path, capsys):
     assert cli.main(["--from", str(tmp_path)]) == 2
     assert "results.json" in capsys.readouterr().err
 
 
-def test_who_never_came_to_an_end_is_told_once():
+def test_a_peer_that_never_finished_is_listed_once():
     told = report.markdown(made_up(100), "here").splitlines()
     assert [line for line in told if FAILED in line] == [f"- {FAILED}: error: it broke somewhere"]
 
@@ -216,7 +216,7 @@ def test_an_interrupted_run_leaves_what_there_is(tmp_path, capsys, monkeypatch):
     assert "uniform keys" in capsys.readouterr().out
 
 
-def test_without_matplotlib_one_line_says_how_to_get_plots(tmp_path):
+def test_without_matplotlib_one_line_explains_how_to_get_plots(tmp_path):
     report.write(tmp_path / "a", made_up(100), "here")
     program = "import sys; sys.modules['matplotlib'] = None; from bench.peers.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "--from", str(tmp_path / "a"), "--out", str(tmp_path / "b")]

@@ -1,4 +1,4 @@
-"""Where the benchmark's rows come from: a row depends on its key and version alone, totals are exact, engines answer alike."""
+"""The row sources of the benchmark: a row depends only on key and version, totals are exact, engines give the same answers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_another_version_is_another_row(home, name):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_what_a_table_must_hold_is_told_exactly(home, name):
+def test_the_expected_content_is_exact(home, name):
     source = SOURCES[name]
     data = prepare(home, Stream(400, 80, 3, source=name, deletes=2))
     final = pq.read_table(data.final)
@@ -122,7 +122,7 @@ def test_the_filter_of_the_made_rows_keeps_about_a_hundredth():
     assert 0.005 < pc.mean(pc.greater_equal(rows[column], least)).as_py() < 0.02
 
 
-def test_without_its_pool_a_source_says_how_to_get_it(tmp_path):
+def test_without_its_pool_a_source_explains_how_to_get_it(tmp_path):
     with pytest.raises(NotReady, match="--setup"):
         prepare(tmp_path, Stream(10, 2, 1, source="lineitem"))
 

@@ -1,4 +1,4 @@
-"""The border: arguments against signatures, foreign exceptions into errors of the library, and what passes it."""
+"""The border of the public API: checks arguments against signatures, and turns foreign exceptions into LakeErrors."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def columns(draw):
 
 @thorough
 @given(columns(), st.data())
-def test_columns_are_chained_in_whatever_chunks_they_come(drawn, data):
+def test_columns_are_combined_across_any_chunks(drawn, data):
     types, rows = drawn
     chunked = []
     for values, type in zip(zip(*rows, strict=True), types, strict=True):
@@ -100,7 +100,7 @@ def test_known_answers_of_spark(sql):
     assert spark_hash(columns).tolist() == [expected]
 
 
-def test_a_dictionary_hashes_as_the_text_it_stands_for():
+def test_a_dictionary_hashes_as_its_text():
     text = pa.array(["b", None, "a", "b"])
     assert spark_hash([text.dictionary_encode()]).tolist() == spark_hash([text]).tolist()
 

@@ -1,4 +1,4 @@
-"""Planted bugs, each of which the history harness must catch within the examples that CI makes of it."""
+"""Planted bugs: the history harness must catch each of them within the number of examples that CI runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The case tables of changelog producers lookup (C1-C8) and full-compaction (G1, G2), in their own notation; input; refusals.
 
-A case is what stands before and what comes, then the changelog of the last commit. Before: '+v' is a row at a level above 0, '-'
-a delete that went up after it. Then `L0` rows that one compaction takes: 'v' inserts or replaces, '-' deletes.
+A case has the rows before, the rows of the last commit, and its changelog. Before: '+v' is a row at a deeper level, '-' a delete
+that was compacted after it. Then `L0` rows that one compaction takes: 'v' inserts or replaces, '-' deletes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_inline_and_in_a_job_of_its_own_a_changelog_is_the_same():
     assert told(at_once, 0) == told(apart, 0) == expected
 
 
-def test_input_tells_every_row_as_it_came():
+def test_input_reports_every_row_as_given():
     table = made({"changelog-producer": "input"})
     rows = [("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("+I", 2, "c"), ("-D", 2, "c")]
     kinds, keys, values = (list(column) for column in zip(*rows, strict=True))
@@ -142,7 +142,7 @@ def test_input_leaves_out_what_the_merge_rule_drops():
     assert table.scan().count() == 0
 
 
-def test_full_compaction_compacts_at_every_commit_unless_told_otherwise():
+def test_full_compaction_compacts_at_every_commit_by_default():
     table = made({"changelog-producer": "full-compaction"})
     write(table, "1", compact=None)
     write(table, "2", compact=None)

@@ -1,4 +1,4 @@
-"""The changes between two snapshots; that they fold to the end for every engine and mode is held by the random histories."""
+"""The changes between two snapshots. The random histories check for every engine and mode that changes add up to the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what it prints where, how it ends, and what it says to those who hold it wrong."""
+"""The command line: output, exit codes, and messages for wrong usage."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_load_makes_a_table_from_files_and_adds_more(files: Path):
     ]
 
 
-def test_load_of_what_does_not_fit_writes_nothing(files: Path):
+def test_load_of_invalid_data_writes_nothing(files: Path):
     assert "add --primary-key" in complaint("load", "shop.sales", "a.csv", "--create", "-w", "new")
     assert "'nope' is not in the schema" in complaint("load", "shop.s", "a.csv", "--create", "--primary-key", "nope", "-w", "new")
     assert "no input file found" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
@@ -367,7 +367,7 @@ def test_the_shell_completes_commands_and_names(warehouse: Path, line: str, offe
     assert (done.stdout.split(), done.stderr) == (offered, "")
 
 
-def test_help_says_of_every_command_what_the_command_says_of_itself():
+def test_help_lists_every_command_with_its_own_summary():
     listed = dict(re.findall(r"^  (\w+)  +(\S.*)$", call("--help").partition("Commands:")[2], re.M))
     own = {name: getattr(importlib.import_module(entry.module), name).__doc__.split("\n")[0] for name, entry in COMMANDS.items()}
     assert listed == own == {name: entry.summary for name, entry in COMMANDS.items()}
@@ -470,7 +470,7 @@ def test_verify_finds_what_is_wrong(copy: Path):
     assert [finding["where"] for finding in json.loads(call("verify", "sales.orders", "--json", "-w", copy, code=1))] == [path]
 
 
-def test_ls_goes_on_past_a_broken_table(copy: Path):
+def test_ls_continues_after_a_broken_table(copy: Path):
     path = table_of(copy).meta.paths.snapshot(3)
     (copy / path).write_bytes(b"no longer JSON")
     result = CliRunner().invoke(app, ["ls", "-w", str(copy)])
@@ -539,7 +539,7 @@ def test_a_warehouse_is_needed_and_the_last_one_named_counts(warehouse: Path, tm
     assert call("ls", "-w", f"file://{warehouse}") == tables
 
 
-def test_an_empty_warehouse_is_no_error(tmp_path: Path):
+def test_an_empty_warehouse_is_not_an_error(tmp_path: Path):
     assert json.loads(call("ls", "--json", "-w", tmp_path)) == []
     assert call("ls", "-w", tmp_path).splitlines() == ["table  rows  files  size  last_commit  key"]
 
@@ -609,7 +609,7 @@ def test_an_older_or_broken_java_is_refused(tmp_path: Path, banner: str, code: i
             require_java(environ)
 
 
-def test_without_java_what_needs_spark_says_what_to_install_before_anything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_java_commands_that_need_spark_report_first_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     for args in (["demo"], ["compact", "sales.orders", "--spark"]):
@@ -634,7 +634,7 @@ def test_demo_is_handed_the_directory_to_keep(tmp_path: Path, monkeypatch: pytes
 # -- as a process -----------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(warehouse: Path):
+def test_a_pipe_closed_by_its_reader_is_not_an_error(warehouse: Path):
     command = subprocess.Popen(
         [*LAUNCHER, "files", "sales.orders", "-w", warehouse], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -683,7 +683,7 @@ def test_compaction_on_spark_prints_its_result_and_nothing_else(copy: Path):
 # -- expire -----------------------------------------------------------------------------------------------------------
 
 
-def test_expire_removes_old_snapshots_and_says_so(copy: Path):
+def test_expire_removes_old_snapshots_and_reports_them(copy: Path):
     before = table_of(copy).scan().count()
     last = table_of(copy).snapshots().num_rows
     assert call("expire", "sales.orders", "-w", copy) == "sales.orders: nothing to expire\n"

@@ -1,4 +1,4 @@
-"""Columns whose names another part could take for something else: dotted paths beside structs, backticks, blanks, brackets."""
+"""Column names that could be misread: dotted paths beside structs, backticks, blanks, brackets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nested(value: int) -> dict:
 
 @examples(5)
 @given(st.data())
-def test_rows_are_found_by_whatever_name_their_columns_have(data):
+def test_rows_are_found_with_any_column_names(data):
     number, text, value, part = data.draw(st.permutations(NAMES))[:4]
     fields = [pa.field(number, pa.int32(), False), pa.field(text, pa.string(), False), pa.field(value, pa.float64())]
     fields += [pa.field(part, pa.string()), *NESTED]

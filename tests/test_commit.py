@@ -1,4 +1,4 @@
-"""Commits: what is published, what is known of an attempt that failed, and what is left behind."""
+"""Commits: published snapshots, the outcome of failed attempts, and the files they leave."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_query_does_not_continue_the_numbers_of_a_job():
         batch(table, 6, "q1", 1)
 
 
-def test_a_query_that_is_not_known_goes_by_its_numbers():
+def test_batches_of_an_unknown_query_are_recognised_by_number():
     """Spark Connect does not always say which query calls. The first that is known keeps the name."""
     table = created()
     assert [batch(table, number, query, 1).id for number, query in enumerate(("", "q1", ""))] == [1, 2, 3]
@@ -316,7 +316,7 @@ def test_the_commit_of_another_with_my_name_is_not_mine():
     assert table.verify() == []
 
 
-def test_who_loses_every_time_is_told_and_leaves_nothing():
+def test_a_writer_that_loses_every_attempt_gets_an_error_and_leaves_nothing():
     """A commit tries `commit.max-retries` times more, waiting longer each time; then the table is as before."""
     waits: list[float] = []
 
@@ -368,7 +368,7 @@ def file(name: str, low: int, high: int, level: int = 1, rows: int = 10) -> Data
 HERE = Bucket((), 0)
 
 
-def test_a_change_that_would_break_the_table_is_not_made():
+def test_a_commit_that_violates_an_invariant_is_not_published():
     table = created(bucket=1)
     table.upsert(rows(table, 0, 9))
     (base,) = table.states().values()
@@ -427,7 +427,7 @@ BASE = BucketState(HERE, 1, (A, B), {"a": VectorRef("dv-1", 4, 9, 1)})
         (BucketState(HERE, 1), False, False),
     ],
 )
-def test_what_was_computed_stands_while_nobody_else_compacted(now, alone, with_own_rows):
+def test_a_compaction_is_valid_unless_another_compacted_the_bucket(now, alone, with_own_rows):
     assert BucketAsRead(BASE, alone=False).met(now) == alone
     assert BucketAsRead(BASE, alone=True).met(now) == with_own_rows
     append, moved = BucketEdit(HERE, 1, added=(NEW,)), BucketEdit(HERE, 1, added=(NEW.at_level(1),), base=BASE)
@@ -438,7 +438,7 @@ def test_what_was_computed_stands_while_nobody_else_compacted(now, alone, with_o
     assert (compacted.edits, compacted.overtaken) == (((moved,), ()) if alone else ((), (HERE,)))
 
 
-def test_an_append_never_conflicts_and_an_empty_change_is_none():
+def test_an_append_never_conflicts_and_an_empty_edit_is_dropped():
     append = BucketEdit(HERE, 1, added=(NEW,))
     assert rebase([CommitMessage(HERE, append=append)], {}).edits == (append,)
     assert rebase([CommitMessage(HERE, append=BucketEdit(HERE, 1))], {}) == rebase([], {})

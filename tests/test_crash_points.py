@@ -1,8 +1,8 @@
-"""A failure at every storage call of every verb: the process dies there, or the store refuses, before or after the effect.
+"""A failure at every storage call of every verb: the process dies there, or the storage fails, before or after the effect.
 
-Afterwards a fresh connection sees the old state or the new one and nothing else, all earlier files are as they were, `verify`
-finds nothing, and the same verb, run again, leads to the new state. When the store merely refused once, the verb has either
-succeeded or raised an error that tells the truth, and no file is left that nothing names.
+Afterwards a new connection sees either the old or the new state, all earlier files are unchanged, `verify` finds nothing, and
+the same verb, run again, leads to the new state. If the storage only failed once, the verb has succeeded or raised the right
+error, and left no unreferenced file.
 """
 
 from __future__ import annotations

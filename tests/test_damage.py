@@ -1,5 +1,5 @@
-"""Damaged files: whatever bit of whatever file is flipped, wherever it is cut off, a read gives the right answer or an error that
-names the file; never a wrong answer, never a foreign exception. `verify` reports it.
+"""Damaged files: after any bit flip or truncation of any file, a read gives the right answer or an error that names the file;
+never a wrong answer or a foreign exception. `verify` reports the damage.
 
 `LSMLAKE_EXAMPLES=20 pytest tests/test_damage.py` flips twenty times as many bits.
 """
@@ -103,7 +103,7 @@ def check(path: str, data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_flipped_bit_is_never_believed(kind):
+def test_a_flipped_bit_never_gives_wrong_rows(kind):
     chance, files = random.Random(kind), files_of(kind)
     for _ in range(FLIPS):
         path, data = chance.choice(files)
@@ -122,7 +122,7 @@ def harmless(kind: str, path: str, damaged: bytes) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_is_cut_off_is_never_believed(kind):
+def test_a_truncated_file_never_gives_wrong_rows(kind):
     chance, files = random.Random(kind), files_of(kind)
     for _ in range(CUTS):
         path, data = chance.choice(files)
@@ -132,7 +132,7 @@ def test_a_file_that_is_cut_off_is_never_believed(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bytes_too_many_are_never_believed(kind):
+def test_extra_bytes_never_give_wrong_rows(kind):
     path, data = files_of(kind)[-1]
     assert any(path in finding for finding in check(path, data + b"\0"))
 
@@ -158,7 +158,7 @@ def test_a_missing_snapshot_in_between_is_a_finding():
 
 
 @pytest.mark.parametrize("kind", ["snapshot/", "bucket-"])
-def test_one_file_in_the_place_of_another_is_never_believed(kind):
+def test_swapped_files_never_give_wrong_rows(kind):
     """Whole and well-formed, but not what was written there."""
     files = files_of(kind)
     for (path, data), (_, other) in zip(files, [*files[1:], files[0]], strict=True):
@@ -196,7 +196,7 @@ def test_the_same_manifest_under_another_kind_is_refused():
     assert any(path in finding for finding in check(path, other))
 
 
-def test_a_store_that_fails_is_no_damage():
+def test_a_storage_failure_is_not_reported_as_damage():
     """A read the store refuses is not taken for a damaged file."""
 
     class Refusing(MemoryStorage):

@@ -98,7 +98,7 @@ class TestDamage:
             (reframed(bytes.fromhex("d1d33964") + BitMap64([1 << 63]).serialize()), "an invalid roaring bitmap.*key"),
         ],
     )
-    def test_is_told_by_kind_with_place_and_cure(self, damaged, message):
+    def test_damage_is_reported_by_kind_with_place_and_cure(self, damaged, message):
         with pytest.raises(Corrupt, match=message) as caught:
             DeletionVector.decode(damaged, "index/dv-1")
         assert caught.value.where == "index/dv-1"

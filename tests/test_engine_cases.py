@@ -567,7 +567,7 @@ def test_a_null_in_a_nested_key_is_refused_even_if_rows_are_not_combined_at_once
     assert standing(table) == [(1, [ONE])]
 
 
-def test_a_retract_that_does_not_concern_a_group_is_taken_whatever_the_functions_of_the_group():
+def test_a_retract_with_a_null_sequence_of_a_group_is_accepted_by_all_its_functions():
     table = table_of(Case(PARTIAL, ints(4), MAX_GROUP | {"fields.f3.sequence-group": "f4"}, [], []))
     for row in [(1, 5, 7, 1, 8), D(1, NULL, 9, 2, 8), (1, 6, 3, NULL, NULL)]:
         inline(table, [row])
@@ -664,7 +664,7 @@ def test_an_erasure_survives_a_compaction_that_does_not_reach_the_oldest_file():
     assert table.verify() == []
 
 
-def test_no_change_is_told_of_a_key_that_was_only_retracted():
+def test_a_key_that_was_only_retracted_emits_no_change():
     case = ONE_AT_A_TIME_CASES["only a -D"]
     for producer in ("none", "lookup", "full-compaction"):
         table = table_of(case._replace(options=case.options | {"changelog-producer": producer}))

@@ -1,4 +1,4 @@
-"""Record-level expire: rows go when a compaction rewrites them, never before, and never come back."""
+"""Row expiry: rows are dropped when a compaction rewrites them, not before, and never return."""
 
 from __future__ import annotations
 

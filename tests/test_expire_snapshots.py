@@ -1,4 +1,4 @@
-"""Expiring snapshots: what is kept can be read as before, what is gone leaves no file, consumers and changelogs are protected."""
+"""Snapshot expiry: retained snapshots stay readable, expired ones leave no file, consumers and changelogs are protected."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_consumer_keeps_what_it_has_not_read_and_the_snapshot_before():
     assert table.consumers().num_rows == 0
 
 
-def test_a_changelog_outlives_its_snapshot_if_it_is_to():
+def test_a_changelog_with_its_own_retention_outlives_its_snapshot():
     table = made(changelog_producer="lookup", changelog__num_retained__min="5", changelog__time_retained="1 ms")
     for number in range(8):
         write(table, range(2), number)
@@ -186,7 +186,7 @@ def test_a_changelog_outlives_its_snapshot_if_it_is_to():
 
 
 @pytest.mark.parametrize("how", [{"retain_max": 0}, {"retain_min": True}, {"retain_max": 2, "retain_min": 3}, {"limit": -1}])
-def test_nonsense_is_refused_before_anything_goes(how):
+def test_invalid_limits_are_refused_before_anything_expires(how):
     table = filled(made())
     before = contents(table.meta.env.storage)
     with pytest.raises(InvalidQuery):
@@ -306,7 +306,7 @@ def test_many_writers_and_expirers_do_not_hinder_each_other():
 # -- limits and reasons -----------------------------------------------------------------------------------------------
 
 
-def test_limits_that_are_given_lead_to_the_end_and_the_report_says_what_stays():
+def test_explicit_limits_expire_everything_due_and_the_report_explains_what_is_kept():
     table = made(snapshot__expire__limit="3", snapshot__expire__on_commit="false", snapshot__num_retained__min="4")
     for number in range(20):
         write(table, range(3), number)
@@ -376,7 +376,7 @@ def test_the_first_commit_that_slept_until_its_number_was_free_is_not_lost():
     assert (table.snapshots()["snapshot_id"].to_pylist(), table.verify(), unreferenced(table)) == ([20, 21], [], [])
 
 
-def test_a_commit_that_slept_and_then_died_is_no_snapshot():
+def test_a_snapshot_of_a_suspended_and_then_killed_commit_does_not_count():
     storage = Meanwhile("put", "snapshot-3")
     table = slow_world(storage)
     others = storage.then
@@ -561,7 +561,7 @@ def test_a_writer_whose_base_expires_under_it_does_not_fail(part):
     assert table.verify() == []
 
 
-def test_a_compaction_whose_base_expires_under_it_goes_on_with_what_there_is():
+def test_a_compaction_whose_base_expires_restarts_from_the_latest_snapshot():
     storage = Meanwhile("read", "data-")
     table = made(storage, bucket="1", write_only="true")
     for number in range(3):
@@ -578,7 +578,7 @@ def test_a_compaction_whose_base_expires_under_it_goes_on_with_what_there_is():
     assert table.scan(mode="raw").to_arrow().sort_by("k")["v"].to_pylist() == ["later", *["2"] * 5]
 
 
-def test_a_reader_whose_snapshot_expires_is_told_so():
+def test_a_reader_whose_snapshot_expires_gets_snapshot_not_found():
     storage = Meanwhile("read", "data-")
     table = made(storage, bucket="1")
     write(table, range(6), 1)

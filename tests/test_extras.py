@@ -1,4 +1,4 @@
-"""`pip install lsmlake` without extras: what works, and what an error says where a package is missing.
+"""`pip install lsmlake` without extras: what works, and the error for a missing package.
 
 The environment is real: a Python process that can import the packages which pyproject.toml's dependencies bring, and no others.
 """

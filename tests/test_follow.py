@@ -1,4 +1,4 @@
-"""Following a table without Spark: from any place in its history, by any steps, everything is told once and in order."""
+"""Following a table without Spark: from any snapshot and in any steps, each change is delivered once and in order."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_consumer_that_has_not_read_all_rows_to_their_end_begins_with_them_aga
     assert told(table.follow(consumer="job")) == []
 
 
-def test_waiting_looks_again_and_sees_what_has_come():
+def test_waiting_polls_and_finds_new_snapshots():
     table = made()
     write(table, [1], 0)
     waits = []
@@ -166,7 +166,7 @@ def test_waiting_looks_again_and_sees_what_has_come():
     assert waits == [0.5] * 3
 
 
-def test_what_has_expired_is_told_with_the_cure():
+def test_expired_snapshots_are_reported_with_the_cure():
     table = made()
     for number in range(5):
         write(table, [1], number)
@@ -207,7 +207,7 @@ def test_nonsense_is_refused_at_once(how, words):
     assert table.consumers().num_rows == 0
 
 
-def test_a_snapshot_that_is_not_there_is_no_place_to_start():
+def test_a_missing_snapshot_cannot_be_a_start():
     table = made()
     write(table, [1], 1)
     with pytest.raises(SnapshotNotFound, match=r"snapshot 9 to start from does not exist.*1 to 2"):
@@ -238,7 +238,7 @@ def test_from_now_on_means_from_the_call_on():
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_delete_is_told_as_far_as_a_value_is_asked_for(inline):
+def test_a_delete_is_reported_with_the_selected_columns(inline):
     table = made()
     table.upsert({"k": [1, 2], "v": [9, 1]})
     table.delete_keys({"k": [1, 2]}, compact=inline)

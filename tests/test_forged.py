@@ -1,5 +1,5 @@
-"""Forged files: whatever a field of a metadata file or a deletion vector holds, with a right checksum, every verb gives an answer
-or an error of lsmlake that it foresaw.
+"""Forged files: for any value in a field of a metadata file or deletion vector, with a valid checksum, every verb gives an answer
+or a LakeError.
 
 `LSMLAKE_EXAMPLES=20 pytest tests/test_forged.py` forges twenty times as many.
 """

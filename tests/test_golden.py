@@ -1,4 +1,4 @@
-"""Golden tables: what was written in an older format version must be read for ever, and a newer one refused by name."""
+"""Golden tables: tables of every older format version stay readable, and a newer version is refused with a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table handle remembers never shows: an old handle sees what a new one sees, in few calls and bounded memory."""
+"""The cache of a table handle: an old handle sees the same as a new one, with few storage calls and bounded memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The result never depends on how rows were batched, when compaction ran or who wrote meanwhile: every merge rule, table mode and
-changelog producer under random histories (`history`).
+"""The result never depends on how rows were batched, when compaction ran, or on concurrent writers: every merge rule, table mode
+and changelog producer under random histories (`history`).
 
-`LSMLAKE_EXAMPLES=20 pytest tests/test_histories.py` tries harder.
+`LSMLAKE_EXAMPLES=20 pytest tests/test_histories.py` runs more of them.
 """
 
 from __future__ import annotations

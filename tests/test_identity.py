@@ -1,4 +1,4 @@
-"""A table is not its name: handles, commits and remains of a dropped or renamed table never meet the table that has its name."""
+"""Handles, commits and left-over files of a dropped or renamed table never affect another table of the same name."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def renamed(table: Table) -> None:
 
 @pytest.mark.parametrize("commits", [0, 3])
 @pytest.mark.parametrize("fate", [dropped, replaced, replaced_and_filled, renamed])
-def test_a_handle_that_outlives_its_table_says_so_in_every_verb(fate, commits):
+def test_every_verb_of_a_handle_to_a_dropped_table_raises_table_not_found(fate, commits):
     """Whether it has read the table before or not; and it changes nothing."""
     table = old_table(commits=commits)
     if commits:
@@ -268,7 +268,7 @@ def test_files_under_the_new_name_of_a_rename_are_never_removed():
 # -- links ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_linked_folder_is_no_table_and_is_never_touched(tmp_path):
+def test_a_linked_folder_is_not_a_table_and_is_never_touched(tmp_path):
     lake, other = lsmlake.connect(tmp_path / "lake"), lsmlake.connect(tmp_path / "other")
     for one in (lake, other):
         one.create_database("d")
@@ -351,7 +351,7 @@ def test_what_is_under_way_when_its_table_is_replaced_never_reaches_the_new_one(
 
 
 @pytest.mark.parametrize("name", ["upsert", "compact", "alter"])
-def test_a_commit_under_way_when_its_table_is_renamed_goes_along_or_fails(name):
+def test_a_commit_during_a_rename_moves_with_the_table_or_fails(name):
     world = MemoryStorage()
     like = old_table(world)
     before, latest = values(world), like.meta.latest_id()

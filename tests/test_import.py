@@ -1,4 +1,4 @@
-"""What `import lsmlake` and `lsmlake --help` load and cost, and what editors are told of names that load late."""
+"""The modules that `import lsmlake` and `lsmlake --help` load, and the declarations of lazily loaded names."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_little_time_passes_before_the_first_line(program: str, seconds: float):
     assert min(measured(program)[0] for _ in range(5)) < seconds
 
 
-def test_the_stub_tells_editors_every_public_name_and_its_home():
+def test_the_stub_declares_every_public_name_and_its_module():
     stub = ast.parse(Path(lsmlake.__file__).with_suffix(".pyi").read_text())
     told = {alias.asname: node.module for node in ast.walk(stub) if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert told == {**lsmlake._HOMES, "errors": "lsmlake"}

@@ -1,4 +1,4 @@
-"""Data of every kind goes into a table: pandas, Polars, DuckDB, files, streams and Python objects; and `cast=True`."""
+"""Input data of every kind: pandas, Polars, DuckDB, files, streams and Python objects; and `cast=True`."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_parquet_beside_text_gives_a_new_table_its_types(tmp_path):
 # --- names of files ---
 
 
-def test_the_files_of_a_table_are_no_data(tmp_path):
+def test_the_files_of_a_table_are_refused_as_input(tmp_path):
     lake = connect(tmp_path / "lake")
     lake.create_database("d")
     source = lake.create_table("d.source", "k BIGINT NOT NULL", primary_key=["k"], options={"bucket": 1})
@@ -358,7 +358,7 @@ def test_a_glob_leaves_out_what_spark_writes_beside_data(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "  ", "file://", "a\0.csv"])
-def test_a_path_that_is_none(name, tmp_path, monkeypatch):
+def test_an_invalid_path_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "a.csv", "k\n1\n")
     refused(table_of("k BIGINT NOT NULL"), name, "not a path")
@@ -466,7 +466,7 @@ def test_cast_names_the_first_value_that_would_lose_something(everything, column
             refused(everything, data, f"column {column!r}, row 1", repr(value), cast=True)
 
 
-def test_without_cast_the_error_says_how(everything):
+def test_without_cast_the_error_suggests_it(everything):
     refused(everything, with_value("a", "9.5"), "column 'a'", "DECIMAL(10,2)", "string", "cast=True")
     refused(everything, with_value("n", DAY.replace(tzinfo=UTC)), "column 'n'", "convert the column before writing")
 

@@ -1,4 +1,4 @@
-"""Which run of a bucket is newer, and what the tree says of itself."""
+"""The order of runs in a bucket by recency, and the checks of a tree."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_level0_is_newest_first_and_a_waiting_sequence_is_newest_of_all():
     assert names(Levels.of(files).level0) == ["waiting", "third", "first"]
 
 
-def test_of_two_files_of_one_sequence_the_one_reaching_further_back_stands_first_and_both_stay():
+def test_of_two_files_of_one_sequence_the_one_with_older_rows_comes_first_and_both_stay():
     late, deep = file("late", sequence=4, min_sequence=4), file("deep", sequence=4, min_sequence=2)
     levels = Levels.of([late, deep])
     assert names(levels.level0) == ["deep", "late"]

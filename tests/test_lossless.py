@@ -184,7 +184,7 @@ def test_text_becomes_the_nearest_float_and_an_integer_must_be_exact(source, wan
 @example((pa.array([Decimal("0.100000000000")], pa.decimal128(21, 12)), Fraction("0.1")), pa.float64())
 @example((pa.array([Decimal("0.000001")], pa.decimal128(38, 18)), Fraction("0.000001")), pa.float64())
 @example((pa.array([Decimal("123456.5")], pa.decimal128(30, 5)), Fraction("123456.5")), pa.float64())
-def test_a_number_becomes_a_float_that_stands_for_it(source, wanted):
+def test_a_number_becomes_the_float_that_represents_it(source, wanted):
     array, number = source
     found = made(array, wanted)
     near = nearest(number, wanted)
@@ -199,7 +199,7 @@ def test_a_number_becomes_a_float_that_stands_for_it(source, wanted):
     "text", ["", " ", ".", "+", "-.", "e5", "1e", "1e+", "0x1F", "--1", "1.2.3", "1e5.5", "1_0", "1,5", "١", "nan"]
 )
 @pytest.mark.parametrize("wanted", [pa.decimal128(38, 2), pa.int64()])
-def test_text_that_is_no_number_is_refused(text, wanted):
+def test_text_that_is_not_a_number_is_refused(text, wanted):
     assert made(pa.array([text]), wanted) is None
     with pytest.raises(pa.ArrowInvalid):
         convert(pa.array(["1e1", text]), wanted, "UTC")
@@ -258,7 +258,7 @@ def test_values_that_fit_are_accepted_without_cast():
         assert stored(table_of(ddl), value) == expected
 
 
-def test_a_double_that_is_no_float_is_refused_without_cast_in_every_layout():
+def test_a_double_that_a_float_would_round_is_refused_without_cast_in_every_layout():
     for value, ddl in [
         (pa.array([0.1]), "v FLOAT"),
         (pa.array([0.1]).dictionary_encode(), "v FLOAT"),

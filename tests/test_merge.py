@@ -197,7 +197,7 @@ def test_a_run_may_have_deletes_in_some_of_its_files_only(cut, deletes_first):
     assert pa.concat_tables([without_deletes(table) for table in with_kinds(merged)])["v"].to_pylist() == ["c", "d"]
 
 
-def test_a_delete_that_is_the_newest_row_survives_the_merge_and_goes_with_the_deletes():
+def test_a_newest_delete_survives_a_merge_unless_deletes_are_dropped():
     old = pa.table({"k0": [1, 2], "v": ["a", "b"]})
     new = pa.table({"k0": [2, 3], "v": pa.nulls(2, pa.string()), ROW_KIND: pa.array([DELETE, DELETE], pa.int8())})
     merged = merge_runs(with_kinds([old, new]), ["k0"])

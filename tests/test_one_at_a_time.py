@@ -1,7 +1,7 @@
-"""Merging rows in any batches and at any points gives what applying them one at a time gives (`engine_model`).
+"""Merging rows in any batches and at any points gives the same result as applying them one at a time (`engine_model`).
 
-This is the promise of all merge engines, tried here on the engines alone, without a table, because that is fast: every rule,
-every aggregate function, every order of sequence values. `LSMLAKE_EXAMPLES=100 pytest tests/test_one_at_a_time.py` tries harder.
+Tests the merge engines without a table, which is fast: every rule, every aggregate function, every order of sequence values.
+`LSMLAKE_EXAMPLES=100 pytest tests/test_one_at_a_time.py` runs more examples.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ SETUPS = {
 @pytest.mark.parametrize("name", SETUPS)
 @examples(20)
 @given(data=st.data())
-def test_rows_come_to_the_same_in_any_batches(name, data):
+def test_rows_give_the_same_result_in_any_batches(name, data):
     check(SETUPS[name], data)
 
 
@@ -222,7 +222,7 @@ FUNCTIONS = [twin for twin in TWINS if twin[0] not in ("primary_key", "count")] 
 @pytest.mark.parametrize("twin", FUNCTIONS, ids=lambda twin: "-".join([twin[0], str(twin[2]).split("<")[0], *twin[1]]))
 @examples(4)
 @given(data=st.data())
-def test_aggregates_come_to_the_same_in_any_batches(twin, data):
+def test_aggregates_give_the_same_result_in_any_batches(twin, data):
     function, options, type_, values, add, take, nulls = twin
     folding = first_of if add is None else fold_of(add, take, nulls)
     setup = data.draw(st.sampled_from(list(variants(function, options, type_, values, folding, take is not None))))

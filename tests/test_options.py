@@ -1,4 +1,4 @@
-"""Options: text and plain values are read alike, units understood, contradictions refused, and every option does something."""
+"""Options: text and Python values are equivalent, units are parsed, contradictions refused, and every option has an effect."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_default_follows_from_other_options(given_options, name, expected):
 
 
 @pytest.mark.parametrize("name", ["a/../../b", "x/y", "a\\b", "a\0b", "a\nb", "a\x7f", "\ud800", ""])
-def test_a_name_that_is_no_name_of_a_directory_is_refused(name):
+def test_a_name_that_cannot_be_a_directory_is_refused(name):
     with pytest.raises(InvalidOption, match=r"partition\.default-name"):
         Options.parse({"partition.default-name": name}, "d.t")
 
@@ -330,7 +330,7 @@ def test_bucket_is_the_number_of_buckets():
     assert sorted(bucket.number for bucket in table.states()) == [0, 1, 2]
 
 
-def test_write_only_leaves_rows_at_level_0_unless_told():
+def test_write_only_leaves_rows_at_level_0_by_default():
     table = table_with(write_only=True)
     table.upsert(rows(0, 5))
     assert table.files()["level"].to_pylist() == [0]

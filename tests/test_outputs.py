@@ -1,4 +1,4 @@
-"""What is read comes out as Arrow, pandas, Polars and DuckDB; point lookups, limits, tables from data, what notebooks show."""
+"""Results as Arrow, pandas, Polars and DuckDB; point lookups, limits, tables from data, display in notebooks."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_get(table):
         (Path("keys.csv"), "a key is a dict"),
     ],
 )
-def test_get_says_how_a_key_is_written(table, key, words):
+def test_get_explains_how_to_write_a_key(table, key, words):
     with pytest.raises(InvalidData) as caught:
         table.get(key)
     assert str(caught.value).startswith(words), str(caught.value)

@@ -1,4 +1,4 @@
-"""Which files are compacted next, and what becomes of each. Trees are written level:bytes, newest first."""
+"""Which files a pick takes, and what the compaction does with each. Trees are written level:bytes, newest first."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_next_older_run_joins_while_it_is_hardly_bigger(sizes, ratio, count)
     assert extend(tree(standing).runs, 1, ratio) == count
 
 
-def test_once_a_merge_is_certain_level_1_joins_whatever_its_size():
+def test_once_a_merge_is_certain_level_1_joins_at_any_size():
     assert extend(tree("0:1 1:1000 2:5000").runs, 1, 1) == 0
     assert extend(tree("0:1 0:1 1:1000 2:5000").runs, 1, 1) == 3
     assert extend(tree("0:1 1:1000 2:5000").runs, 1, 1, forced=True) == 2
@@ -184,7 +184,7 @@ def test_early_full_compaction(options, levels, now_ms, expected):
         (paimon(25, 1, 3, levels=3), "0:1 2:2", "1 -> 1"),
     ],
 )
-def test_level_0_goes_up_by_force(options, standing, expected):
+def test_level_0_is_compacted_by_force(options, standing, expected):
     forced = replace(options, lookup_compact=RADICAL)
     assert choice(pick(tree(standing), forced, now_ms=0)) == expected
 
@@ -198,14 +198,14 @@ def test_gentle_forces_level_0_at_the_nth_empty_pick(interval, trigger, attempts
             assert choice(found) == (forced if past == attempts - 1 else None)
 
 
-def test_gentle_counts_the_waiting_runs_when_not_told():
+def test_gentle_counts_the_waiting_runs_by_default():
     options = paimon(10**9, 0, 20, lookup_compact=GENTLE, lookup_max_interval=3)
     # below a trigger of 20 only the force rule is awake, and its n is the trigger
     assert pick_universal(tree("0:1 " * 19), options, now_ms=0) is None
     assert choice(pick_universal(tree("0:1 " * 20 + "9:1000000"), options, now_ms=0)) is not None
 
 
-def test_one_file_already_at_its_place_is_no_compaction():
+def test_one_file_already_at_its_level_needs_no_compaction():
     options = paimon(0, 1, 1, levels=3)
     assert pick_universal(tree("2:10"), options, now_ms=0) is None
 
@@ -229,7 +229,7 @@ def test_off_peak_lets_bigger_runs_join():
 
 
 @pytest.mark.parametrize(("utc_hour", "expected"), [(3, "3 -> 8"), (12, None), (18, None)])
-def test_off_peak_hours_are_those_of_utc_whatever_the_clock_of_the_machine_shows(monkeypatch, utc_hour, expected):
+def test_off_peak_hours_are_in_utc_in_any_zone_of_the_machine(monkeypatch, utc_hour, expected):
     monkeypatch.setenv("TZ", "Asia/Tokyo")  # where 18:00 UTC is 03:00
     time.tzset()
     try:

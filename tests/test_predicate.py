@@ -520,7 +520,7 @@ def test_partition_values_prune_as_bounds_that_are_one_value():
     assert may_match(parse("dt IS NULL", SCHEMA), stats, np.full(4, 7)).tolist() == [False, False, False, True]
 
 
-def test_no_files_is_no_answers():
+def test_no_files_give_no_answers():
     empty = pa.array([], pa.int32())
     stats = {"i": ColumnBounds(empty, empty, np.array([], np.int64))}
     assert may_match(parse("i = 1 OR i IN (1, 2) OR s LIKE 'a%'", SCHEMA), stats, np.array([], np.int64)).tolist() == []
@@ -751,7 +751,7 @@ def test_a_condition_of_a_parsed_statement_can_be_taken():
     assert from_sqlglot(condition, SCHEMA, text) == parse("i = 1 AND s = 'it''s'", SCHEMA)
 
 
-def test_thousands_of_alternatives_are_no_deep_tree():
+def test_thousands_of_alternatives_do_not_make_a_deep_tree():
     text = " OR ".join(f"i = {value}" for value in range(3000))
     assert key_values(parse(text, SCHEMA), ["i"]) == {"i": list(range(3000))}
 

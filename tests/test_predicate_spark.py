@@ -1,4 +1,4 @@
-"""The same text keeps the same rows here and in Spark, over values where the two could part."""
+"""The same predicate text selects the same rows here and in Spark, for values where the two could differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing but a LakeError comes out of the public API, whatever goes in.
+"""The public API raises only LakeErrors for any arguments.
 
 Every public callable is found by reflection, and every parameter gets every value of a table of nasty ones while the others are
 valid. A new method is covered at once if its parameters have known names; else a test asks for a valid value in `VALID`.

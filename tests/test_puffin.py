@@ -1,4 +1,4 @@
-"""Puffin files: layout as specified, every vector comes back, damage is told."""
+"""Puffin files: layout as specified, every vector round-trips, damage is detected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_blob_is_read_by_its_place_alone():
         assert len(vector) == cardinality
 
 
-def test_footer_tells_the_same_places():
+def test_the_footer_has_the_same_places():
     data, placed = puffin.encode(VECTORS)
     assert puffin.decode_footer(data, "f") == placed
 
@@ -84,7 +84,7 @@ PAYLOAD = payload_of(DATA)
 
 
 class TestDamage:
-    def test_any_flipped_bit_is_told_or_changes_no_vector(self):
+    def test_any_flipped_bit_is_detected_or_changes_no_vector(self):
         """The footer has no checksum: a flip inside a name or a free text leaves a well-formed file."""
         truth = sorted(vector.encode() for vector in puffin.decode(DATA, "f").values())
         payload_at = DATA.index(PAYLOAD)
@@ -103,7 +103,7 @@ class TestDamage:
             assert sorted(vector.encode() for vector in vectors.values()) == truth
         assert silent < len(PAYLOAD) * 8
 
-    def test_any_cut_is_told(self):
+    def test_any_truncation_is_detected(self):
         for length in range(len(DATA)):
             with pytest.raises(Corrupt):
                 puffin.decode(DATA[:length], "f")
@@ -149,6 +149,6 @@ class TestDamage:
             (with_payload(PAYLOAD.replace(b'"data-1.parquet"', b"7")), "invalid properties"),
         ],
     )
-    def test_is_told_by_kind(self, damaged, message):
+    def test_damage_is_reported_by_kind(self, damaged, message):
         with pytest.raises(Corrupt, match=message):
             puffin.decode(damaged, "f")

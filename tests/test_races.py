@@ -1,7 +1,7 @@
-"""Two at work on one table, in every order of their storage calls (as far as the number of switches allows).
+"""Two programs on one table, in every order of their storage calls (within the limit on the number of switches).
 
-Whatever the order: the table is what one after the other would have made of it, in the order of their snapshots; `verify` finds
-nothing; no file is left that nothing names. `LSMLAKE_SWITCHES=2` tries orders with one switch more than the default.
+In any order: the table equals the result of running them in the order of their snapshots; `verify` finds nothing; no unreferenced
+file is left. `LSMLAKE_SWITCHES=2` allows one switch more than the default.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def test_a_commit_made_twice_at_once_is_applied_once(inline):
         is_in_order(done)
 
 
-def test_a_reader_sees_one_state_whatever_is_committed_meanwhile():
+def test_a_reader_sees_one_state_during_concurrent_commits():
     world = history(3, 1)
     before = state(world)
     for program in (upsert(0, 9, 10), compact(full=True)):
@@ -254,7 +254,7 @@ def test_a_table_is_created_once():
 # --- many, one after the other in all their attempts ---
 
 
-def test_many_writers_who_all_began_at_once_lose_nothing():
+def test_many_concurrent_writers_lose_no_rows():
     """Ten upserts from one snapshot: the first compacts, the others fall back to level 0."""
     world = copied(history(3, 0))
     expected = {row[0]: row for row in state(world)}

@@ -1,4 +1,4 @@
-"""The README is true: its Python runs in order in one directory, its commands run after it, CI runs the two it begins with."""
+"""The README is correct: its Python runs in order in one directory, then its commands; CI runs the first two commands."""
 
 from __future__ import annotations
 

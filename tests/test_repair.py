@@ -1,4 +1,4 @@
-"""Rows that cannot be merged: the error names them and the way to take them out, and repair takes out those and no others."""
+"""Rows that cannot be merged: the error names them and the cure, and repair changes these rows and no others."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_error_names_table_bucket_column_key_rows_and_cure(vectors):
 
 
 @VECTORS
-def test_repair_lists_and_changes_nothing_unless_it_is_told_how(vectors):
+def test_repair_without_an_action_lists_rows_and_changes_nothing(vectors):
     table = poisoned(**{"deletion-vectors.enabled": vectors})
     before = contents(table.meta.env.storage)
     report = table.repair()
@@ -239,7 +239,7 @@ def test_a_stored_row_that_a_new_function_refuses_is_repaired_and_its_file_keeps
     assert table.verify() == []
 
 
-def test_a_function_that_is_no_fold_ends_the_repair_with_an_error(strict, monkeypatch):
+def test_a_function_that_is_not_reducible_in_parts_fails_the_repair(strict, monkeypatch):
     """It refuses three values at once, but takes them one by one."""
     table = new_lake().create_table("d.t", "k INT, v INT", primary_key=["k"], options=strict | {"write-only": True})
     for v in (1, 2, 3):
@@ -271,7 +271,7 @@ def test_null_repairs_every_row_that_no_longer_fits_once_a_column_of_another_is_
 
 
 @VECTORS
-def test_the_stored_row_is_at_fault_if_its_value_alone_cannot_be_merged(vectors, monkeypatch):
+def test_a_stored_row_whose_value_cannot_be_merged_alone_is_bad(vectors, monkeypatch):
     """A union does not read a value that is alone, so the newer row fails first, though its value is good."""
     options = {"merge-engine": "aggregation", "fields.b.aggregate-function": "rbm32", "deletion-vectors.enabled": vectors}
     table = new_lake().create_table("d.t", "k INT, b BINARY", primary_key=["k"], options=options)

@@ -1,4 +1,4 @@
-"""The picture of a bucket: what it draws, how it fits, and that nothing alive or dead goes unseen."""
+"""The picture of a bucket: its content, its layout, and that it shows all live and dead rows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_console_without_unicode_gets_ascii():
     )
 
 
-def test_an_empty_bucket_says_so():
+def test_an_empty_bucket_is_shown_as_empty():
     assert drawn([], 40, "bucket 3") == (
         """\
 ╭─ bucket 3 ───────────────────────────╮
@@ -124,7 +124,7 @@ def test_bars_compare_rows_on_one_scale():
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**12), st.integers(2, 300))
-def test_whatever_exists_has_a_cell_and_no_bar_overflows(live, dead, other, width):
+def test_every_nonzero_part_has_a_cell_and_no_bar_overflows(live, dead, other, width):
     solid, hatched = bar_cells(live, dead, max(live + dead, other), width)
     assert (solid > 0, hatched > 0) == (live > 0, dead > 0)
     assert solid + hatched <= width

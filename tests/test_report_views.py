@@ -1,4 +1,4 @@
-"""Tables as people see them, at 80 and at 120 columns, and the values in them as text and as JSON."""
+"""Listings as shown at 80 and 120 columns, and their values as text and as JSON."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_line_below_partitions_counts_them_once():
     assert caption == "2 partitions, 17.8 k live rows, 601 dead, 271 KiB"
 
 
-def test_a_narrow_window_says_what_it_has_no_room_for():
+def test_a_narrow_window_lists_the_omitted_columns():
     wide = SNAPSHOTS.set_column(
         SNAPSHOTS.column_names.index("commit_id"), "commit_id", pa.array([None, 1_795_322_702_231_123_456])
     )

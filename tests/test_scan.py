@@ -1,4 +1,4 @@
-"""What a scan without a runtime reads, and that text comes out as it went in however Parquet holds it."""
+"""What a scan without a runtime reads, and that text round-trips in every Parquet encoding."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_text_of_few_values_is_read_by_dictionary_and_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["k = 4321", "k IN (4321, 4323)"])
-def test_for_a_key_other_columns_are_read_only_where_it_stands(monkeypatch: pytest.MonkeyPatch, where: str):
+def test_a_point_lookup_reads_other_columns_only_in_the_row_groups_of_its_key(monkeypatch: pytest.MonkeyPatch, where: str):
     table = filled(MemoryStorage(), 1)
     table.compact()
     read: list[tuple[str, int, set[str]]] = []

@@ -152,7 +152,7 @@ def test_keys_are_required_and_partitions_may_be_null():
     assert table.primary_key == ("p", "q", "k")
 
 
-def test_what_a_table_says_of_itself():
+def test_listings_describe_the_table():
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"], comment="things")
     again = lake.table("d.t")

@@ -144,7 +144,7 @@ def test_a_snapshot_with_other_fields_is_refused():
 @pytest.mark.parametrize(
     "hint", [None, b"", b"0", b"1", b"3", b"4", b"99", b"-1", b"x", b" 2", b"9" * 5000, "²".encode(), b"\xff"]
 )
-def test_the_latest_snapshot_is_found_whatever_the_hint_says(hint):
+def test_the_latest_snapshot_is_found_with_any_hint(hint):
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
     for number in range(4):
@@ -220,7 +220,7 @@ def tokyo(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(("runtime", "ahead"), [(Runtime(), 0), (OnBerlinTime(), 1)])
-def test_a_time_that_names_no_zone_is_in_the_zone_of_the_engine_whatever_the_clock_of_the_machine_shows(tokyo, runtime, ahead):
+def test_a_time_without_a_zone_is_in_the_zone_of_the_runtime_in_any_zone_of_the_machine(tokyo, runtime, ahead):
     _, table = table_with_history()
     table = replace(table, runtime=runtime)
     made = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(2).time_ms)

@@ -1,4 +1,4 @@
-"""Small batches are written by the driver: the same rows as tasks write, in one Spark job; what turns out large is not."""
+"""The driver writes small batches: the same rows as tasks write, in one Spark job; tasks write batches that turn out large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction spread over Spark does what compaction in one process does, also while others write."""
+"""Compaction on Spark gives the same result as in one process, also with concurrent writers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_compaction_and_writers_do_not_hinder_each_other(spark, spark_lake):
 
 
 @pytest.mark.connect
-def test_a_job_of_its_own_compacts_and_tells_what_changed(spark_lake):
+def test_a_separate_job_compacts_and_writes_the_changelog(spark_lake):
     """Writers that only write, on Spark and beside it; the job makes level 0 visible and its changelog."""
     options = {"bucket": 2, "write-only": "true", "changelog-producer": "lookup"}
     table = spark_lake.create_table("d.t", SCHEMA, **KEY, options=options)
@@ -157,7 +157,7 @@ def test_altering_a_table_with_data_compacts_it_on_spark_in_the_same_commit(spar
     assert table.verify() == []
 
 
-def test_input_is_told_by_spark_writers_row_by_row(spark, spark_lake):
+def test_input_changelog_of_spark_writers_has_every_row(spark, spark_lake):
     table = spark_lake.create_table("d.t", SCHEMA, **KEY, options={"bucket": 2, "changelog-producer": "input"})
     given = spark.range(0, 200, 1, 3).selectExpr(
         "if(id % 2 = 0, 'a', null) as p", "id % 40 as id", "id as v", "'s' as s", "if(id % 3 = 0, '-D', '+U') as op"

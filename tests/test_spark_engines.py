@@ -1,4 +1,4 @@
-"""Merge engines through Spark: batches, fresh and raw reads on both strategies and compaction come to what the rows come to."""
+"""Merge engines on Spark: batches, fresh and raw reads with both strategies, and compaction give the expected rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not fit is refused in our words, wherever it is noticed, and leaves nothing behind."""
+"""Invalid data raises lsmlake's own errors, on the driver or in tasks, and leaves no files."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_keys_to_delete_are_keys_and_nothing_else(spark, table):
 
 
 @pytest.mark.parametrize("ddl", ["FLOAT", "DOUBLE"])
-def test_not_a_number_is_no_key(spark, spark_lake, tmp_path, ddl):
+def test_nan_is_refused_as_a_key(spark, spark_lake, tmp_path, ddl):
     table = spark_lake.create_table("d.n", f"k {ddl} NOT NULL", primary_key=["k"], options={"bucket": 4})
     before = paths_below(tmp_path)
     with pytest.raises(InvalidData, match="NaN in a key column"):
@@ -136,7 +136,7 @@ def test_a_dataframe_needs_spark_attached(spark, lake, table):
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_a_stream_is_no_batch_and_a_batch_no_stream(spark, table, tmp_path):
+def test_streams_and_batches_are_not_accepted_for_each_other(spark, table, tmp_path):
     stream = spark.readStream.format("rate").load().selectExpr("value AS id")
     with pytest.raises(InvalidData, match=r"streaming DataFrame.*write_stream"):
         table.delete_keys(stream)
@@ -164,7 +164,7 @@ def test_a_broken_source_is_not_our_error_and_commits_nothing(spark, table):
     assert table.snapshots().num_rows == 1 and table.df().count() == 10
 
 
-def test_a_damaged_file_is_named_by_whoever_reads_it(spark, table, tmp_path):
+def test_every_reader_of_a_damaged_file_names_it(spark, table, tmp_path):
     table.upsert(spark.range(10).selectExpr(*GOOD), compact=False)
     victim = table.files()["file_path"][0].as_py()
     (tmp_path / "warehouse" / victim).write_bytes(b"PAR1 nothing PAR1")

@@ -1,4 +1,4 @@
-"""Exactly once, whatever dies: the driver at any moment of a micro-batch, or a task."""
+"""Batches are applied exactly once if the driver is killed at any moment of a micro-batch, or a task is."""
 
 from __future__ import annotations
 

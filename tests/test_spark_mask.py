@@ -1,4 +1,4 @@
-"""The arrays that mask dead rows, looked up here as Spark's expressions look them up."""
+"""The arrays that mask dead rows, evaluated as Spark's expressions do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters and joins of a DataFrame skip partitions, whatever their values look like in the names of directories."""
+"""Filters and joins of a DataFrame skip partitions, for all values that directory names can represent."""
 
 from __future__ import annotations
 

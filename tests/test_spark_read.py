@@ -1,4 +1,4 @@
-"""Both Spark strategies and the embedded reader see the rows that a dict of the newest rows says are there."""
+"""Both Spark strategies and the embedded reader return the rows of a dict of the newest rows."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_dead_rows_are_masked_in_every_chunk_and_piece_of_a_file(spark, spark_la
     assert table.scan().count() == count
 
 
-def test_a_column_with_a_dot_and_the_field_of_a_struct_are_told_apart(lake, spark_lake):
+def test_a_column_with_a_dot_is_distinct_from_a_struct_field(lake, spark_lake):
     columns = "a STRUCT<b: DOUBLE, `c.d`: STRING>, `a.b` INT NOT NULL, `x``y` STRING, `.z w` STRING NOT NULL, `a.c.d` STRING"
     table = lake.create_table("d.t", columns, primary_key=["a.b", ".z w"], options=KEEP_DEAD)
     nan = float("nan")
@@ -141,7 +141,7 @@ def test_a_column_with_a_dot_and_the_field_of_a_struct_are_told_apart(lake, spar
             same(spark_lake.table("d.t").scan(columns=names).to_spark(strategy), table.scan(columns=names).to_arrow())
 
 
-def test_files_of_one_size_are_told_apart(lake, spark_lake):
+def test_files_of_one_size_are_distinguished(lake, spark_lake):
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"bucket": 8, **KEEP_DEAD})
     table.upsert({"id": range(800), "v": range(800)})
     table.upsert({"id": range(0, 800, 7), "v": [0] * len(range(0, 800, 7))})
@@ -150,7 +150,7 @@ def test_files_of_one_size_are_told_apart(lake, spark_lake):
     same(spark_lake.table("d.t").scan().to_spark("native"), table.scan().to_arrow())
 
 
-def test_a_file_that_is_not_as_its_snapshot_says_is_an_error_not_other_rows(lake, spark_lake, tmp_path):
+def test_a_file_that_differs_from_its_manifest_entry_is_an_error_not_other_rows(lake, spark_lake, tmp_path):
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options=KEEP_DEAD)
     table.upsert({"id": range(1000), "v": range(1000)})
     table.upsert({"id": [5], "v": [0]})

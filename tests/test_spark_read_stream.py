@@ -1,4 +1,4 @@
-"""Streams out of a table: every change once over restarts, in order by key, as much at a time as is asked for."""
+"""Streaming reads of a table: every change once across restarts, ordered within a key, within the limits of a micro-batch."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_copy_follows_its_table(spark, spark_lake, table, tmp_path):
     assert copy.verify() == []
 
 
-def test_changes_are_told_once_over_a_restart_in_the_middle(spark, table, tmp_path):
+def test_changes_are_delivered_once_across_a_restart(spark, table, tmp_path):
     history(spark, table)
     told, checkpoint = Collected(tmp_path), tmp_path / "checkpoint"
 
@@ -146,7 +146,7 @@ def test_where_to_start_and_what_to_read(spark, table, tmp_path, how, expected):
     assert told.all() == sorted(expected, key=repr)
 
 
-def test_a_consumer_outlives_its_checkpoint_and_keeps_what_it_has_not_read(spark, table, tmp_path):
+def test_a_consumer_outlives_its_checkpoint_and_protects_unread_snapshots(spark, table, tmp_path):
     history(spark, table)
     told = Collected(tmp_path)
     run(table.read_stream(consumer="job", snapshot=1), told, tmp_path / "one")
@@ -193,7 +193,7 @@ def test_by_format(spark, table, tmp_path):
     ("options", "words"),
     [({"scan.snapshot": "1"}, "did you mean 'scan.snapshot-id'"), ({"read.stream.maxRowsPerTrigger": "many"}, "is a number")],
 )
-def test_wrong_options_are_told(spark, table, tmp_path, options, words):
+def test_wrong_options_are_reported(spark, table, tmp_path, options, words):
     history(spark, table)
     lsmlake.register(spark)
     with pytest.raises((PySparkException, AssertionError), match=words):
@@ -212,7 +212,7 @@ def test_nonsense_is_refused_before_a_query_starts(table, how, words):
 
 
 @pytest.mark.connect
-def test_a_table_is_no_place_for_a_stream(spark, tmp_path):
+def test_a_folder_that_is_not_a_table_is_refused_by_the_format(spark, tmp_path):
     lsmlake.register(spark)
     with pytest.raises(PySparkException, match="not the folder of a table"):
         spark.read.format("lsmlake").load(str(tmp_path)).count()

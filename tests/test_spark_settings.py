@@ -1,4 +1,4 @@
-"""Whatever a session has set, a read by Catalyst gives the right rows or an error, never other rows."""
+"""Under any session settings, a read by Catalyst gives the right rows or an error, never other rows."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_setting_of_the_session_changes_no_row(spark, tables, group):
 
 
 @pytest.mark.connect
-def test_no_setting_hides_files_that_are_gone_or_damaged(spark, lake, spark_lake, tmp_path):
+def test_no_setting_hides_missing_or_damaged_files(spark, lake, spark_lake, tmp_path):
     hide = ["spark.sql.files.ignoreMissingFiles=true", "spark.sql.files.ignoreCorruptFiles=true"]
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"bucket": 2})
     table.upsert({"id": range(100), "v": range(100)})
@@ -171,7 +171,7 @@ def test_the_option_zone_of_the_data_source_is_that_of_times_too(lake, zone, hou
 
 
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_a_task_of_the_data_source_says_that_a_snapshot_has_expired(lake, producer):
+def test_a_task_of_the_data_source_reports_an_expired_snapshot(lake, producer):
     """What Spark calls in its Python processes, between planning and reading."""
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"changelog-producer": producer})
     table.upsert({"id": range(100), "v": range(100)})

@@ -1,4 +1,4 @@
-"""Nothing need be installed where Spark runs Python: `lsmlake.ship(spark)` is enough, streams included."""
+"""`lsmlake.ship(spark)` is sufficient where Spark runs Python without lsmlake installed, streams included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task that takes in more than it may hold writes what it would have written with memory for all of it."""
+"""A task whose input exceeds its memory limit writes the same rows as with enough memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Micro-batches: applied once each, whatever Spark runs again."""
+"""Micro-batches are applied once each, even if Spark repeats them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_stream_is_applied_batch_by_batch(table, source, tmp_path):
     assert (len(set(writers)), numbers, rows) == (1, tuple(range(FILES)), (WIDTH,) * FILES)
 
 
-def test_a_stream_goes_on_where_it_stopped(spark, table, tmp_path):
+def test_a_stream_resumes_where_it_stopped(spark, table, tmp_path):
     folder, checkpoint = tmp_path / "in", tmp_path / "check [x]*{y}?point"
     for number in range(3):
         add_file(spark, folder, number)

@@ -1,4 +1,4 @@
-"""Values of every type, from a DataFrame into a table and back by every way there is to read it."""
+"""Values of every type round-trip from a DataFrame into a table and back, by every kind of read."""
 
 from __future__ import annotations
 

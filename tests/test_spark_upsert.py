@@ -1,4 +1,4 @@
-"""A DataFrame goes into a table just as the same rows go in without Spark."""
+"""An upsert of a DataFrame gives the same table as an upsert of the same rows without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def level0(table: lsmlake.Table) -> int:
 
 
 @pytest.mark.connect
-def test_the_last_of_many_rows_of_a_key_wins_whatever_its_partition(spark, spark_lake):
+def test_the_last_of_many_rows_of_a_key_wins_in_any_partition(spark, spark_lake):
     table = spark_lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 3})
     frame = spark.range(0, 5_000, 1, 7).selectExpr("id % 100 AS id", "id AS v", "'first' AS s")
     snapshot = table.upsert(frame)
@@ -99,7 +99,7 @@ def test_keys_are_deleted_without_the_rest_of_the_row(spark, spark_lake):
 
 
 @pytest.mark.connect
-def test_nothing_to_write_is_no_commit(spark, spark_lake):
+def test_nothing_to_write_makes_no_commit(spark, spark_lake):
     table = spark_lake.create_table("d.t", SCHEMA, primary_key=["id"])
     assert table.upsert(spark.range(10).selectExpr("id", "id AS v", "'' AS s").where("id < 0")) is None
     assert table.delete_keys(spark.range(0)) is None

@@ -1,4 +1,4 @@
-"""Storages against the contract, what only the local one promises, and the fault harness on programs small enough to count."""
+"""Storages against the contract, guarantees of the local storage alone, and the fault harness on small programs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class TestLocal(StorageContract):
         assert not storage.put_if_absent("f", b"other")
         assert read_bytes(storage, "f") == b"mine"
 
-    def test_a_file_in_the_place_of_a_directory_is_told(self, storage):
+    def test_a_file_with_the_name_of_a_directory_is_reported(self, storage):
         put(storage, "d", b"file")
         for verb in (lambda: put(storage, "d/f", b""), lambda: storage.put_if_absent("d/f", b"")):
             with pytest.raises(StorageFailed, match=r"root/d/f.*move the file") as caught:
@@ -178,7 +178,7 @@ class TestLocal(StorageContract):
         assert (tmp_path / "real/a/f").read_bytes() == b"x"
         assert paths(storage) == ("a/f",)
 
-    def test_a_directory_that_vanishes_under_a_writer_is_told(self, storage, tmp_path):
+    def test_a_directory_removed_during_a_write_is_reported(self, storage, tmp_path):
         for publish in (lambda: put(storage, "d/f", b""), lambda: storage.put_if_absent("d/f", b"")):
             put(storage, "d/other", b"")
 
@@ -193,7 +193,7 @@ class TestLocal(StorageContract):
         for left in (tmp_path / "root").glob("away-*/.tmp-*"):
             left.unlink()
 
-    def test_a_directory_in_the_place_of_a_file_is_told(self, storage):
+    def test_a_directory_with_the_name_of_a_file_is_reported(self, storage):
         put(storage, "d/f", b"")
         with pytest.raises(StorageFailed, match=r"root/d: cannot write.*move the directory"):
             put(storage, "d", b"")
@@ -202,7 +202,7 @@ class TestLocal(StorageContract):
         with pytest.raises(StorageFailed, match=r"root/d: cannot delete"):
             storage.delete("d")
 
-    def test_a_limit_of_the_system_in_mid_write_is_told_and_leaves_nothing(self, storage):
+    def test_a_system_limit_during_a_write_is_reported_and_leaves_nothing(self, storage):
         def write_table():
             with storage.write("t/f.parquet") as sink:
                 pq.write_table(pa.table({"x": [os.urandom(100_000)]}), sink)
@@ -245,7 +245,7 @@ class TestErrorMapping:
             (errno.EIO, "see the cause"),
         ],
     )
-    def test_says_what_where_why_and_the_cure(self, number, cure):
+    def test_the_error_has_operation_place_reason_and_cure(self, number, cure):
         with pytest.raises(StorageFailed) as caught, storage_errors("write", "a/b"):
             raise OSError(number, "the reason")
         assert str(caught.value).startswith("a/b: cannot write, found the reason; ") and cure in str(caught.value)
@@ -355,7 +355,7 @@ def _calls(count):
 
 class TestInterleavings:
     @pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 3), (1, 1), (2, 3), (4, 4), (1, 7)])
-    def test_there_are_as_many_as_combinatorics_says_and_no_two_alike(self, m, n):
+    def test_interleavings_are_complete_and_distinct(self, m, n):
         orders = [tuple(step.program for step in run.steps) for run in interleavings(_calls(m), _calls(n), MemoryStorage)]
         assert len(orders) == len(set(orders)) == comb(m + n, n)
         assert all((order.count(0), order.count(1)) == (m, n) for order in orders)
@@ -370,7 +370,7 @@ class TestInterleavings:
         orders = [tuple(step.program for step in run.steps) for run in runs]
         assert len(orders) == len(set(orders)) and set(orders) == expected
 
-    def test_of_two_puts_one_wins_in_every_order(self):
+    def test_exactly_one_of_two_puts_succeeds_in_every_order(self):
         def program(name):
             def run(storage):
                 storage.size("s")
@@ -411,7 +411,7 @@ class TestInterleavings:
 
         assert [run.results[1] for run in interleavings(write, look, MemoryStorage)] == [1, None, None]
 
-    def test_a_failing_program_tells_its_schedule(self):
+    def test_a_failing_program_reports_its_schedule(self):
         def check(storage):
             assert storage.size("f") is None
 
@@ -424,7 +424,7 @@ class TestInterleavings:
         assert len(list(interleavings(_calls(3), _calls(3), MemoryStorage, limit=20))) == 20
         assert len(list(islice(interleavings(_calls(9), _calls(9), MemoryStorage), 5))) == 5
 
-    def test_a_program_that_hangs_is_told_and_lets_the_other_go(self):
+    def test_a_hanging_program_is_reported_and_releases_the_other(self):
         gone_on, over = [], Event()
         with pytest.raises(TimeoutError, match="no storage call"):
             one, other = lambda storage: gone_on.append(storage.size("f")), lambda storage: over.wait(5)

@@ -1,4 +1,4 @@
-"""Stray files: what NFS, editors and people leave in a table's folders is no part of it, blocks nothing and is not deleted."""
+"""Stray files that NFS, editors and users leave in a table's folders do not affect it and are not deleted."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_stray_files_block_nothing_and_stay(tmp_path, table, folder):
     assert lake.tables("d") == []
 
 
-def test_a_copy_of_a_consumers_file_is_no_consumer(tmp_path, table):
+def test_a_copy_of_a_consumers_file_is_not_a_consumer(tmp_path, table):
     (file,) = (tmp_path / table.path / "consumer").rglob("consumer-c")
     for name in ("consumer-c.bak", "consumer-c2"):
         (file.parent / name).write_bytes(file.read_bytes())
@@ -95,7 +95,7 @@ def test_folders_that_no_table_or_database_can_be_are_not_listed(tmp_path, table
     assert lake.databases() == []
 
 
-def test_a_folder_in_the_place_of_the_next_snapshot_is_named(tmp_path, table):
+def test_a_folder_with_the_name_of_the_next_snapshot_is_reported(tmp_path, table):
     latest = table.snapshots()["snapshot_id"].to_pylist()[-1]
     (snapshot,) = (tmp_path / table.path / "snapshot").rglob(f"snapshot-{latest}")
     (snapshot.parent / f"snapshot-{latest + 1}").mkdir()

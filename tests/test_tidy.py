@@ -139,7 +139,7 @@ def test_side_effects_stay_at_the_edge(path: Path):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_only_the_spark_room_knows_pyspark(path: Path):
+def test_only_the_spark_room_imports_pyspark(path: Path):
     if not name_of(path).startswith(("spark/", "cli/")):
         assert not [m for m, _ in imports_of(path) if m.split(".")[0] == "pyspark"], f"{name_of(path)} imports pyspark"
 
@@ -156,7 +156,7 @@ def test_no_way_into_the_jvm(path: Path):
     assert not names & {"_jvm", "_jdf", "_jsc", "_jsparkSession", "_gateway"}
 
 
-def test_an_error_that_names_a_call_says_it_for_the_command_line_too():
+def test_an_error_that_names_a_call_has_words_for_the_command_line():
     """A cure such as "snapshots() lists them" is a `Wording`, which also names a command."""
     texts = {
         f"{name_of(path)}:{node.lineno}": " ".join(spoken(node))

@@ -1,4 +1,4 @@
-"""Several buckets or files at once: as many as wanted and no more, and after an error nothing is left of any."""
+"""Concurrent work on buckets or files: at most the given number at once, and no files left after an error."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_error_comes_after_what_came_before_it_and_all_streams_are_closed(wor
     assert len(opened) <= 4
 
 
-def test_a_value_is_made_once_by_whoever_asks_first():
+def test_the_first_caller_creates_a_value_once():
     made, asked = [], Barrier(4, timeout=10)
     value = Once(lambda: made.append(1) or len(made))
     found = []
@@ -166,7 +166,7 @@ def _rows(number: int) -> pa.Table:
     return pa.table({"k": keys, "v": pa.array([number] * len(keys), pa.int64())})
 
 
-def test_a_table_holds_the_same_whatever_the_number_of_workers():
+def test_a_table_holds_the_same_with_any_number_of_workers():
     tables = [_table(MemoryStorage(), workers) for workers in (1, 3)]
     for table in tables:
         for number in range(12):

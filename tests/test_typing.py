@@ -1,4 +1,4 @@
-"""The public API as editors, type checkers and readers see it: types, modes, docstrings.
+"""The public API for editors and type checkers: types, modes, docstrings.
 
 mypy --strict and pyright accept `typing/program.py`, and refuse every marked line of `typing/wrong_calls.py` with the error codes
 of its mark. Both check against the source tree.
@@ -135,6 +135,6 @@ def test_docstrings_are_in_google_style(name):
     assert all(issubclass(getattr(lsmlake.errors, each), lsmlake.errors.LakeError) for each in raised)
 
 
-def test_the_package_says_that_it_has_types():
+def test_the_package_is_marked_as_typed():
     assert Path(lsmlake.__file__).with_name("py.typed").is_file()
     assert '"py.typed"' in (ROOT / "pyproject.toml").read_text()

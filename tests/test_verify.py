@@ -1,4 +1,4 @@
-"""`verify` finds what no commit would make: tables broken by hand, every one of them readable file by file."""
+"""`verify` finds violations that no commit can produce: tables damaged by hand in ways that each file alone does not show."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def keys_in(number: int, start: int, stop: int) -> list[int]:
     return keys[bucket_of([pa.array(keys)], 2) == number].tolist()
 
 
-def test_a_key_that_lives_in_two_files(table):
+def test_a_key_that_is_live_in_two_files(table):
     state = only(table)
     found = added(table, state, written(table, keys_in(0, 0, 40)[:1]))
     assert found == ["d.db/t/bucket-0: I2: 1 keys are live in more than one file at deeper levels"]
@@ -79,7 +79,7 @@ def test_a_key_in_the_wrong_bucket(table):
         ({"footer_checksum": 3}, "damaged footer"),
     ],
 )
-def test_a_manifest_that_says_something_else_than_the_file(table, wrong, words):
+def test_a_manifest_that_differs_from_the_file(table, wrong, words):
     state = only(table)
     file = replace(written(table, keys_in(0, 500, 600)[:4]), **wrong)
     found = added(table, state, file)
@@ -112,7 +112,7 @@ def test_a_snapshot_that_counts_wrongly(table):
     assert rewritten(table, total_rows=7) == [f"{table.meta.paths.snapshot(2)}: total_rows is 7, the files hold 40"]
 
 
-def test_a_vector_of_a_file_that_is_gone(table):
+def test_a_vector_of_a_missing_file(table):
     state = only(table)
     gone = [file for file in state.files if file.name in state.vectors]
     assert gone
@@ -132,7 +132,7 @@ def test_all_snapshots_are_looked_at_not_only_the_last(table):
     assert any(path in finding.where + finding.what for finding in fresh)
 
 
-def test_what_is_being_read_is_told(table):
+def test_progress_reports_each_file_read(table):
     told: list[str] = []
     assert verify(table.meta, told.append) == []
     written = [path.rsplit("/", 1)[1] for path in contents(table.meta.env.storage) if path.endswith(".parquet")]

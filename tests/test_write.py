@@ -1,4 +1,4 @@
-"""Preparing and splitting the rows of a write, against loops over rows; and what the writer tells of its files."""
+"""Preparing and splitting the rows of a write, compared with loops over rows; and the statistics of written files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, 
 
 @QUICK
 @given(encoded_rows(), st.sampled_from([{}, {"ignore_delete": True}, {"ignore_update_before": True}]), st.booleans())
-def test_prepare_knows_the_kind_of_every_row(codes, options, option_names_the_column):
+def test_prepare_gives_every_row_its_kind(codes, options, option_names_the_column):
     shape = Shape.of("bigint")
     more = {"rowkind__field": "s"} if option_names_the_column else {}
     table = shape.create(new_lake(), **options, **more)
