@@ -1,7 +1,7 @@
-"""Upsert of a batch with a changelog, per producer, against the same upsert without; and reading the changes back.
+"""Upsert of a batch with each changelog producer, compared with the same upsert without a changelog; and reading the changes.
 
-Every round updates other rows of one bucket, embedded, with the compaction and the changelog in the commit. The changelog of all
-rounds is checked: its +I and +U, the newest of each key, are the rows that were written.
+Every round updates different rows of one bucket, embedded, with compaction and changelog in the commit. The changelog of all
+rounds is checked: the newest +I or +U of each key is the row that was written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READS = ("changelog", "diff")
 
 
 def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int = 5) -> Report:
-    """`rows` in the bucket, `batch` of them updated a round."""
+    """`rows`: rows in the bucket. `batch`: rows updated per round."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     tables = {name: _filled(lake, name, rows) for name in PRODUCERS}
@@ -68,7 +68,7 @@ def _drawn(number: int, rows: int, batch: int) -> np.ndarray:
 
 
 def _newest(table: Table) -> pa.Table:
-    """The rows the changelog comes to, the last of each key."""
+    """The rows that result from the changelog: the last of each key."""
     told = table.changes(0, mode="changelog").to_arrow()
     added = told.filter(pc.is_in(told["_row_kind"], value_set=pa.array(["+I", "+U"]))).drop_columns(["_row_kind"])
     keys = added[KEY].to_numpy()

@@ -1,4 +1,4 @@
-"""Rows and a hash of a table or of Parquet files, whatever the order of the rows: two sides did the same work if these agree."""
+"""Row count and order-independent hash of a table or of Parquet files: equal if two sides did the same work."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def _checksum(database: duckdb.DuckDBPyConnection, source: str, columns: Sequenc
 
 
 def same(**answers: str) -> str:
-    """The answer all sides gave. Raises AssertionError if they differ: then nothing was measured."""
+    """The answer of all sides. Raises AssertionError if they differ, since the times are then meaningless."""
     assert len(set(answers.values())) == 1, f"the sides did different work: {answers}"
     return next(iter(answers.values()))

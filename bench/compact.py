@@ -1,7 +1,7 @@
-"""Compaction of five overlapping runs in one bucket, against reading the same files and writing as many rows with PyArrow alone.
+"""Compaction of five overlapping runs in one bucket, compared with reading the same files and writing as many rows with PyArrow.
 
-Both sides write the same codec, encodings, page index and checksums. Ours besides merges, drops the superseded rows, gathers
-statistics, brings files to disk and commits; the other is told how many rows to keep and never looks at a key.
+Both sides write the same codec, encodings, page index and checksums. lsmlake also merges, drops superseded rows, collects
+statistics, makes files durable and commits; PyArrow gets the number of rows to keep and compares no keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUNS = 5
 
 
 def run(folder: Path, rows: int = 5_000_000, rounds: int = 4) -> Report:
-    """`rows`: of all runs together; a third of them is superseded."""
+    """`rows`: total rows of all runs; a third of them is superseded."""
     ids = [np.sort(np.random.default_rng(n).choice(rows, rows // RUNS, replace=False)) for n in range(RUNS)]
     table = tables.create(folder / "source", {"bucket": 1})
     for version, own in enumerate(ids):
@@ -54,7 +54,7 @@ def run(folder: Path, rows: int = 5_000_000, rounds: int = 4) -> Report:
 
 
 def _newest(ids: list[np.ndarray]) -> pa.Table:
-    """What must be left: the last version of every id."""
+    """The expected result: the last version of every id."""
     last = np.full(max(int(own[-1]) for own in ids) + 1, -1)
     for version, own in enumerate(ids):
         last[own] = version

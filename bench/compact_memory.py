@@ -1,7 +1,7 @@
 """Peak memory of a process that compacts one large bucket: eight overlapping runs of rows that do not compress.
 
-The bucket is built here, half a gigabyte a run, and compacted in full by a process of its own, whose peak resident set counts,
-Python and Arrow themselves included.
+This process builds the bucket, half a gigabyte per run; another one compacts it in full. The measure is the peak resident set of
+that process, including Python and Arrow.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(folder: Path, gigabytes: float = 0.5) -> Report:
 
 
 def _build(folder: Path, rows: int) -> tuple[Table, np.ndarray]:
-    """The table, and by id the version that must be left, -1 for none."""
+    """The table, and the expected version of each id, -1 for none."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     table = lake.create_table(_NAME, _SCHEMA, primary_key=["id"], options={"bucket": 1})
@@ -86,7 +86,7 @@ def _peak_bytes() -> int:
 
 
 def _compact(folder: str) -> None:
-    """In the process of its own: prints what it took."""
+    """Runs in the separate process; prints time and memory."""
     table, start_bytes, start = lsmlake.connect(folder).table(_NAME), _peak_bytes(), perf_counter()
     table.compact(full=True)
     print(json.dumps({"start_bytes": start_bytes, "peak_bytes": _peak_bytes(), "seconds": perf_counter() - start}))

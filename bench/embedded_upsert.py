@@ -1,7 +1,7 @@
-"""Embedded upsert of one batch into an empty primary-key table, against pypaimon in an environment of its own.
+"""Embedded upsert of one batch into an empty primary-key table, compared with pypaimon in its own environment.
 
-Both sides get the same Parquet file in memory as an Arrow table before the clock starts, write zstd Parquet into four buckets and
-commit once. Every round makes a new table, read back by its own library for the checksum.
+Both sides load the same Parquet file as an Arrow table before the clock starts, write zstd Parquet into four buckets and commit
+once. Every round creates a new table, and the same library reads it back for the checksum.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(folder: Path, rows: int = 1_000_000, rounds: int = 3, env: Path = _FOLDE
 
 
 def _ours(folder: Path, source: Path) -> tuple[float, str]:
-    """(seconds of the upsert, what the table holds then)."""
+    """(seconds of the upsert, content of the table after it)."""
     rows = pq.read_table(source)
     lake = lsmlake.connect(folder)
     lake.create_database("bench")

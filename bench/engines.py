@@ -1,7 +1,7 @@
-"""Merging five sorted runs in memory, per merge engine, against `deduplicate` over the same runs.
+"""Merging five sorted runs in memory with each merge engine, compared with `deduplicate` over the same runs.
 
-Twelve columns: a key, a sequence, and ten numbers of which a third is null. Every engine merges all of them; each answer is
-checked against what DuckDB makes of the same rows.
+Twelve columns: a key, a sequence, and ten numbers, a third of them null. Every engine merges all columns; DuckDB checks each
+answer with the same rows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run(folder: Path, rows: int = 5_000_000, rounds: int = 4) -> Report:
 
 
 def _run(chance: np.random.Generator, rows: int, keys: int) -> pa.Table:
-    """A sorted run of `rows` of so many keys. Values are whole, so that sums do not depend on their order."""
+    """A sorted run of `rows` rows. Values are integers, so that sums do not depend on the order."""
     drawn = np.sort(chance.choice(keys, rows, replace=False))
     columns = [pa.array(drawn), pa.array(chance.integers(0, 1_000_000, rows))]
     for name in _VALUES:
@@ -87,7 +87,7 @@ def _run(chance: np.random.Generator, rows: int, keys: int) -> pa.Table:
 
 
 def _checked(found: pa.Table, runs: list[pa.Table], name: str) -> str:
-    """The checksum of `found` if DuckDB comes to the same."""
+    """The checksum of `found`, if DuckDB computes the same."""
     parts = [table.append_column("run", pa.array(np.full(table.num_rows, n))) for n, table in enumerate(runs)]
     rows = pa.concat_tables(parts)
     make, sequence = ENGINES[name][1], {"first-row": "arg_min_null(seq, run)", "partial-update": _NEWEST.format("seq")}

@@ -1,8 +1,8 @@
-"""Planning a read of ten thousand files: from the name of a table to the files a query must read, nothing cached.
+"""Planning a read of ten thousand files: from the name of a table to the files that a query must read, without a cache.
 
-The files exist in manifests only, committed as a writer would: ten commits, a partition each, ten buckets of a hundred files.
-Every plan is made by a new `Lake`. Then one handle lives through many commits, as a driver that runs for weeks has it, and plans
-a read after each: what it keeps in memory must not grow.
+The files exist only in manifests, committed as by a writer: ten commits, one partition each, ten buckets of a hundred files.
+A new `Lake` makes every plan. Then one handle plans a read after each of many commits, as in a driver that runs for weeks; its
+memory must not grow.
 """
 
 from __future__ import annotations

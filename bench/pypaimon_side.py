@@ -1,4 +1,4 @@
-"""The other side of `embedded_upsert`, run by the Python of pypaimon's own environment: nothing of lsmlake here.
+"""The pypaimon side of `embedded_upsert`, run by the Python of pypaimon's own environment, without lsmlake.
 
 python pypaimon_side.py FOLDER SOURCE KEY BUCKETS: upsert the Parquet file SOURCE into a new table below FOLDER; prints a line of
 JSON {seconds, rows, versions}, `rows` being a Parquet file of the table as pypaimon reads it back.

@@ -1,8 +1,8 @@
-"""Reading a table in Spark, against plain Parquet scans of the very same data files.
+"""Reading a table in Spark, compared with plain Parquet scans of the same data files.
 
-The plain scan is the limit: no planning, no deletion vectors, dead rows among its answer. Two queries run on a table with a tenth
-of its rows dead, and again when it has been compacted in full; then both sides give one answer, that of the table before. Three
-queries that do little beside reading run on a table with a twentieth of its rows dead; their answers are checked in process.
+The plain scan is the lower bound: no planning, no deletion vectors, and it returns dead rows, too. Two queries run on a table
+with a tenth of its rows dead, and again after a full compaction; then both sides must give the answer of the table before. Three
+queries that do little besides reading run on a table with a twentieth of its rows dead; their answers are checked in process.
 """
 
 from __future__ import annotations

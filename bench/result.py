@@ -1,4 +1,4 @@
-"""What a workload found, as a value, and that value as text."""
+"""The result of a workload, as a value and as text."""
 
 from __future__ import annotations
 

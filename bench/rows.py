@@ -1,6 +1,6 @@
-"""Orders to measure with: twelve columns of ints, doubles, strings of low and high cardinality, date, timestamp, decimal.
+"""Synthetic orders: twelve columns of ints, doubles, strings of low and high cardinality, date, timestamp, decimal.
 
-A row is a pure function of its id and version, so any subset can be made again anywhere. 122 bytes a row in Arrow.
+A row is a pure function of its id and version, so any subset can be regenerated anywhere. 122 bytes per row in Arrow.
 """
 
 from __future__ import annotations

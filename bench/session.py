@@ -1,4 +1,4 @@
-"""The Spark session of the measurements: local, as many threads as cores, everything else as a user would find it."""
+"""The Spark session of the benchmarks: local, one thread per core, all other settings at their defaults."""
 
 from __future__ import annotations
 

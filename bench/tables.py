@@ -1,4 +1,4 @@
-"""Tables to measure: made, cloned, looked into."""
+"""Creates, clones and inspects the tables of the benchmarks."""
 
 from __future__ import annotations
 

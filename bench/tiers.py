@@ -1,8 +1,8 @@
-"""Which compaction strategy for a table with deletion vectors: years of commits on one bucket, without a byte of data.
+"""Compares compaction strategies for a table with deletion vectors: simulates years of commits on one bucket without data.
 
 A file is an array of keys; a row is live if the array `owner` names its file. Each batch is one commit: some keys are
-updated, some are new at the end of the key space; then `pick` is asked and obeyed until it has nothing left. The strategies
-are those of the library; only their execution is simulated.
+updated, some are new at the end of the key space; then compactions run until `pick` returns none. The strategies are those of
+the library; only their execution is simulated.
 
     python bench/tiers.py [scale]
 
@@ -30,7 +30,7 @@ TARGET_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a strategy cost: see the module's columns."""
+    """The costs of a strategy; see the columns in the module's docstring."""
 
     written: float
     runs_max: int

@@ -1,7 +1,7 @@
-"""Time of sides that take turns, so that a slow minute of the machine hits all of them alike.
+"""Times sides in turns, so that a slow phase of the machine affects all of them equally.
 
-CPU seconds, of this process and all it started, hardly depend on what else the machine does: where they and the clock tell
-different ratios, the clock was disturbed - or one side keeps more cores busy.
+CPU seconds, of this process and its descendants, hardly depend on the machine's other load: if their ratio differs from that of
+the clock, the clock was disturbed, or one side uses more cores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Spent(NamedTuple):
 
 
 def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[str, Spent]:
-    """The least a side spent in any of the rounds: A B A B ..., after `warm` rounds that do not count."""
+    """The minimum of each side over the rounds A B A B ..., after `warm` rounds that are not measured."""
     found: dict[str, list[Spent]] = {name: [] for name in sides}
     for number in range(warm + rounds):
         for name, prepare in sides.items():

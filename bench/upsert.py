@@ -1,4 +1,4 @@
-"""Upsert of a Spark DataFrame, against the same shuffle and sorted Parquet write by Spark itself; and what the lookup adds.
+"""Upsert of a Spark DataFrame, compared with the same shuffle and sorted Parquet write by Spark; and the cost of the lookup.
 
 1. A load: all rows into an empty table, without compaction, against `repartitionById`, `sortWithinPartitions`, `write.parquet`.
 2. A small batch of random updates into a large table: with lookup and deletion vectors, against level 0 only.
@@ -149,7 +149,7 @@ class _Counting(LocalStorage):
 
 
 class _Counted(io.RawIOBase):
-    """A file as Arrow wants one of Python, and no more of it, lest Arrow finds a way past `read`."""
+    """The minimum of a Python file that Arrow needs, so that Arrow reads only through `read`."""
 
     def __init__(self, storage: _Counting, file: pa.NativeFile) -> None:
         self.storage, self.file = storage, file

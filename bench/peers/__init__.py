@@ -1,4 +1,4 @@
-"""lsmlake and its peers on the same work, one run, one machine.
+"""Compares lsmlake with other systems on the same work, in one run on one machine.
 
     python -m bench peers --setup                                        # environments, jars and pools of real rows, once
     python -m bench peers [--only NAME,...] [--workload NAME,...] [--rows N,...] [--out FOLDER]
@@ -17,9 +17,9 @@ Peers whose release for this Spark cannot be had here have stand-ins, an older r
    read, and what a table must hold in the end.
 2. `run` starts `worker` once per (peer, workload, case), in the peer's own environment (`roster`, `setup`), with a time limit.
 3. The worker drives the peer through `base.Peer`, the one interface, by a module of `workloads`, and checks what the table
-   holds against NumPy's sums: who is fast but wrong is reported as wrong.
-   Of batches that are timed the first is left out: it pays for what is loaded and compiled once.
-4. `report` prints the measurements and their ratios to lsmlake in the same engine; who cannot run is listed with its error.
+   holds against NumPy's sums: a peer with a wrong result is reported as wrong.
+   The first timed batch is left out, because it includes one-time loading and compilation.
+4. `report` prints the measurements and their ratios to lsmlake in the same engine; a peer that fails is listed with its error.
    `plots` draws them.
 
 A new peer is a module with a class that implements `base.Peer` and a line in `roster`; a new workload a module in `workloads`

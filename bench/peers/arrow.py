@@ -1,4 +1,4 @@
-"""In-process peers: rows come as Arrow, and DuckDB answers what a peer's own scan has filtered and projected."""
+"""In-process peers: a peer's own scan filters and projects Arrow rows, and DuckDB computes the answer from them."""
 
 from __future__ import annotations
 

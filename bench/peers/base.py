@@ -1,4 +1,4 @@
-"""What every peer can be asked for. Workloads know nothing else of a peer."""
+"""The interface of all peers. Workloads use nothing else of a peer."""
 
 from __future__ import annotations
 

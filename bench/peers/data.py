@@ -1,4 +1,4 @@
-"""The rows all peers get, as Parquet made once, and what a table must hold after them.
+"""The input rows of all peers, written once as Parquet, and the expected content of a table after them.
 
 A stream is a load of `rows` keys 0, 1, ..., then batches: upserts of which a share hits older keys (uniformly, or mostly recent
 ones) and the rest are new keys, or deletes of keys that are there. No key comes twice in a batch.

@@ -1,7 +1,7 @@
 """Results as pictures: SVG files beside `results.json`, lines of the peers that came to their end.
 
-1. `pictures` says what is to be seen, a pure function of the results: one picture per question, case and engine.
-2. `draw` draws them, and needs matplotlib, which nothing else here does.
+1. `pictures` computes the pictures from the results, one per question, case and engine. Pure.
+2. `draw` draws them; only this needs matplotlib.
 
 A peer looks the same in all pictures: lsmlake red and thick, relatives (a system on Spark and in process) of one colour.
 Every y begins at 0; the legend stands beside the lines, in the order of their ends.

@@ -1,4 +1,4 @@
-"""Queries, said once for every engine: columns, a filter of comparisons, and SQL that Spark, DuckDB and DataFusion all take."""
+"""Queries for all engines: columns, a filter of comparisons, and SQL that Spark, DuckDB and DataFusion all accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part: every peer, the environment it runs in, the versions of both. The only place with versions."""
+"""All peers, the environments they run in, and the versions of both. The only place with versions."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Environments of the peers below a home folder: `venv` and pip, Maven for jars. Doing it again does what is missing.
+"""Creates the environments of the peers in a home folder: `venv` and pip, Maven for jars. A second run adds what is missing.
 
     HOME/env/NAME/           a virtual environment; `ready` in it names what was installed
     HOME/jars/ARTIFACT-V/    its jars; `pom.xml` is what Maven was given
     HOME/pools/NAME.parquet  real rows that `sources` takes from
     HOME/data/, HOME/work/   input rows, and the tables while a worker runs
-Whatever fails is written beside it as `error`, which the run then reports for everything that needs it.
+A failure is written to a file `error` in its folder, and the run reports it for every peer that needs that folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where rows come from: made by draws, or real ones out of a pool. A row is a pure function of its key and version, either way.
+"""Sources of rows: generated ones, or real ones from a pool. A row is a pure function of its key and version in both.
 
     generated       `bench.rows.orders`, 12 columns; needs no setup
     wide            200 columns of the same kind

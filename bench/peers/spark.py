@@ -1,4 +1,4 @@
-"""Spark for the peers: one way to make the session, one way to ask. What differs between peers is their conf and their SQL."""
+"""Spark for the peers: the session, and queries. Peers differ only in their configuration and their SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One peer, one workload, one case, in the peer's own environment: prints a line of JSON, whatever comes.
+"""Runs one peer, workload and case in the peer's own environment, and always prints one line of JSON.
 
     python -m bench.peers.worker PEER WORKLOAD --data FOLDER --work FOLDER [--params JSON] [--jars PATH ...]
 
