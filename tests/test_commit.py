@@ -136,6 +136,15 @@ def test_two_writers_do_not_know_each_others_numbers():
     assert table.upsert(rows(table, 0, 4), writer_id="b", commit_id=6).writers == {"a": 5, "b": 6}
 
 
+def test_a_version_out_of_date_costs_no_retry():
+    """Another commit came while the rows were written: the writer goes on from that one, without having lost a race."""
+    table = created(commit__max_retries="0")
+    version = table.version
+    table.upsert(rows(table, 0, 4))
+    made = upsert_rows(version, prepare(rows(table, 4, 8), version.schema)[0], Identity("late"), None)
+    assert (made.id, made.total_rows) == (2, 8)
+
+
 def batch(table: Table, number: int, query: str | None, stamp: int, replaces: str | None = None) -> Snapshot:
     """A micro-batch of `query` under the name "w"."""
     version, identity = table.version, Identity("w", number, query, replaces)

@@ -1,7 +1,7 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits and never reads rows.
 
-1. Start from the version that the caller has read; after a conflict, from the newest one. If it already holds this commit, return
-   that snapshot (`commit.replay`).
+1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
+   commit, return that snapshot (`commit.replay`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
    back to a plain append, or is dropped.
 3. Check the invariants of the edited buckets (`commit.invariants`).
@@ -117,9 +117,16 @@ class _Commit(Attempts):
         self.publishing = False  # the store was asked to publish `tried` and has not refused
 
     def run(self) -> Committed | Conflict | Unknown:
+        if self.version is not None:
+            version, self.version = self.version, None
+            outcome = self._attempt(version)
+            if not isinstance(outcome, Conflict):
+                return outcome
+            self.withdraw()  # out of date: that other writers commit now is not known yet, so there is no reason to wait
+        return self._attempt(Version.latest(self.meta))
+
+    def _attempt(self, version: Version) -> Committed | Conflict | Unknown:
         self.publishing = False
-        version = self.version or Version.latest(self.meta)
-        self.version = None  # for the first attempt only: after a conflict it is out of date
         if done := replayed(version, self.identity):
             return Committed(done)
         try:
