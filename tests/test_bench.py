@@ -118,8 +118,10 @@ def test_compact_memory(tmp_path: Path):
 
 def test_planning(tmp_path: Path):
     report = planning.run(tmp_path, files=200, rounds=1)
-    assert report.checksum == "200, 20, 1, 100 files" and len(report.measures) == 4
-    assert all(measure.theirs is None and measure.value > 0 for measure in report.measures)
+    assert report.checksum == "200, 20, 1, 100 files" and len(report.measures) == 7
+    *measures, growth = report.measures
+    assert all(measure.theirs is None and measure.value > 0 for measure in measures)
+    assert growth.theirs is None and growth.value < growth.target, "a handle that lives long needs bounded memory"
 
 
 def stub_environment(folder: Path, answer: str) -> Path:
