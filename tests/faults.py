@@ -261,7 +261,7 @@ def _replay(runs: Sequence[Callable], world: Storage, prefix: Sequence[Step], ti
             program.abandon()
     for number, program in enumerate(programs):
         if program.error is not None:
-            raise AssertionError(f"program {number} failed under the schedule {_told(steps)}") from program.error
+            raise AssertionError(f"program {number} failed under the schedule {_described(steps)}") from program.error
     return Interleaving(world, tuple(program.result for program in programs), tuple(steps))
 
 
@@ -290,7 +290,7 @@ def _switches(steps: Sequence[Step]) -> int:
     return sum(old.program != new.program and old.program in new.runnable for old, new in pairwise(steps))
 
 
-def _told(steps: Sequence[Step]) -> str:
+def _described(steps: Sequence[Step]) -> str:
     return ", ".join(f"{'ab'[step.program]}: {' '.join(step.call)}" for step in steps)
 
 

@@ -520,8 +520,8 @@ class Player:
             return
         start, end = sorted([draw(st.integers(self.since, last)), draw(st.integers(self.since + 1, last))])
         found = self.table.changes(start, end, mode="changelog").to_arrow().to_pylist()
-        told = {number: snapshot["changelog_rows"] for number, snapshot in self.naive.snapshots().items()}
-        assert len(found) == sum(told[number] for number in range(start + 1, end + 1))
+        emitted = {number: snapshot["changelog_rows"] for number, snapshot in self.naive.snapshots().items()}
+        assert len(found) == sum(emitted[number] for number in range(start + 1, end + 1))
         if producer == "input":
             dropped = ("-U",) if isinstance(self.setup.fold, Partial) and self.setup.fold.remove_on_delete else ()
             commits = (self.given.get(number, ()) for number in range(start + 1, end + 1))

@@ -260,16 +260,16 @@ def test_a_schema_that_was_stored_but_not_published_is_not_in_effect():
     assert left.verify() == []
 
 
-def told(table: Table, **how: object) -> list[tuple]:
+def emitted(table: Table, **how: object) -> list[tuple]:
     return [tuple(row.values())[:3] for batch in table.follow(**how) for row in batch.to_arrow().to_pylist()]
 
 
 def test_a_follower_gets_every_row_once_across_changes_of_the_producer():
     table = made({"write-only": "true"})
-    heard = []
+    received = []
 
     def hear() -> None:
-        heard.append(told(table, consumer="c"))
+        received.append(emitted(table, consumer="c"))
 
     write(table, [1], 1)
     hear()
@@ -287,7 +287,7 @@ def test_a_follower_gets_every_row_once_across_changes_of_the_producer():
     hear()
     table.compact(full=True)
     hear()
-    assert heard == [
+    assert received == [
         [("+I", 1, 1)],
         [("+I", 2, 1)],
         [],
@@ -301,12 +301,12 @@ def test_a_follower_gets_every_row_once_across_changes_of_the_producer():
 def test_more_levels_do_not_hide_changes_reported_at_the_last_level():
     table = made({"changelog-producer": "full-compaction"})
     write(table, [1], 1, compact=True)
-    assert told(table, consumer="c") == [("+I", 1, 1)]
+    assert emitted(table, consumer="c") == [("+I", 1, 1)]
     table.alter(set_option("num-levels", 9))
-    assert sorted(told(table)) == [("+I", 1, 1)]
+    assert sorted(emitted(table)) == [("+I", 1, 1)]
     assert table.scan(mode="raw").count() == 1
     write(table, [2], 1, compact=True)
-    assert told(table, consumer="c") == [("+I", 2, 1)]
+    assert emitted(table, consumer="c") == [("+I", 2, 1)]
 
 
 def test_more_levels_tell_what_was_waiting_as_what_it_is():
@@ -314,7 +314,7 @@ def test_more_levels_tell_what_was_waiting_as_what_it_is():
     write(table, [1, 2], 1, compact=True)
     write(table, [2, 3], 2)
     table.alter(set_option("num-levels", 9))
-    assert sorted(told(table, snapshot=3)) == [("+I", 3, 2), ("+U", 2, 2), ("-U", 2, 1)]
+    assert sorted(emitted(table, snapshot=3)) == [("+I", 3, 2), ("+U", 2, 2), ("-U", 2, 1)]
     assert table.verify() == []
 
 
@@ -326,7 +326,7 @@ def test_rows_that_expire_during_an_alteration_are_reported():
     write(table, [2], now + 1000)
     table.meta.env.clock.now_ms += 5_000
     table.alter(*map(unset_option, options), set_option("deletion-vectors.enabled", False))
-    assert told(table, snapshot=3) == [("-D", 1, now)]
+    assert emitted(table, snapshot=3) == [("-D", 1, now)]
 
 
 def test_minor_compactions_tell_nothing_under_producer_full_compaction():

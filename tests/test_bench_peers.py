@@ -196,8 +196,8 @@ def test_missing_earlier_results_are_reported(tmp_path, capsys):
 
 
 def test_a_peer_that_never_finished_is_listed_once():
-    told = report.markdown(made_up(100), "here").splitlines()
-    assert [line for line in told if FAILED in line] == [f"- {FAILED}: error: it broke somewhere"]
+    emitted = report.markdown(made_up(100), "here").splitlines()
+    assert [line for line in emitted if FAILED in line] == [f"- {FAILED}: error: it broke somewhere"]
 
 
 def test_an_error_is_one_line_of_markdown_below_its_case():

@@ -24,7 +24,7 @@ FULL = {"changelog-producer": "full-compaction", "full-compaction.delta-commits"
 class Case(NamedTuple):
     above: str
     level0: str
-    told: list[tuple[str, str]]
+    emitted: list[tuple[str, str]]
     options: Mapping[str, str] = MappingProxyType({})
 
 
@@ -63,7 +63,7 @@ def write(table: Table, value: str, *, compact: bool) -> None:
     table.upsert(pa.table(row), row_kind="op", compact=compact)
 
 
-def told(table: Table, start: int) -> list[tuple[str, str]]:
+def emitted(table: Table, start: int) -> list[tuple[str, str]]:
     rows = table.changes(start, mode="changelog").to_arrow()
     return list(zip(rows["_row_kind"].to_pylist(), rows["v"].to_pylist(), strict=True))
 
@@ -95,8 +95,8 @@ def test_case(name, way, full):
     for value in case.level0.split():
         write(table, value, compact=False)
     table.compact(full=full)
-    assert told(table, start) == case.told
-    assert table.compact(full=True).snapshot_id is None or told(table, start) == case.told, "told once"
+    assert emitted(table, start) == case.emitted
+    assert table.compact(full=True).snapshot_id is None or emitted(table, start) == case.emitted, "told once"
 
 
 def test_inline_and_in_a_job_of_its_own_a_changelog_is_the_same():
@@ -104,10 +104,10 @@ def test_inline_and_in_a_job_of_its_own_a_changelog_is_the_same():
     for value in ["1", "2", "-", "3", "3"]:
         write(at_once, value, compact=None)
         write(apart, value, compact=None)
-        assert told(apart, apart.snapshots().num_rows - 1) == [], "a writer that only writes looks nothing up"
+        assert emitted(apart, apart.snapshots().num_rows - 1) == [], "a writer that only writes looks nothing up"
         apart.compact()
     expected = [("+I", "1"), ("-U", "1"), ("+U", "2"), ("-D", "2"), ("+I", "3"), ("-U", "3"), ("+U", "3")]
-    assert told(at_once, 0) == told(apart, 0) == expected
+    assert emitted(at_once, 0) == emitted(apart, 0) == expected
 
 
 def test_input_reports_every_row_as_given():
@@ -115,16 +115,16 @@ def test_input_reports_every_row_as_given():
     rows = [("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("+I", 2, "c"), ("-D", 2, "c")]
     kinds, keys, values = (list(column) for column in zip(*rows, strict=True))
     table.upsert({"k": keys, "v": values, "w": [1] * 5, "op": kinds}, row_kind="op")
-    assert told(table, 0) == [("+I", "a"), ("-U", "a"), ("+U", "b"), ("+I", "c"), ("-D", "c")]
+    assert emitted(table, 0) == [("+I", "a"), ("-U", "a"), ("+U", "b"), ("+I", "c"), ("-D", "c")]
     table.delete_keys({"k": [1]})
-    assert told(table, 1) == [("-D", None)]
+    assert emitted(table, 1) == [("-D", None)]
     assert table.scan().count() == 0
 
 
 def test_input_leaves_out_what_options_ignore():
     table = made({"changelog-producer": "input", "ignore-delete": "true"})
     table.upsert({"k": [1, 1], "v": ["a", "a"], "w": [1, 1], "op": ["+I", "-D"]}, row_kind="op")
-    assert told(table, 0) == [("+I", "a")]
+    assert emitted(table, 0) == [("+I", "a")]
 
 
 def test_input_leaves_out_what_the_merge_rule_drops():
@@ -138,7 +138,7 @@ def test_input_leaves_out_what_the_merge_rule_drops():
     )
     kinds = ["+I", "-U", "+U", "-U", "-D"]
     table.upsert({"k": [1] * 5, "v": ["a", "a", "b", "b", None], "w": [1] * 5, "op": kinds}, row_kind="op")
-    assert told(table, 0) == [("+I", "a"), ("+U", "b"), ("-D", None)]
+    assert emitted(table, 0) == [("+I", "a"), ("+U", "b"), ("-D", None)]
     assert table.scan().count() == 0
 
 
@@ -146,7 +146,7 @@ def test_full_compaction_compacts_at_every_commit_by_default():
     table = made({"changelog-producer": "full-compaction"})
     write(table, "1", compact=None)
     write(table, "2", compact=None)
-    assert told(table, 0) == [("+I", "1"), ("-U", "1"), ("+U", "2")]
+    assert emitted(table, 0) == [("+I", "1"), ("-U", "1"), ("+U", "2")]
     assert not table.current.parsed_options.layout.deletion_vectors
 
 

@@ -39,7 +39,7 @@ def table() -> Table:
     return fill(new_lake().create_table("d.t", COLUMNS, primary_key=["k", "p"], partition_by=["p"], options=options))
 
 
-def told(found: pa.Table) -> list[tuple]:
+def emitted(found: pa.Table) -> list[tuple]:
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True), key=repr)
 
 
@@ -57,7 +57,7 @@ def told(found: pa.Table) -> list[tuple]:
 )
 def test_changes_are_net_and_rows_that_only_moved_are_none(table, start, end, expected):
     found = table.changes(start, end, columns=["k"])
-    assert told(found.to_arrow()) == expected
+    assert emitted(found.to_arrow()) == expected
     assert found.count() == len(expected)
 
 
@@ -75,9 +75,9 @@ def test_both_halves_of_an_update_stand_together_with_all_columns(table):
 
 
 def test_an_update_out_of_the_filter_is_a_delete_and_into_it_an_insert(table):
-    assert told(table.changes(1, 2, where="v < 1.2", columns=["k"]).to_arrow()) == [("-D", 1)]
-    assert told(table.changes(1, 2, where="v > 1.2", columns=["k"]).to_arrow()) == [("+I", 1), ("+I", 5), ("-D", 3)]
-    assert told(table.changes(1, 2, where="p = 'c'", columns=["k"]).to_arrow()) == [("+I", 5)]
+    assert emitted(table.changes(1, 2, where="v < 1.2", columns=["k"]).to_arrow()) == [("-D", 1)]
+    assert emitted(table.changes(1, 2, where="v > 1.2", columns=["k"]).to_arrow()) == [("+I", 1), ("+I", 5), ("-D", 3)]
+    assert emitted(table.changes(1, 2, where="p = 'c'", columns=["k"]).to_arrow()) == [("+I", 5)]
 
 
 def test_buckets_that_did_not_change_are_not_read(table):

@@ -191,9 +191,9 @@ def test_head_shows_some_rows(warehouse: Path):
 
 
 def test_changes_lists_what_happened_between_two_snapshots(warehouse: Path):
-    told = json.loads(call("changes", "sales.orders", "2", "--json", "-w", warehouse))
-    assert sorted(change["id"] for change in told if change["_row_kind"] == "+I") == list(range(130, 140))
-    assert {"_row_kind": "+I", "id": 130, "day": "2026-01-01", "name": "Zoë"} in told
+    emitted = json.loads(call("changes", "sales.orders", "2", "--json", "-w", warehouse))
+    assert sorted(change["id"] for change in emitted if change["_row_kind"] == "+I") == list(range(130, 140))
+    assert {"_row_kind": "+I", "id": 130, "day": "2026-01-01", "name": "Zoë"} in emitted
     assert len(json.loads(call("changes", "sales.orders", "0", "1", "-n", "3", "--json", "-w", warehouse))) == 3
     lines = call("changes", "sales.orders", "0", "1", "--where", "id < 2", "--columns", "id", "-w", warehouse).splitlines()
     assert sorted(lines) == ["+I          0", "+I          1", "_row_kind  id"]
@@ -687,8 +687,8 @@ def test_expire_removes_old_snapshots_and_reports_them(copy: Path):
     before = table_of(copy).scan().count()
     last = table_of(copy).snapshots().num_rows
     assert call("expire", "sales.orders", "-w", copy) == "sales.orders: nothing to expire\n"
-    told = call("expire", "sales.orders", "--retain-max", "1", "-w", copy)
-    assert re.fullmatch(rf"sales.orders: {last - 1} snapshots? expired, \d+ files removed\n", told)
+    emitted = call("expire", "sales.orders", "--retain-max", "1", "-w", copy)
+    assert re.fullmatch(rf"sales.orders: {last - 1} snapshots? expired, \d+ files removed\n", emitted)
     assert json.loads(call("expire", "sales.orders", "--json", "-w", copy)) == {
         "snapshots": 0,
         "changelogs": 0,

@@ -75,7 +75,7 @@ def left_behind(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory):
+def emitted(tmp_path_factory: pytest.TempPathFactory):
     """What a small demo printed, and the place of the warehouse it kept."""
     tmp_path = tmp_path_factory.mktemp("demo")
     process = start(tmp_path, "--keep", str(tmp_path / "kept"), days=10, batches=8)
@@ -86,8 +86,8 @@ def told(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.mark.spark
-def test_it_proves_the_table_equal(told):
-    out, _ = told
+def test_it_proves_the_table_equal(emitted):
+    out, _ = emitted
     assert re.search(r"equal +8,832 rows, 14 columns: the table, read by Spark", out)
     assert re.search(r"equal +8,832 rows, 14 columns: the table, read without Spark", out)
     assert re.search(r"equal +[\d,]+ rows, 14 columns: snapshot \d+, the table after \d micro-batches", out)
@@ -96,8 +96,8 @@ def test_it_proves_the_table_equal(told):
 
 
 @pytest.mark.spark
-def test_the_demo_reports_its_steps_and_their_costs(told):
-    out, kept = told
+def test_the_demo_reports_its_steps_and_their_costs(emitted):
+    out, kept = emitted
     assert re.search(r"^8 of 8 micro-batches +26,444 of 26,444 events +[\d,]+ rows/s +2013-01-1\d$", out, re.M)
     assert out.count("month=2013-01, bucket 0") == 3
     assert out.count("compaction job, beside the stream: ") == 3
@@ -111,15 +111,15 @@ def test_the_demo_reports_its_steps_and_their_costs(told):
 
 
 @pytest.mark.spark
-def test_into_a_pipe_it_writes_plain_lines(told):
-    out, _ = told
+def test_into_a_pipe_it_writes_plain_lines(emitted):
+    out, _ = emitted
     for line in out.partition("The table is yours")[0].split("\n"):
         assert line.isprintable() and len(line) <= 100 and line == line.rstrip()
 
 
 @pytest.mark.spark
-def test_what_it_keeps_is_the_final_state(told):
-    table = lsmlake.connect(told[1]).table("flights.flights")
+def test_what_it_keeps_is_the_final_state(emitted):
+    table = lsmlake.connect(emitted[1]).table("flights.flights")
     flights = run._until(load_flights(), run.datetime.date(2013, 1, 10))
     assert table.scan().to_arrow().sort_by(BY_KEY).equals(final_state(flights))
     assert table.verify() == []

@@ -61,7 +61,7 @@ def flight(**known) -> pa.Table:
     return pa.table({name: pa.array([value], pa.string() if name in words else pa.int32()) for name, value in row.items()})
 
 
-def told(table: pa.Table, *columns: str) -> list[tuple]:
+def emitted(table: pa.Table, *columns: str) -> list[tuple]:
     return list(zip(*(table[column].to_pylist() for column in columns), strict=True))
 
 
@@ -116,7 +116,7 @@ def test_months_are_those_of_the_flight_date(stream):
 
 
 def test_a_flight_over_midnight_arrives_the_next_day():
-    assert told(events(flight()), "status", "event_time", "dep_delay", "air_time", "arr_delay") == [
+    assert emitted(events(flight()), "status", "event_time", "dep_delay", "air_time", "arr_delay") == [
         ("scheduled", datetime(2013, 1, 30, 22), None, None, None),
         ("departed", datetime(2013, 1, 31, 22), 0, None, None),
         ("arrived", datetime(2013, 2, 1, 3), 0, 270, 0),
@@ -125,16 +125,16 @@ def test_a_flight_over_midnight_arrives_the_next_day():
 
 def test_a_delay_over_midnight_stays_in_the_month_of_the_flight_date():
     late = events(flight(dep_time=15, dep_delay=24 * 60 + 135, arr_time=515, arr_delay=24 * 60 + 135))
-    assert told(late.slice(1), "status", "event_time") == [
+    assert emitted(late.slice(1), "status", "event_time") == [
         ("departed", datetime(2013, 2, 2, 0, 15)),
         ("arrived", datetime(2013, 2, 2, 5, 15)),
     ]
-    assert set(told(late, "month", "flight_date", "planned")) == {("2013-01", date(2013, 1, 31), datetime(2013, 1, 31, 22))}
+    assert set(emitted(late, "month", "flight_date", "planned")) == {("2013-01", date(2013, 1, 31), datetime(2013, 1, 31, 22))}
 
 
 def test_2400_is_the_end_of_the_day():
     midnight = events(flight(sched_dep_time=2355, dep_time=2400, dep_delay=5, arr_time=2400))
-    assert told(midnight.slice(1), "event_time") == [(datetime(2013, 2, 1),), (datetime(2013, 2, 2),)]
+    assert emitted(midnight.slice(1), "event_time") == [(datetime(2013, 2, 1),), (datetime(2013, 2, 2),)]
 
 
 def test_flights_can_be_announced_earlier():

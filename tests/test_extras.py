@@ -117,10 +117,10 @@ print(json.dumps([list(probes), told, lake.tables("sales")]))
 def test_a_missing_package_is_named_with_the_command_that_installs_it(base: Path, walked: Path):
     done = run(base, walked, "-c", PROBES)
     assert done.returncode == 0, done.stderr
-    probes, told, tables = json.loads(done.stdout)
+    probes, emitted, tables = json.loads(done.stdout)
     extra = {"sketch": "sketches", "to_pandas": "pandas", "changes.to_pandas": "pandas"}
-    assert list(told) == probes
-    for name, message in told.items():
+    assert list(emitted) == probes
+    for name, message in emitted.items():
         assert message.endswith(f'run: pip install "lsmlake[{extra.get(name, "spark")}]"'), message
     assert tables == ["orders"]
 

@@ -35,7 +35,7 @@ def write(table: Table, keys: list[int], v: int) -> None:
     table.upsert({"k": keys, "v": [v] * len(keys)})
 
 
-def told(batches) -> list[tuple[int, list[tuple]]]:
+def emitted(batches) -> list[tuple[int, list[tuple]]]:
     return [(batch.snapshot, [tuple(row.values()) for row in batch.to_arrow().to_pylist()]) for batch in batches]
 
 
@@ -101,27 +101,27 @@ def test_where_to_start():
         (2, [("-U", 1, 1), ("+U", 1, 2), ("+I", 3, 2)]),
         (3, [("-U", 1, 2), ("+U", 1, 3), ("+I", 4, 3)]),
     )
-    (full,) = told(table.follow())
+    (full,) = emitted(table.follow())
     assert full[0] == 3
     assert sorted(full[1]) == [("+I", 1, 3), ("+I", 2, 1), ("+I", 3, 2), ("+I", 4, 3)]
-    assert told(table.follow(start="latest")) == []
-    assert told(table.follow(snapshot=1)) == told(table.follow(start="from-snapshot", snapshot=1)) == [one, two, three]
-    assert told(table.follow(snapshot=3)) == [three]
-    assert told(table.follow(snapshot=4)) == []
+    assert emitted(table.follow(start="latest")) == []
+    assert emitted(table.follow(snapshot=1)) == emitted(table.follow(start="from-snapshot", snapshot=1)) == [one, two, three]
+    assert emitted(table.follow(snapshot=3)) == [three]
+    assert emitted(table.follow(snapshot=4)) == []
     moment = dt.datetime.fromtimestamp(START_MS / 1000 + 1.9, dt.timezone.utc)
-    assert told(table.follow(timestamp=moment)) == [two, three]
-    assert told(table.follow(timestamp=moment + dt.timedelta(days=1))) == []
-    assert [number for number, _ in told(table.follow(start="from-snapshot-full", snapshot=2))] == [2, 3]
-    assert told(table.follow(snapshot=2, mode="delta", where="k = 1")) == [(2, [("+I", 1, 2)]), (3, [("+I", 1, 3)])]
-    assert told(table.follow(snapshot=3, mode="diff", columns=["v"])) == [(3, [("-U", 2), ("+U", 3), ("+I", 3)])]
+    assert emitted(table.follow(timestamp=moment)) == [two, three]
+    assert emitted(table.follow(timestamp=moment + dt.timedelta(days=1))) == []
+    assert [number for number, _ in emitted(table.follow(start="from-snapshot-full", snapshot=2))] == [2, 3]
+    assert emitted(table.follow(snapshot=2, mode="delta", where="k = 1")) == [(2, [("+I", 1, 2)]), (3, [("+I", 1, 3)])]
+    assert emitted(table.follow(snapshot=3, mode="diff", columns=["v"])) == [(3, [("-U", 2), ("+U", 3), ("+I", 3)])]
 
 
 def test_an_empty_table_is_followed_from_its_first_row():
     table = made()
-    assert told(table.follow(consumer="c")) == []
+    assert emitted(table.follow(consumer="c")) == []
     assert table.consumers()["next_snapshot_id"].to_pylist() == [1]
     write(table, [1], 1)
-    assert told(table.follow(consumer="c")) == [(1, [("+I", 1, 1)])]
+    assert emitted(table.follow(consumer="c")) == [(1, [("+I", 1, 1)])]
 
 
 def test_a_consumer_has_read_a_batch_when_the_next_is_asked_for():
@@ -148,7 +148,7 @@ def test_a_consumer_that_has_not_read_all_rows_to_their_end_begins_with_them_aga
     write(table, [9], 9)
     again = table.follow(consumer="job")
     assert [(batch.snapshot, batch.to_arrow().num_rows) for batch in again] == [(3, 3), (4, 1)]
-    assert told(table.follow(consumer="job")) == []
+    assert emitted(table.follow(consumer="job")) == []
 
 
 def test_waiting_polls_and_finds_new_snapshots():
@@ -230,7 +230,7 @@ def test_from_now_on_means_from_the_call_on():
     batches = table.follow(start="latest", consumer="c")
     write(table, [2], 2)
     assert table.consumers()["next_snapshot_id"].to_pylist() == [2]
-    assert told(batches) == [(2, [("+I", 2, 2)])]
+    assert emitted(batches) == [(2, [("+I", 2, 2)])]
     with pytest.raises(SnapshotNotFound):
         table.follow(snapshot=99)
     with pytest.raises(InvalidQuery, match="after the next snapshot"):
@@ -242,7 +242,7 @@ def test_a_delete_is_reported_with_the_selected_columns(inline):
     table = made()
     table.upsert({"k": [1, 2], "v": [9, 1]})
     table.delete_keys({"k": [1, 2]}, compact=inline)
-    assert told(table.follow(snapshot=2, mode="delta", where="v > 4")) == [(2, [("-D", 1, 9)])]
+    assert emitted(table.follow(snapshot=2, mode="delta", where="v > 4")) == [(2, [("-D", 1, 9)])]
 
 
 def test_the_null_partition_is_one_of_them():
@@ -253,6 +253,6 @@ def test_the_null_partition_is_one_of_them():
     for number in range(3):
         table.upsert({"p": [None, "a", "b"][: 3 - number], "k": [1] * (3 - number), "v": [number] * (3 - number)})
     table.delete_keys({"p": [None], "k": [1]})
-    found = [sorted(rows, key=repr) for _, rows in told(table.follow(snapshot=2))]
+    found = [sorted(rows, key=repr) for _, rows in emitted(table.follow(snapshot=2))]
     update = lambda p, v: [("+U", p, 1, v), ("-U", p, 1, v - 1)]  # noqa: E731
     assert found == [sorted(update(None, 1) + update("a", 1), key=repr), update(None, 2), [("-D", None, 1, 2)]]

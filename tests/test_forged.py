@@ -106,13 +106,13 @@ def verbs(table: Callable[[], Table]) -> list[Callable[[], object]]:
     ]
 
 
-def survives(storage: MemoryStorage, told: object) -> None:
+def survives(storage: MemoryStorage, emitted: object) -> None:
     """Every verb gives an answer, or an error of lsmlake that it foresaw."""
     for verb in verbs(lambda: lake_on(copied(storage), "again-").table("d.t")):
         try:
             verb()
         except LakeError as error:
-            assert not isinstance(error, InternalError), (told, error)
+            assert not isinstance(error, InternalError), (emitted, error)
 
 
 @pytest.mark.parametrize("where", KINDS)

@@ -250,9 +250,9 @@ def test_the_rows_of_a_batch_in_replay_order_need_no_sequence(name, data):
     setup = SETUPS[name]
     rule, arrivals = setup.rule(), data.draw(histories(setup))
     rows = batch(setup, rule, arrivals)
-    told = in_replay_order(rows, grouped(comparable([rows.select(["k"])])[0]), rule, None)
-    kinds = kinds_of(told)
-    plain = told.select(["k", *setup.columns]).to_pylist()
+    emitted = in_replay_order(rows, grouped(comparable([rows.select(["k"])])[0]), rule, None)
+    kinds = kinds_of(emitted)
+    plain = emitted.select(["k", *setup.columns]).to_pylist()
     assert sorted(map(values_of, plain)) == sorted(values_of(row) for row, _ in arrivals)
     kinds = np.zeros(len(plain), np.int8) if kinds is None else kinds
     replay = [(row, NAMES[kind]) for row, kind in zip(plain, kinds, strict=True)]

@@ -146,8 +146,8 @@ def test_every_way_of_writing_gives_the_same(spark, spark_lake, rows):
     table.compact()
     expected = [(0, None), (1, 1), (2, 3), (4, None), (7, None), (8, None), (9, None), (30, 5)]
     holds(table, [*expected, *((100 + i, 891 + i) for i in range(9))])
-    told = table.changes(1, 2, mode="changelog").to_arrow()
-    assert sorted(zip(told["id"].to_pylist(), told["_row_kind"].to_pylist(), strict=True)) == [
+    emitted = table.changes(1, 2, mode="changelog").to_arrow()
+    assert sorted(zip(emitted["id"].to_pylist(), emitted["_row_kind"].to_pylist(), strict=True)) == [
         (1, "+I"), (2, "+I"), (2, "+U"), (3, "-D"), (30, "+I"),
     ]  # fmt: skip
     assert table.verify() == []

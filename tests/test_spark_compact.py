@@ -129,9 +129,9 @@ def test_a_separate_job_compacts_and_writes_the_changelog(spark_lake):
     assert table.scan(mode="raw").count() == 0
     table.compact()
     same(table.df(mode="raw"), sorted(EXPECTED, key=repr))
-    told = table.changes(0, mode="changelog").to_spark()
-    assert {row[0] for row in told.select("_row_kind").distinct().collect()} == {"+I"}
-    same(told.drop("_row_kind"), sorted(EXPECTED, key=repr))
+    emitted = table.changes(0, mode="changelog").to_spark()
+    assert {row[0] for row in emitted.select("_row_kind").distinct().collect()} == {"+I"}
+    same(emitted.drop("_row_kind"), sorted(EXPECTED, key=repr))
     start = table.snapshots().num_rows
     table.upsert(rows(range(10), 9))
     table.compact()

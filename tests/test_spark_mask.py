@@ -41,8 +41,8 @@ def test_words_tell_each_dead_row(found):
         assert words.values[slot] == number
         start = words.values[slot + words.slots]
         assert start == words.starts[number]
-        told = [row for row in range(file.rows) if int(words.values[start + (row >> 6)]) >> (row & 63) & 1]
-        assert set(told) == dead.get(file.name, set())
+        masked = [row for row in range(file.rows) if int(words.values[start + (row >> 6)]) >> (row & 63) & 1]
+        assert set(masked) == dead.get(file.name, set())
 
 
 @examples(50)
@@ -53,12 +53,12 @@ def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
     table = mask._bitmaps(vectors_of(dead), files, numbers, bits)
     bitmaps = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
     for file, number in zip(files, numbers.tolist(), strict=True):
-        told = set()
+        masked = set()
         for row in range(file.rows):
             words = bitmaps[(number << mask._CHUNK_NUMBERS) + (row >> bits)]
             if words is not None and words[(row & (1 << bits) - 1) >> 6] >> (row & 63) & 1:
-                told.add(row)
-        assert told == dead.get(file.name, set())
+                masked.add(row)
+        assert masked == dead.get(file.name, set())
 
 
 def vectors_of(dead: dict[str, set[int]]) -> dict[str, DeletionVector]:

@@ -98,10 +98,10 @@ def test_values_of_partitions_are_those_that_were_written(spark, lake, spark_lak
     attached = spark_lake.table("d.t")
     same(attached.df(), table.scan().to_arrow())
     same(attached.df().where("p is null"), table.scan(where="p is null").to_arrow())
-    told = len(TYPES[type_]) if type_ in BY_DIRECTORY else 0
-    assert f"skip directories: {told + bool(told)} of {len(values) + 1} files" in attached.scan().explain()
+    skipped = len(TYPES[type_]) if type_ in BY_DIRECTORY else 0
+    assert f"skip directories: {skipped + bool(skipped)} of {len(values) + 1} files" in attached.scan().explain()
     frame = attached.df()
-    if told:
+    if skipped:
         for some in (TYPES[type_][::2], TYPES[type_][1::2]):
             found = frame.where(frame["p"].isin(some)).groupBy("p").count().collect()
             assert sorted(found) == sorted((value, 2) for value in some)

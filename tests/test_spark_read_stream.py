@@ -108,26 +108,26 @@ def test_a_copy_follows_its_table(spark, spark_lake, table, tmp_path):
 
 def test_changes_are_delivered_once_across_a_restart(spark, table, tmp_path):
     history(spark, table)
-    told, checkpoint = Collected(tmp_path), tmp_path / "checkpoint"
+    emitted, checkpoint = Collected(tmp_path), tmp_path / "checkpoint"
 
     def dies(df, batch_id: int) -> None:
-        told(df, batch_id)
+        emitted(df, batch_id)
         raise RuntimeError("killed after the work, before Spark knows of it")
 
     stream = table.read_stream(snapshot=2, max_rows=1)
     with pytest.raises(PySparkException, match="killed after the work"):
         run(stream, dies, checkpoint)
-    assert len(told.batches()) == 1
+    assert len(emitted.batches()) == 1
     put(spark, table, 4, {4: "+U"})
     for _ in range(1 if LIMITS else 2):  # on Spark 4.1 availableNow is one micro-batch, be it one that is run again
-        run(table.read_stream(snapshot=2, max_rows=1), told, checkpoint)
+        run(table.read_stream(snapshot=2, max_rows=1), emitted, checkpoint)
     expected = [("-U", 1, 1), ("+U", 1, 2), ("-D", 2, 1), ("+I", 5, 2)]
     expected += [("-U", 1, 2), ("+U", 1, 3), ("+I", 2, 3), ("-D", 3, 1), ("-U", 4, 1), ("+U", 4, 4)]
-    assert told.all() == sorted(expected, key=repr)
-    of_one = [(kind, amount) for batch in told.batches() for kind, key, amount in batch if key == 1]
+    assert emitted.all() == sorted(expected, key=repr)
+    of_one = [(kind, amount) for batch in emitted.batches() for kind, key, amount in batch if key == 1]
     assert of_one == [("-U", 1), ("+U", 2), ("-U", 2), ("+U", 3)], "in order"
     if LIMITS:
-        assert len(told.batches()) > 3
+        assert len(emitted.batches()) > 3
 
 
 @pytest.mark.parametrize(
@@ -141,15 +141,15 @@ def test_changes_are_delivered_once_across_a_restart(spark, table, tmp_path):
 )
 def test_where_to_start_and_what_to_read(spark, table, tmp_path, how, expected):
     history(spark, table)
-    told = Collected(tmp_path)
-    run(table.read_stream(**how), told, tmp_path / "checkpoint")
-    assert told.all() == sorted(expected, key=repr)
+    emitted = Collected(tmp_path)
+    run(table.read_stream(**how), emitted, tmp_path / "checkpoint")
+    assert emitted.all() == sorted(expected, key=repr)
 
 
 def test_a_consumer_outlives_its_checkpoint_and_protects_unread_snapshots(spark, table, tmp_path):
     history(spark, table)
-    told = Collected(tmp_path)
-    run(table.read_stream(consumer="job", snapshot=1), told, tmp_path / "one")
+    emitted = Collected(tmp_path)
+    run(table.read_stream(consumer="job", snapshot=1), emitted, tmp_path / "one")
     put(spark, table, 4, {4: "+U"})
     put(spark, table, 5, {4: "+U"})
     table.expire_snapshots(retain_max=1)
@@ -164,10 +164,10 @@ def test_a_consumer_outlives_its_checkpoint_and_protects_unread_snapshots(spark,
 def test_a_table_without_a_changelog_is_followed_by_comparing(spark, spark_lake, tmp_path):
     table = made(spark_lake, "d.plain", {})
     history(spark, table)
-    told = Collected(tmp_path)
-    run(table.read_stream(snapshot=2), told, tmp_path / "checkpoint")
+    emitted = Collected(tmp_path)
+    run(table.read_stream(snapshot=2), emitted, tmp_path / "checkpoint")
     expected = [("-U", 1, 1), ("+U", 1, 2), ("-D", 2, 1), ("+I", 5, 2), ("-U", 1, 2), ("+U", 1, 3), ("+I", 2, 3), ("-D", 3, 1)]
-    assert told.all() == sorted(expected, key=repr)
+    assert emitted.all() == sorted(expected, key=repr)
 
 
 @pytest.mark.connect

@@ -133,10 +133,10 @@ def test_all_snapshots_are_looked_at_not_only_the_last(table):
 
 
 def test_progress_reports_each_file_read(table):
-    told: list[str] = []
-    assert verify(table.meta, told.append) == []
+    emitted: list[str] = []
+    assert verify(table.meta, emitted.append) == []
     written = [path.rsplit("/", 1)[1] for path in contents(table.meta.env.storage) if path.endswith(".parquet")]
-    assert sorted(name for name in told if name.endswith(".parquet")) == sorted(written)  # of every kept snapshot, once
+    assert sorted(name for name in emitted if name.endswith(".parquet")) == sorted(written)  # of every kept snapshot, once
 
 
 def test_a_manifest_that_many_snapshots_name_is_found_once(table):
