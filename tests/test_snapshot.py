@@ -134,7 +134,7 @@ def test_only_known_versions_are_read(version, error):
 
 
 def test_a_snapshot_with_other_fields_is_refused():
-    with pytest.raises(Corrupt, match=r"^here: snapshot has other fields"):
+    with pytest.raises(Corrupt, match=r"^here: snapshot has missing or unknown fields"):
         Snapshot.decode(envelope.wrap_json("snapshot", {"id": 1}), "here")
 
 
