@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spark_support import same
 
+from lsmlake.api.lake import Lake
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.spark import mask, read, settings
+from lsmlake.store.env import Limits
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +48,7 @@ def test_words_tell_each_dead_row(found):
 
 
 @examples(50)
-@given(masked_files(), st.sampled_from(mask._CHUNK_BITS))
+@given(masked_files(), st.sampled_from(Limits().mask_chunk_bits))
 def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
     files, dead = found
     numbers = mask.numbered(files).of
@@ -66,10 +68,10 @@ def vectors_of(dead: dict[str, set[int]]) -> dict[str, DeletionVector]:
 
 
 def test_one_dead_row_in_each_of_many_chunks_fits_a_broadcast():
-    bits, sizes = mask.chunk_bytes([8_193 << 16], [8_193])
+    bits, sizes = mask.chunk_bytes([8_193 << 16], [8_193], Limits())
     assert bits < 16
     assert sizes.sum() < 16 << 20
-    dense, sizes = mask.chunk_bytes([8_193 << 16], [400_000_000])
+    dense, sizes = mask.chunk_bytes([8_193 << 16], [400_000_000], Limits())
     assert (dense, sizes.sum() > 64 << 20) == (16, True)
 
 
@@ -103,14 +105,11 @@ def masked(lake):
 
 
 @pytest.mark.connect
-def test_each_form_of_a_mask_keeps_the_same_rows(masked, spark_lake, monkeypatch):
-    same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
-    monkeypatch.setattr(mask, "_FEW_FILES", 0)
-    same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
-    monkeypatch.setattr(mask, "_WORDS_BYTES", 0)
-    for bits in (10, 16):
-        monkeypatch.setattr(mask, "_CHUNK_BITS", range(bits, bits + 1))
-        same(spark_lake.table("d.t").df(), masked.scan().to_arrow())
+def test_each_form_of_a_mask_keeps_the_same_rows(masked, spark_lake):
+    by_chunks = [Limits(mask_bytes=0, mask_chunk_bits=(bits,)) for bits in (10, 16)]
+    for limits in (Limits(), Limits(mask_listed_files=0), *by_chunks):
+        table = Lake(replace(spark_lake.env, limits=limits), spark_lake.runtime).table("d.t")
+        same(table.df(), masked.scan().to_arrow())
 
 
 def test_a_column_with_the_name_of_the_positions_is_read_by_tasks(lake, spark_lake):

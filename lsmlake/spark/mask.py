@@ -26,19 +26,17 @@ from pyspark.sql import functions as F
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.kernels.bucket_hash import spark_hash
+from lsmlake.store.env import Limits
 
 PLACE = "_lsmlake_place"
 _CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"
 _BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.field("element", pa.int64(), False)))])
 _WORDS = pa.schema([("words", pa.list_(pa.field("element", pa.int64(), False)))])
 
-_WORDS_BYTES = 4 << 20  # each task unpacks the array
-_FEW_FILES = 16  # files listed in the SQL text: one comparison per row and file
 _SLOT_BITS = 6, 8, 10, 12  # sizes of the hash table of files, as powers of two
 _FACTORS = 2_654_435, 3_266_489, 1_640_531, 2_246_822  # below 2**22: a size below 2**41 times a factor fits a long
 _HASH_SHIFT = 20
 
-_CHUNK_BITS = range(10, 17)  # rows of a chunk, as powers of two
 _CHUNK_NUMBERS = 22  # bits of a chunk's number: files of at most 2**32 rows with the smallest chunks, and of 2**41 bytes
 _ENTRY_BYTES = 48  # of a chunk in the broadcast, whether or not it has a bitmap
 
@@ -80,13 +78,21 @@ def marks(number: Number, place: str, unknown: str) -> Marks:
     return Marks(f"{place}.row_index", number.sql.format(place=place), failure)
 
 
-def live_rows(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, found: Marks):
+def live_rows(
+    spark,
+    rows,
+    files: Sequence[DataFile],
+    vectors: Mapping[str, DeletionVector],
+    numbers: np.ndarray,
+    found: Marks,
+    limits: Limits,
+):
     """Returns the rows of `files` that are not deleted, and the names of the columns added to `rows`. `numbers`: the numbers of
     the files, as in `found.file`."""
-    table = _words(files, vectors, numbers) if _words_bytes(files) <= _WORDS_BYTES else None
+    table = _words(files, vectors, numbers) if _words_bytes(files) <= limits.mask_bytes else None
     if table is not None:
-        return _by_words(spark, rows, table, found), ()
-    return _by_chunks(spark, rows, files, vectors, numbers, found), (_CHUNK, _KNOWN, _BITS)
+        return _by_words(spark, rows, table, found, limits), ()
+    return _by_chunks(spark, rows, files, vectors, numbers, found, limits), (_CHUNK, _KNOWN, _BITS)
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -130,17 +136,17 @@ def _slots(numbers: np.ndarray, factor: int, bits: int) -> np.ndarray:
     return (numbers * factor >> _HASH_SHIFT) & ((1 << bits) - 1)
 
 
-def _by_words(spark, rows, words: _Words, found: Marks):
+def _by_words(spark, rows, words: _Words, found: Marks, limits: Limits):
     values = pa.ListArray.from_arrays(pa.array([0, len(words.values)], pa.int32()), words.values, type=_WORDS.field(0).type)
     array = spark.createDataFrame(pa.table([values], schema=_WORDS)).scalar()
     index = F.expr(f"int(shiftright({found.row}, 6))")
-    word = F.get(array, _start(array, words, found) + index)
+    word = F.get(array, _start(array, words, found, limits) + index)
     return rows.where(F.getbit(word, F.expr(f"int({found.row} & 63)")) == 0)
 
 
-def _start(array, words: _Words, found: Marks):
+def _start(array, words: _Words, found: Marks, limits: Limits):
     """Returns the index of the first word of a row's file, as a Column."""
-    if len(words.starts) <= _FEW_FILES:
+    if len(words.starts) <= limits.mask_listed_files:
         cases = " ".join(f"when {number}L then {start}" for number, start in words.starts.items())
         return F.expr(f"case {found.file} {cases} else int({found.unknown}) end")
     slot = F.expr(f"int(shiftright({found.file} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
@@ -151,11 +157,11 @@ def _start(array, words: _Words, found: Marks):
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
-def chunk_bytes(rows: Sequence[int], dead: Sequence[int]) -> tuple[int, np.ndarray]:
+def chunk_bytes(rows: Sequence[int], dead: Sequence[int], limits: Limits) -> tuple[int, np.ndarray]:
     """Returns the chunk size, as a power of two, that minimises the broadcast, and an upper bound of the bytes per file. `rows`
     and `dead`: the number of rows and of deleted rows per file."""
     rows, dead = np.asarray(rows, np.int64), np.asarray(dead, np.int64)
-    sizes = {bits: _chunk_bytes(rows, dead, bits) for bits in _CHUNK_BITS}
+    sizes = {bits: _chunk_bytes(rows, dead, bits) for bits in limits.mask_chunk_bits}
     best = min(sizes, key=lambda bits: sizes[bits].sum())
     return best, sizes[best]
 
@@ -165,9 +171,17 @@ def _chunk_bytes(rows: np.ndarray, dead: np.ndarray, bits: int) -> np.ndarray:
     return chunks * _ENTRY_BYTES + np.minimum(chunks, dead) * (1 << bits - 3)
 
 
-def _by_chunks(spark, rows, files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray, found: Marks):
+def _by_chunks(
+    spark,
+    rows,
+    files: Sequence[DataFile],
+    vectors: Mapping[str, DeletionVector],
+    numbers: np.ndarray,
+    found: Marks,
+    limits: Limits,
+):
     dead = [len(vectors[file.name]) if file.name in vectors else 0 for file in files]
-    bits, _ = chunk_bytes([file.rows for file in files], dead)
+    bits, _ = chunk_bytes([file.rows for file in files], dead, limits)
     bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(vectors, files, numbers, bits)))
     chunk = f"shiftleft({found.file}, {_CHUNK_NUMBERS}) + shiftright({found.row}, {bits})"
     joined = rows.selectExpr("*", f"{chunk} as {_CHUNK}").join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")

@@ -85,7 +85,8 @@ def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
     masked = [(split, file) for split in plan.splits for file in split.files if file.name in split.vectors]
     if not masked:
         return plan.splits, ()
-    _, sizes = mask.chunk_bytes([f.rows for _, f in masked], [split.vectors[f.name].cardinality for split, f in masked])
+    dead = [split.vectors[file.name].cardinality for split, file in masked]
+    _, sizes = mask.chunk_bytes([file.rows for _, file in masked], dead, plan.version.meta.env.limits)
     limit = plan.schema.parsed_options.read.vector_broadcast_bytes
     if sizes.sum() <= limit:
         return plan.splits, ()
@@ -178,7 +179,9 @@ class _Reading:
             rows, place = rows.select("*", rows.metadataColumn("_metadata").alias(mask.PLACE)), mask.PLACE
         rows, number = self._filtered(rows), mask.numbered(files)
         unknown = f"{self.meta.paths.root}: a data file differs from its manifest entry; verify() names the file"
-        live, made = mask.live_rows(self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown))
+        live, made = mask.live_rows(
+            self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown), self.meta.env.limits
+        )
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return live  # `_united` selects the columns
         made = *made, *([place] if place == mask.PLACE else [])
