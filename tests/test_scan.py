@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from strategies import fake_env, new_lake
+from strategies import fake_env
 
 from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
-from lsmlake.errors import InvalidQuery
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.memory import MemoryStorage
@@ -40,13 +39,6 @@ QUESTIONS = [
     "k IN (1, 77, 4000, 99999) AND city <> 'Lima'",
     "k BETWEEN 100 AND 120",
 ]
-
-
-@pytest.mark.parametrize("mode", ["compacted", "Fresh", ""])
-def test_an_unknown_mode_is_refused(mode):
-    table = new_lake().create_table("d.t", "k BIGINT", primary_key=["k"])
-    with pytest.raises(InvalidQuery, match=r"unknown mode, expected 'fresh' or 'raw'"):
-        table.scan(mode=mode)
 
 
 def rows(keys: np.ndarray, version: int) -> pa.Table:

@@ -49,7 +49,7 @@ from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
 from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.get import rows_of_keys
-from lsmlake.read.plan import FRESH, RAW, partition_matches
+from lsmlake.read.plan import partition_matches
 from lsmlake.read.travel import Moment, milliseconds, resolve
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
@@ -295,10 +295,6 @@ class Table:
             >>> scan = orders.scan()
             >>> duckdb.sql("SELECT * FROM scan")
         """
-        if mode not in (FRESH, RAW):
-            raise InvalidQuery(
-                "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
-            )
         if limit is not None and limit < 0:
             raise InvalidQuery("limit is negative", expected="0 or more", found=limit, cure="correct limit")
         names = None if columns is None else tuple(columns)

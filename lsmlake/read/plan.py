@@ -123,6 +123,10 @@ def plan(
         InvalidQuery: The mode or a column is unknown.
     """
     schema, names = version.schema, _check_columns(columns, version.schema)
+    if mode not in (FRESH, RAW, COMPACTED):
+        raise InvalidQuery(
+            "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
+        )
     if version.snapshot is None:
         return Plan(schema, predicate, names, version, mode, (), (("snapshot", 0),))
     table = version.live()
