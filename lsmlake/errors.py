@@ -59,6 +59,12 @@ class LakeError(Exception):
         cure: what to do, as an imperative sentence.
     """
 
+    what: str
+    where: str
+    expected: object
+    found: object
+    cure: str
+
     def __init__(self, what: str, *, where: str = "", expected: object = "", found: object = "", cure: str = "") -> None:
         self.what, self.where, self.expected, self.found, self.cure = what, where, expected, found, cure
         super().__init__(self._message(str))

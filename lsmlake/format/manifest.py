@@ -1,4 +1,4 @@
-"""Manifests: the entries of commits, which add files to the live set or delete them; and the manifest lists that name them.
+"""Manifests: the entries of commits, which add files to the live set or delete them.
 
 In memory a manifest is an Arrow table, one row per entry, so 100,000 files are folded and pruned by array operations:
 
@@ -6,8 +6,7 @@ In memory a manifest is an Arrow table, one row per entry, so 100,000 files are 
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
     checksum, footer_bytes and footer_checksum (null = unknown), n:<id>, lo:<id>, hi:<id> statistics by field id
 
-On disk it is zstd(msgpack({"columns": [{name, type, values}]})) in the common envelope. Dates are stored as days, timestamps as
-microseconds, decimals as text.
+On disk it is {"rows", "columns": [{name, type, values}]}, packed by `format.packed`.
 
 The live set is the fold of all entries in commit order: the last entry of a file name decides.
 """
@@ -15,17 +14,16 @@ The live set is the fold of all entries in commit order: the last entry of a fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
 from lsmlake.format.files import APPEND, COMPACT, Bucket, BucketState, ColumnStats, DataFile, VectorRef
-from lsmlake.schema import envelope, types
+from lsmlake.format.packed import loaded, pack, stored, type_name, unpack
+from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.shape import (
     BYTES_MAX,
@@ -38,12 +36,11 @@ from lsmlake.schema.shape import (
     check,
     integer,
     listing,
-    one_of,
     shown,
 )
+from lsmlake.schema.widening import widens
 
 ADD, DELETE = 0, 1
-_VECTORS = "deletion-vector-v1"
 _FIXED = (
     ("kind", pa.int8()),
     ("bucket", pa.int32()),
@@ -88,33 +85,6 @@ _COLUMN = {
     "type": Kind("the name of a type", types.is_name_of_type),
     "values": Kind("a list", lambda v: isinstance(v, list)),
 }
-_SCALAR = Kind("a value", lambda value: value is None or isinstance(value, (bool, int, float, str, bytes)))
-_LIST_COLUMNS = {
-    "name": listing(NAME),
-    "bytes": listing(integer(1, BYTES_MAX)),
-    "added": listing(integer()),
-    "deleted": listing(integer()),
-    "partition_min": listing(listing(_SCALAR)),
-    "partition_max": listing(listing(_SCALAR)),
-    "bucket_min": listing(integer()),
-    "bucket_max": listing(integer()),
-    "level_min": listing(integer()),
-    "level_max": listing(integer()),
-    "schema_id": listing(integer(0, 1 << 31)),
-    "sequence": listing(integer()),
-}
-_FILES_MAX = 1 << 26
-_INDEX_COLUMNS = {
-    "file": listing(NAME, _FILES_MAX),
-    "puffin": listing(NAME, _FILES_MAX),
-    "offset": listing(integer(4, BYTES_MAX), _FILES_MAX),
-    "length": listing(integer(20, (1 << 31) - 1), _FILES_MAX),
-    "cardinality": listing(integer(0, ROWS_MAX), _FILES_MAX),
-}
-_CODEC = pa.Codec("zstd", 3)
-_CONTENT_BYTES_MAX = 1 << 30
-_CONTENT_RATIO_MAX, _CONTENT_SLACK = 1 << 10, 1 << 24
-"""Limits of the decompressed size: a multiple of the file's size plus a constant."""
 
 
 class ManifestEntry(NamedTuple):
@@ -122,24 +92,6 @@ class ManifestEntry(NamedTuple):
     bucket: Bucket
     total_buckets: int
     file: DataFile
-
-
-class ManifestMeta(NamedTuple):
-    """The entry of a manifest in a manifest list. `sequence`: the snapshot that added it, which its entries inherit. Bounds are
-    inclusive; partition bounds have one stored value per partition column, None if it has only nulls."""
-
-    name: str
-    bytes: int
-    added: int
-    deleted: int
-    partition_min: Sequence
-    partition_max: Sequence
-    bucket_min: int
-    bucket_max: int
-    level_min: int
-    level_max: int
-    schema_id: int
-    sequence: int
 
 
 def has_order(type_: pa.DataType) -> bool:
@@ -186,20 +138,19 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
 
 def encode(table: pa.Table) -> bytes:
     columns = [
-        {"name": f.name, "type": _type_name(f.type), "values": _stored(c)}
-        for f, c in zip(table.schema, table.columns, strict=True)
+        {"name": f.name, "type": type_name(f.type), "values": stored(c)} for f, c in zip(table.schema, table.columns, strict=True)
     ]
-    return _pack("MANF", {"rows": table.num_rows, "columns": columns})
+    return pack("MANF", {"rows": table.num_rows, "columns": columns})
 
 
 def decode(data: bytes, where: str) -> pa.Table:
     """Decodes a manifest. Raises Corrupt or UnsupportedFormat naming `where`."""
-    content = _unpack("MANF", data, where)
+    content = unpack("MANF", data, where)
     check("manifest", content, {"rows": integer(), "columns": listing(Kind("a column", lambda v: isinstance(v, dict)))}, where)
     for column in content["columns"]:
         check("manifest column", column, _COLUMN, where)
     try:
-        columns = {c["name"]: _loaded(c["values"], c["type"]) for c in content["columns"]}
+        columns = {c["name"]: loaded(c["values"], c["type"]) for c in content["columns"]}
         table = pa.table(columns)
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as broken:  # ArrowInvalid is a ValueError
         raise Corrupt("manifest columns cannot be read", where=where, found=shown(str(broken)), cure=RESTORE) from broken
@@ -214,7 +165,7 @@ def _check_entries(table: pa.Table, where: str) -> None:
     """Checks the columns that all tables have. Raises Corrupt naming `where`."""
     for name, type_ in _FIXED:
         if name not in table.column_names or table[name].type != type_:
-            _refuse(where, name, _type_name(type_), "no such column" if name not in table.column_names else table[name].type)
+            _refuse(where, name, type_name(type_), "no such column" if name not in table.column_names else table[name].type)
         if table[name].null_count and name not in _MAY_BE_NULL:
             _refuse(where, name, "no null", "null")
         if name in _RANGES and table.num_rows:
@@ -243,28 +194,42 @@ def _check_all(table: pa.Table, name: str, good: pa.ChunkedArray, expected: str,
         _refuse(where, name, expected, table[name].filter(pc.invert(good))[0].as_py())
 
 
-def check_columns(table: pa.Table, schema: Schema, where: str) -> None:
-    """Checks the columns that depend on the schema: partition values, keys, statistics. Raises Corrupt naming `where`."""
-    present = set(table.column_names)
-    for field in entries_schema(schema):
-        if field.name not in present:
-            if field.name.startswith(("p:", "kmin:", "kmax:")):
-                _refuse(where, field.name, _type_name(field.type), "no such column")
-        elif table[field.name].type != field.type:
-            _refuse(where, field.name, _type_name(field.type), _type_name(table[field.name].type))
-        elif table[field.name].null_count and field.name.startswith(("kmin:", "kmax:")):
-            _refuse(where, field.name, "no null", "null")
+def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
+    """Returns the entries of a manifest with exactly the columns of `entries_schema(schema)`, checked.
+
+    A manifest that was written under another schema may lack statistics of a column, which are then null (unknown), have those of
+    a dropped column, which are left out, or have bounds of a narrower type, which are widened. Raises Corrupt naming `where`.
+    """
+    wanted = entries_schema(schema)
+    table = pa.table([_entry_column(table, field, where) for field in wanted], schema=wanted)
     _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     for name, number in schema.field_ids().items():
-        if (nulls := f"n:{number}") in present:
-            good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
-            _check_all(table, nulls, good, "0 to the rows of the file", where)
-        low, high = f"lo:{number}", f"hi:{number}"
-        if {low, high} <= present:
+        nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
+        good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
+        _check_all(table, nulls, good, "0 to the rows of the file", where)
+        if low in table.column_names:
             _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
             if name == schema.key[0]:
                 inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
                 _check_all(table, low, inside, "bounds that include the first and the last key", where)
+    return table
+
+
+def _entry_column(table: pa.Table, field: pa.Field, where: str) -> pa.ChunkedArray | pa.Array:
+    """The column of an entry that depends on the schema. Raises Corrupt naming `where`."""
+    place = field.name.startswith(("p:", "kmin:", "kmax:"))
+    if field.name not in table.column_names:
+        if place:
+            _refuse(where, field.name, type_name(field.type), "no such column")
+        return pa.nulls(table.num_rows, field.type)
+    column = table[field.name]
+    if column.type != field.type:
+        if place or not (widens(column.type, field.type) or widens(field.type, column.type)):
+            _refuse(where, field.name, type_name(field.type), type_name(column.type))
+        return column.cast(field.type) if widens(column.type, field.type) else pa.nulls(table.num_rows, field.type)
+    if column.null_count and field.name.startswith(("kmin:", "kmax:")):
+        _refuse(where, field.name, "no null", "null")
+    return column
 
 
 def _keys_ascend(table: pa.Table, count: int) -> pa.ChunkedArray:
@@ -278,52 +243,6 @@ def _keys_ascend(table: pa.Table, count: int) -> pa.ChunkedArray:
 
 def _refuse(where: str, column: str, expected: str, found: object) -> NoReturn:
     raise Corrupt(f"manifest has an invalid {column!r}", where=where, expected=expected, found=shown(found), cure=RESTORE)
-
-
-def _type_name(type_: pa.DataType) -> str:
-    return {pa.int8(): "TINYINT", pa.int16(): "SMALLINT"}.get(type_) or types.type_name(type_)
-
-
-def _storage(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(type_):
-        return pa.int64()
-    if pa.types.is_date32(type_):
-        return pa.int32()
-    return pa.string() if pa.types.is_decimal(type_) else type_
-
-
-def _stored(values: pa.ChunkedArray | pa.Scalar) -> list | object:
-    stored = values.cast(_storage(values.type))
-    return stored.as_py() if isinstance(stored, pa.Scalar) else stored.to_pylist()
-
-
-@lru_cache(maxsize=256)
-def _types(name: str) -> tuple[pa.DataType, pa.DataType]:
-    type_ = types.type_of(name)
-    return type_, _storage(type_)
-
-
-def _loaded(values: list, name: str) -> pa.Array:
-    type_, storage = _types(name)
-    stored = pa.array(values, storage)
-    return stored if storage == type_ else stored.cast(type_)
-
-
-def _pack(kind: str, content: dict) -> bytes:
-    raw = msgpack.packb(content)
-    return envelope.wrap(kind, len(raw).to_bytes(8, "big") + _CODEC.compress(raw, asbytes=True))
-
-
-def _unpack(kind: str, data: bytes, where: str) -> dict:
-    payload = envelope.unwrap(kind, data, where)
-    size, most = int.from_bytes(payload[:8], "big"), min(_CONTENT_BYTES_MAX, _CONTENT_RATIO_MAX * len(payload) + _CONTENT_SLACK)
-    if size > most:
-        raise Corrupt("content is too large", where=where, expected=f"at most {most} bytes", found=size, cure=RESTORE)
-    try:
-        raw = _CODEC.decompress(payload[8:], size, asbytes=True)
-        return msgpack.unpackb(raw)
-    except (pa.ArrowException, OSError, ValueError, msgpack.UnpackException) as broken:
-        raise Corrupt("content cannot be unpacked", where=where, found=shown(str(broken)), cure=RESTORE) from broken
 
 
 # -- folding ----------------------------------------------------------------------------------------------------------
@@ -364,15 +283,29 @@ def fold(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
     return table if len(live) == table.num_rows else table.take(live)
 
 
-def merge(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
-    """Merges consecutive manifests: keeps the last entry of each file, drops files that were added and deleted within them."""
+def merge(tables: Iterable[pa.Table], schema: Schema, *, whole: bool = False) -> pa.Table:
+    """Merges consecutive manifests so that they fold as before, each with the same change of the number of live files.
+
+    Keeps the last entry of each file, and its first one if that is the DELETE of a file that was added again. Drops files that
+    were added and deleted within the manifests. `whole`: there is no manifest before these, so only ADDs of live files are kept.
+    """
+    if whole:
+        return fold(tables, schema)
     table = concat(tables, schema)
     if not table.num_rows:
         return table
     first, last = _first_and_last(table)
     kinds = table["kind"].to_numpy()
+    replaced = first[(kinds[first] == DELETE) & (kinds[last] == ADD)]
     kept = last[~((kinds[first] == ADD) & (kinds[last] == DELETE))]
-    return table.take(np.sort(kept))
+    return table.take(np.sort(np.concatenate([replaced, kept])))
+
+
+def clustered(table: pa.Table, schema: Schema) -> pa.Table:
+    """Sorts entries by partition, bucket and first key, so that parts of them have narrow bounds. Entries of one file keep their
+    order."""
+    names = [*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket", "kmin:0"]
+    return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]))
 
 
 def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> list[tuple[Bucket, int, DataFile]]:
@@ -420,74 +353,3 @@ def states(
         bucket: BucketState(bucket, total, tuple(files), {f.name: vectors[f.name] for f in files if f.name in vectors})
         for bucket, (total, files) in grouped.items()
     }
-
-
-# -- lists ------------------------------------------------------------------------------------------------------------
-
-
-def describe(name: str, data: bytes, table: pa.Table, schema_id: int, sequence: int) -> ManifestMeta:
-    """Returns the list entry of the manifest `table`, stored as `data` under `name`."""
-    kinds = table["kind"].to_numpy()
-    buckets, levels = table["bucket"].to_numpy(), table["level"].to_numpy()
-    added = int((kinds == ADD).sum())
-    partitions = [pc.min_max(table[column]) for column in table.column_names if column.startswith("p:")]
-    return ManifestMeta(
-        name,
-        len(data),
-        added,
-        len(kinds) - added,
-        [_stored(found["min"]) for found in partitions],
-        [_stored(found["max"]) for found in partitions],
-        int(buckets.min()),
-        int(buckets.max()),
-        int(levels.min()),
-        int(levels.max()),
-        schema_id,
-        sequence,
-    )
-
-
-def encode_list(manifests: Sequence[ManifestMeta]) -> bytes:
-    columns = dict(zip(ManifestMeta._fields, map(list, zip(*manifests, strict=True)), strict=True)) if manifests else {}
-    return _pack("MLST", columns)
-
-
-def decode_list(data: bytes, where: str) -> tuple[ManifestMeta, ...]:
-    """Decodes a manifest list. Raises Corrupt or UnsupportedFormat naming `where`."""
-    content = _unpack("MLST", data, where)
-    if content == {}:
-        return ()
-    check("manifest list", content, _LIST_COLUMNS, where)
-    _check_lengths("manifest list", content.values(), where)
-    return tuple(map(ManifestMeta, *(content[name] for name in ManifestMeta._fields)))
-
-
-def _check_lengths(what: str, columns: Iterable[list], where: str) -> None:
-    if len(lengths := sorted(set(map(len, columns)))) > 1:
-        raise Corrupt(f"{what} has columns of different lengths", where=where, expected="one length", found=lengths, cure=RESTORE)
-
-
-def encode_index(vectors: Mapping[str, VectorRef]) -> bytes:
-    """Encodes the index manifest: the location of the vector of each live file that has one."""
-    refs = list(vectors.values())
-    columns = dict(zip(VectorRef._fields, map(list, zip(*refs, strict=True)), strict=True)) if refs else {}
-    return _pack("INDX", {"kind": _VECTORS, "file": list(vectors), **columns})
-
-
-def decode_index(data: bytes, where: str) -> dict[str, VectorRef]:
-    """Decodes an index manifest. Raises Corrupt or UnsupportedFormat naming `where`."""
-    content = _unpack("INDX", data, where)
-    kinds = {"kind": one_of(_VECTORS), **_INDEX_COLUMNS}
-    check(
-        "index manifest",
-        content,
-        kinds,
-        where,
-        may_lack=VectorRef._fields if isinstance(content, dict) and not content.get("file") else (),
-    )
-    columns = [content.get(name, []) for name in VectorRef._fields]
-    _check_lengths("index manifest", [content["file"], *columns], where)
-    found = dict(zip(content["file"], map(VectorRef, *columns), strict=True))
-    if len(found) < len(content["file"]):
-        raise Corrupt("index manifest names a file twice", where=where, expected="one vector per file", cure=RESTORE)
-    return found

@@ -10,6 +10,7 @@ import datetime
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket, DataFile
@@ -18,6 +19,11 @@ _ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines i
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
 _NAME_BYTES = 240  # file systems allow names of 255 bytes
 _CONSUMER = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
+_TAG = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*(?: [A-Za-z0-9_.\-]+)*")
+_TAG_BYTES = 200
+_BRANCH_BYTES = 200
+_BRANCH_MARK = "$branch_"
+MAIN = "main"  # what the table itself is called among its branches
 
 
 def database_dir(database: str) -> str:
@@ -25,7 +31,9 @@ def database_dir(database: str) -> str:
 
 
 _OF_A_TABLE = re.compile(
-    r"(schema|snapshot|changelog|consumer|manifest|index)/.+|(.+/)?bucket-\d+/(data|changelog)-[^/]+\.parquet", re.DOTALL
+    r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index)/.+"
+    r"|(.+/)?bucket-\d+/(data|changelog)-[^/]+\.parquet",
+    re.DOTALL,
 )
 
 
@@ -44,6 +52,11 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def is_branch(text: object) -> bool:
+    """Whether this is a valid name of a branch. Directories with other names are ignored."""
+    return isinstance(text, str) and text != MAIN and len(text) <= _BRANCH_BYTES and _NAME.fullmatch(text) is not None
+
+
 def split_name(name: str) -> tuple[str, str]:
     """Splits 'sales.orders' into ('sales', 'orders'). Raises InvalidQuery unless both names are valid."""
     parts = name.split(".")
@@ -55,6 +68,17 @@ def split_name(name: str) -> tuple[str, str]:
             cure="e.g. 'sales.orders'",
         )
     return parts[0], parts[1]
+
+
+def split_branch(name: str) -> tuple[str, str | None]:
+    """Splits 'sales.orders$branch_b1' into ('sales.orders', 'b1'); None: the name has no branch."""
+    table, mark, branch = name.partition(_BRANCH_MARK)
+    return (table, branch) if mark else (name, None)
+
+
+def on_branch(table: str, branch: str) -> str:
+    """The name of a branch: 'sales.orders$branch_b1'."""
+    return f"{table}{_BRANCH_MARK}{branch}"
 
 
 def check_database(name: str) -> str:
@@ -85,28 +109,74 @@ def _escaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
+class Branch(NamedTuple):
+    """A branch of a table. `uuid`: no other branch has it, also not a later one of the same name."""
+
+    name: str
+    uuid: str
+
+
 @dataclass(frozen=True)
 class TablePaths:
-    """The paths of one table with directory `root` ('sales.db/orders').
+    """The paths of one table with directory `root` ('sales.db/orders'), or of a branch of it.
 
-    Files with recurring names (`snapshot-1`) are in a directory named after the table's uuid. So a program with a handle to a
-    dropped table cannot modify the files of a new table with the same name.
+    Files with recurring names (`snapshot-1`) are in a directory named after the uuid of the table or branch. So a program with a
+    handle to a dropped table cannot modify the files of a new table with the same name. Data, manifests and vectors of all
+    branches are in the common directories of the table, because their names are unique.
     """
 
     root: str
     table_uuid: str
+    branch: Branch | None = None
+
+    @property
+    def home(self) -> str:
+        """The directory of the schemas, snapshots, tags, consumers and changelogs of the table, or of the branch."""
+        return self.root if self.branch is None else self.branch_home(self.branch.name)
+
+    @property
+    def line(self) -> str:
+        """The uuid of the table, or of the branch."""
+        return self.table_uuid if self.branch is None else self.branch.uuid
+
+    def on(self, branch: Branch | None) -> TablePaths:
+        """The paths of a branch; None: of the table itself."""
+        return TablePaths(self.root, self.table_uuid, branch)
+
+    @property
+    def branches(self) -> str:
+        return f"{self.root}/branch/{self.table_uuid}"
+
+    def branch_home(self, name: str) -> str:
+        """Raises InvalidQuery unless the name is valid."""
+        if not is_branch(name):
+            raise InvalidQuery(
+                "not the name of a branch",
+                where=repr(name),
+                expected=f"letters, digits, '_' and '-', at most {_BRANCH_BYTES}, and not {MAIN!r}",
+                cure="e.g. 'experiment-1'",
+            )
+        return f"{self.branches}/{name}"
+
+    def branch_file(self, name: str) -> str:
+        """The file whose existence is that of the branch."""
+        return f"{self.branch_home(name)}/branch.json"
+
+    def claim(self, branch: Branch) -> str:
+        """The file that makes forwarding and deleting a branch exclude each other."""
+        return f"{self.branch_home(branch.name)}/claim-{branch.uuid}"
 
     @property
     def schemas(self) -> str:
         """The directory of all schemas except the first."""
-        return f"{self.root}/schema/{self.table_uuid}"
+        return f"{self.home}/schema/{self.line}"
 
     def schema(self, number: int) -> str:
         return f"{self.schemas}/schema-{number}" if number else first_schema(self.root)
 
     @property
     def snapshots(self) -> str:
-        return f"{self.root}/snapshot/{self.table_uuid}"
+        return f"{self.home}/snapshot/{self.line}"
 
     def snapshot(self, number: int) -> str:
         return f"{self.snapshots}/snapshot-{number}"
@@ -117,7 +187,7 @@ class TablePaths:
 
     @property
     def changelogs(self) -> str:
-        return f"{self.root}/changelog/{self.table_uuid}"
+        return f"{self.home}/changelog/{self.line}"
 
     def changelog(self, number: int) -> str:
         """The snapshot file of an expired snapshot whose changelog is retained."""
@@ -125,7 +195,7 @@ class TablePaths:
 
     @property
     def consumers(self) -> str:
-        return f"{self.root}/consumer/{self.table_uuid}"
+        return f"{self.home}/consumer/{self.line}"
 
     def consumer(self, name: str) -> str:
         """Raises InvalidQuery unless the name is valid."""
@@ -142,6 +212,34 @@ class TablePaths:
         """Returns the name of the consumer of this file; None for any other file."""
         name = path.removeprefix(f"{self.consumers}/consumer-")
         return name if name != path and _CONSUMER.fullmatch(name) else None
+
+    @property
+    def tags(self) -> str:
+        return f"{self.home}/tag/{self.line}"
+
+    def tag(self, name: str) -> str:
+        """Raises InvalidQuery unless the name is valid."""
+        if not isinstance(name, str) or not _TAG.fullmatch(name) or len(name) > _TAG_BYTES:
+            raise InvalidQuery(
+                "not the name of a tag",
+                where=repr(name),
+                expected=f"letters, digits, '_', '-', '.' and single blanks, at most {_TAG_BYTES}, not starting with '.'",
+                cure="e.g. 'end-of-day' or '2026-01-31 12'",
+            )
+        return f"{self.tags}/tag-{name}"
+
+    def tag_name(self, path: str) -> str | None:
+        """Returns the name of the tag of this file; None for any other file."""
+        name = path.removeprefix(f"{self.tags}/tag-")
+        return name if name != path and _TAG.fullmatch(name) else None
+
+    def pin(self, name: str) -> str:
+        """The file that keeps the files of a snapshot while a tag of it is being written."""
+        return f"{self.tags}/pin-{name}"
+
+    def is_pin(self, path: str) -> bool:
+        name = path.removeprefix(f"{self.tags}/pin-")
+        return name != path and is_name(name)
 
     def manifest(self, name: str) -> str:
         return f"{self.root}/manifest/{name}"

@@ -33,7 +33,10 @@ _KINDS = {
     "writers": mapping(integer()),
     "queries": mapping(TEXT),
     "properties": mapping(TEXT),
+    "restores": optional(integer(1)),
+    "last_rollback": optional(integer(1)),
 }
+_MAY_LACK = ("restores", "last_rollback")
 
 
 class Named(NamedTuple):
@@ -48,10 +51,19 @@ class Snapshot(Shown):
     """State `id` of the table `table_uuid`. The live set is the fold of the manifests in `base_manifest_list`, then
     `delta_manifest_list`.
 
-    `writer_id` and `commit_id` identify the commit, so that a replay is recognised. `writers`: the highest commit id of each
-    writer that passes one, for replays of older commits. `queries`: by writer, the id of the streaming query that uses a named
-    writer; "" if Spark does not report the query. `total_rows`: rows in live files less those marked as deleted; level-0 rows
-    count even if they supersede others. `delta_rows`: rows written by this commit. Times are milliseconds since the epoch.
+    Attributes:
+        id: the number of the snapshot, from 1 on.
+        schema_id: the schema in effect.
+        writer_id: the writer of the commit; with `commit_id` it identifies the commit, so that a replay is recognised.
+        commit_id: the number that the writer gave the commit; None without one.
+        kind: what made the commit, such as an append or a compaction.
+        time_ms: when the commit was made, in milliseconds since the epoch.
+        total_rows: rows in live files less those marked as deleted; level-0 rows count even if they supersede others.
+        delta_rows: rows written by this commit.
+        writers: the highest commit id of each writer that passes one, for replays of older commits.
+        queries: by writer, the id of the streaming query that uses a named writer; "" if Spark does not report the query.
+        restores: the older snapshot whose rows a rollback made the rows of the table again; None: this is no rollback.
+        last_rollback: the newest rollback before this snapshot; None: there is none.
     """
 
     id: int
@@ -73,15 +85,28 @@ class Snapshot(Shown):
     writers: Mapping[str, int] = field(default_factory=dict, repr=False)
     queries: Mapping[str, str] = field(default_factory=dict, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    restores: int | None = field(default=None, repr=False)
+    last_rollback: int | None = field(default=None, repr=False)
+
+    @property
+    def newest_rollback(self) -> int | None:
+        """The newest rollback up to this snapshot."""
+        return self.last_rollback if self.restores is None else self.id
 
     def encode(self) -> bytes:
-        return envelope.wrap_json("snapshot", asdict(self))
+        content = asdict(self)
+        return envelope.wrap_json("snapshot", {k: v for k, v in content.items() if v is not None or k not in _MAY_LACK})
 
     @staticmethod
     def decode(data: bytes, where: str) -> Snapshot:
         """Decodes a snapshot file. Raises Corrupt or UnsupportedFormat naming `where`."""
-        content = envelope.unwrap_json("snapshot", data, where)
-        check("snapshot", content, _KINDS, where)
+        return Snapshot.of(envelope.unwrap_json("snapshot", data, where), where)
+
+    @staticmethod
+    def of(content: object, where: str) -> Snapshot:
+        """The snapshot with these fields. Raises Corrupt naming `where` if a field is missing or invalid."""
+        check("snapshot", content, _KINDS, where, _MAY_LACK)
+        content = dict(content)
         for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "changelog_manifest_list"):
             content[name] = Named(*content[name]) if content[name] else None
         return Snapshot(**content)
