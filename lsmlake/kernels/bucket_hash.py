@@ -37,18 +37,18 @@ def bucket_of(columns: Sequence[pa.Array | pa.ChunkedArray], buckets: int) -> np
     return np.mod(spark_hash(columns), np.int32(buckets))  # the sign of the divisor, as pmod
 
 
-def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> np.ndarray:
+def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray], *, block_rows: int = _BLOCK_ROWS) -> np.ndarray:
     """Returns Spark's `hash(*columns)`, one int32 per row. The columns have equal lengths and may hold nulls. Timestamps and
-    times are truncated to microseconds, as Spark stores them. O(bytes)."""
+    times are truncated to microseconds, as Spark stores them. `block_rows`: hashed at once. O(bytes)."""
     columns = [column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column]) for column in columns]
     rows = len(columns[0])
     assert all(len(column) == rows for column in columns)
     columns = [_as_spark_type(plain(column)) for column in columns]
     hashes = np.full(rows, _SEED, np.uint32)
-    for start in range(0, rows, _BLOCK_ROWS):
-        block = hashes[start : start + _BLOCK_ROWS]
+    for start in range(0, rows, block_rows):
+        block = hashes[start : start + block_rows]
         for column in columns:
-            part = column.slice(start, _BLOCK_ROWS)
+            part = column.slice(start, block_rows)
             block[:] = _hashed(part, block) if not part.null_count else np.where(part.is_valid(), _hashed(part, block), block)
     return hashes.view(np.int32)
 

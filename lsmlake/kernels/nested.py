@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 
@@ -51,20 +52,31 @@ def _required(array: pa.Array, type_: pa.DataType, where: str) -> pa.Array:
         return _required_struct(array, type_, where)
     if not (t.is_list(type_) or t.is_map(type_)):
         return array
-    lengths = np.asarray(array.value_lengths().fill_null(0)) if t.is_list(type_) else _map_lengths(array)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     if t.is_list(type_):
-        values = _checked(array.flatten(), type_.value_field, where)
-        return pa.ListArray.from_arrays(offsets, values, type=array.type, mask=array.is_null())
+        lengths, values = list_parts(array)
+        values = _checked(values, type_.value_field, where)
+        return pa.ListArray.from_arrays(offsets(lengths), values, type=array.type, mask=array.is_null())
+    lengths, keys, items = map_parts(array)
+    keys, items = _checked(keys, type_.key_field, where), _checked(items, type_.item_field, where)
+    return pa.MapArray.from_arrays(offsets(lengths), keys, items, type=array.type, mask=array.is_null())
+
+
+def list_parts(array: pa.ListArray) -> tuple[np.ndarray, pa.Array]:
+    """Returns the length of each list, 0 for a null, and the values of all lists."""
+    return np.asarray(pc.fill_null(pc.list_value_length(array), 0)), array.flatten()
+
+
+def map_parts(array: pa.MapArray) -> tuple[np.ndarray, pa.Array, pa.Array]:
+    """Returns the length of each map, 0 for a null, and the keys and the values of all maps."""
+    lengths = np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0)
     present = array.filter(array.is_valid())
     start, stop = (present.offsets[0].as_py(), present.offsets[-1].as_py()) if len(present) else (0, 0)
-    keys = _checked(present.keys[start:stop], type_.key_field, where)
-    items = _checked(present.items[start:stop], type_.item_field, where)
-    return pa.MapArray.from_arrays(offsets, keys, items, type=array.type, mask=array.is_null())
+    return lengths, present.keys[start:stop], present.items[start:stop]
 
 
-def _map_lengths(array: pa.MapArray) -> np.ndarray:
-    return np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0)
+def offsets(lengths: np.ndarray) -> pa.Array:
+    """Returns the offsets of lists of these lengths."""
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 def _required_struct(array: pa.StructArray, type_: pa.StructType, where: str) -> pa.Array:

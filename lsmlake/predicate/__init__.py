@@ -1,7 +1,8 @@
 """Predicates: conditions on rows, evaluated on Arrow data and used to prune files. `spark_sql` parses them from SQL text."""
 
 from lsmlake.predicate.evaluate import evaluate
-from lsmlake.predicate.prune import ColumnBounds, key_values, may_match
+from lsmlake.predicate.order import ordered
+from lsmlake.predicate.prune import ColumnBounds, key_values, may_match, must_match
 from lsmlake.predicate.tree import Predicate, Unsupported, and_
 
-__all__ = ["ColumnBounds", "Predicate", "Unsupported", "and_", "evaluate", "key_values", "may_match"]
+__all__ = ["ColumnBounds", "Predicate", "Unsupported", "and_", "evaluate", "key_values", "may_match", "must_match", "ordered"]

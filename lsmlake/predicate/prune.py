@@ -66,6 +66,12 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.
     return _may(predicate, _Files(stats, np.asarray(rows))).true
 
 
+def must_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.ndarray) -> np.ndarray:
+    """Returns one bool for each of N files: True only if every row of the file makes the predicate TRUE."""
+    may = _may(predicate, _Files(stats, np.asarray(rows)))
+    return ~(may.false | may.null)
+
+
 def key_values(predicate: Predicate, columns: Sequence[str]) -> dict[str, list] | None:
     """Returns for each of `columns` the sorted values, without null, that a matching row may have.
 

@@ -104,7 +104,6 @@ class Or(Predicate):
     children: tuple[Predicate, ...]
 
 
-TRUE = Constant(True)
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 

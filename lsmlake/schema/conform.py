@@ -2,9 +2,9 @@
 
 Columns are matched by name and returned in the table's order. `schema.lossless` converts the values. Without `Cast` only these
 pairs of types are accepted, and only values that fit exactly: an integer to an integer, float or decimal; a float to a float; a
-decimal to a decimal; dates to dates; timestamps to timestamps, both with or both without a zone; text to text and bytes to bytes;
-all of these in large, view and dictionary layouts, and inside nested columns. Every other conversion, such as text to a number,
-needs `Cast`.
+decimal to a decimal; dates to dates and, at midnight, to timestamps without a zone; timestamps to timestamps, both with or both
+without a zone; text to text and bytes to bytes; all of these in large, view and dictionary layouts, and inside nested columns.
+Every other conversion, such as text to a number, needs `Cast`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.kernels import nested
 from lsmlake.kernels.chunks import filled
-from lsmlake.schema import lossless, types
+from lsmlake.schema import lossless, omitted, types
+from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
 
 _CAST_CURE = Wording(
@@ -62,18 +63,31 @@ def conform(
         schema: The schema of the table.
         columns: The columns of the result. Default: all columns of the schema.
         cast: Allows further conversions.
-        optional: Columns that become null if the data lacks them.
+        optional: Columns that the data may lack; they have their default or, under a rule that combines rows, are null.
         first_row: The number of the first row in messages. None: messages name no row.
 
     Raises:
         InvalidData: A column is missing or unknown, or a type or value does not fit.
     """
-    wanted = [schema.plain_columns.field(name) for name in (columns or schema.plain_columns.names)]
+    wanted = [schema.columns.field(name) for name in (columns or schema.columns.names)]
     needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
     check_names(data.schema.names, needed)
-    place = _Place(first_row)
-    arrays = [_convert(data[f.name], f, cast, place) if f.name in needed else _missing(f, data.num_rows) for f in wanted]
-    return _clean_keys(pa.table(arrays, schema=pa.schema(wanted)), schema)
+    place, missing = _Place(first_row), omitted.as_null if combines_rows(schema) else omitted.with_default
+    arrays = [
+        _convert(_completed(data[field.name], field, missing), plain, cast, place)
+        if field.name in needed
+        else missing(field, data.num_rows).cast(plain.type)
+        for field, plain in ((field, schema.plain_columns.field(field.name)) for field in wanted)
+    ]
+    columns_of = pa.schema([schema.plain_columns.field(field.name) for field in wanted])
+    return _clean_keys(pa.table(arrays, schema=columns_of), schema)
+
+
+def _completed(column: pa.ChunkedArray, field: pa.Field, missing: omitted.Omitted) -> pa.ChunkedArray:
+    if not pa.types.is_nested(field.type):
+        return column
+    made = [omitted.completed(chunk, field.type, missing) for chunk in column.chunks]
+    return pa.chunked_array(made, made[0].type if made else column.type)
 
 
 class _Place(NamedTuple):
@@ -81,10 +95,6 @@ class _Place(NamedTuple):
 
     def of(self, field: pa.Field, row: int) -> str:
         return f"column {field.name!r}" + ("" if self.first_row is None else f", row {self.first_row + row}")
-
-
-def _missing(field: pa.Field, rows: int) -> pa.Array:
-    return nested.nulls(rows, field.type)
 
 
 def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
@@ -104,7 +114,7 @@ def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str], cast: 
     """Does the checks of `conform` that need no rows. Raises InvalidData."""
     check_names(found.names, columns)
     for name in columns:
-        _check_type(found.field(name).type, schema.plain_columns.field(name), cast)
+        _check_type(found.field(name).type, schema.columns.field(name), cast)
 
 
 def _check_type(found: pa.DataType, field: pa.Field, cast: Cast | None) -> None:
@@ -149,20 +159,27 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
     if t.is_date(wanted):
         return t.is_date(found)
     if t.is_timestamp(wanted):
-        return t.is_timestamp(found) and bool(found.tz) == bool(wanted.tz)
+        return (t.is_timestamp(found) and bool(found.tz) == bool(wanted.tz)) or (t.is_date(found) and not wanted.tz)
     if t.is_struct(wanted):
-        return (
-            t.is_struct(found)
-            and {f.name for f in found} == {f.name for f in wanted}
-            and found.num_fields == wanted.num_fields
-            and all(_fits(found.field(f.name).type, f.type, True) for f in wanted)
-        )
+        return t.is_struct(found) and _has_fields(found, wanted)
     if t.is_map(wanted):
         return t.is_map(found) and _fits(found.key_type, wanted.key_type, True) and _fits(found.item_type, wanted.item_type, True)
     if t.is_list(wanted):
         lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
         return lists and _fits(found.value_type, wanted.value_type, True)
     return False
+
+
+def _has_fields(found: pa.StructType, wanted: pa.StructType) -> bool:
+    """Whether a struct has the fields of `wanted`, each once, except those that may be omitted."""
+    names = [field.name for field in found]
+    known = {field.name: field for field in wanted}
+    if len(set(names)) != len(names) or not set(names) <= known.keys():
+        return False
+    return all(
+        _fits(found.field(name).type, field.type, True) if name in names else omitted.may_be_omitted(field)
+        for name, field in known.items()
+    )
 
 
 def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:

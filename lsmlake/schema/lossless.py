@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -278,21 +277,15 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
         made = [convert(fields[field.name], field.type, zone) for field in wanted]
         return pa.StructArray.from_arrays(made, fields=list(wanted), mask=array.is_null())
     if t.is_map(wanted) and t.is_map(found):
-        rows = array.filter(array.is_valid())
-        start, stop = (rows.offsets[0].as_py(), rows.offsets[-1].as_py()) if len(rows) else (0, 0)
-        keys = convert(rows.keys[start:stop], wanted.key_type, zone)
-        items = convert(rows.items[start:stop], wanted.item_type, zone)
-        offsets = _offsets(np.where(np.asarray(array.is_valid()), np.diff(np.asarray(array.offsets)), 0))
-        return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=array.is_null())
+        lengths, keys, items = nested.map_parts(array)
+        keys, items = convert(keys, wanted.key_type, zone), convert(items, wanted.item_type, zone)
+        return pa.MapArray.from_arrays(nested.offsets(lengths), keys, items, type=wanted, mask=array.is_null())
     if t.is_list(wanted) and (t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)):
-        values = convert(array.flatten(), wanted.value_type, zone)
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
-        return pa.ListArray.from_arrays(_offsets(lengths), values, type=wanted, mask=array.is_null())
+        lengths, values = nested.list_parts(array)
+        return pa.ListArray.from_arrays(
+            nested.offsets(lengths), convert(values, wanted.value_type, zone), type=wanted, mask=array.is_null()
+        )
     raise Unfit
-
-
-def _offsets(lengths: np.ndarray) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 _INT, _FLOAT, _DECIMAL, _BOOL = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
+from lsmlake.schema.defaults import check_defaults
 from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
 
 ROW_KIND = "_row_kind"
@@ -86,11 +88,32 @@ class Schema:
             time_ms,
         )
 
-    def with_options(self, options: Mapping[str, object], id: int, time_ms: int, where: str) -> Schema:
-        """The next schema: the same but for its options. Raises InvalidOption; `where` names the table."""
+    def successor(
+        self,
+        columns: pa.Schema,
+        highest_field_id: int,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str],
+        options: Mapping[str, object],
+        id: int,
+        time_ms: int,
+        where: str,
+    ) -> Schema:
+        """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where)
-        _check_options(self.columns, self.primary_key, self.partition_by, parsed, where)
-        return replace(self, id=id, options={k: _as_text(v) for k, v in options.items()}, time_ms=time_ms)
+        _check_names(columns, where)
+        _check_keys(columns, primary_key, partition_by, where)
+        _check_options(columns, primary_key, partition_by, parsed, where)
+        return replace(
+            self,
+            id=id,
+            columns=columns,
+            highest_field_id=highest_field_id,
+            primary_key=tuple(primary_key),
+            partition_by=tuple(partition_by),
+            options={k: _as_text(v) for k, v in options.items()},
+            time_ms=time_ms,
+        )
 
     @cached_property
     def parsed_options(self) -> Options:
@@ -114,6 +137,11 @@ class Schema:
     def row_columns(self) -> pa.Schema:
         """The schema of rows in memory: plain and nullable, because a delete may have only its key."""
         return pa.schema([field.with_nullable(True) for field in self.plain_columns])
+
+    @cached_property
+    def types_by_id(self) -> tuple[tuple[int, str], ...]:
+        """The id and the type of each column. Schemas that are equal in this give manifest entries the same columns."""
+        return tuple((types.field_id(field), str(types.plain(field.type))) for field in self.columns)
 
     def field_ids(self) -> dict[str, int]:
         return {field.name: types.field_id(field) for field in self.columns}
@@ -158,6 +186,7 @@ def _check_sound(schema: Schema, where: str) -> None:
     ids = types.field_ids(schema.columns)
     if len(set(ids)) < len(ids) or max(ids, default=0) > schema.highest_field_id:
         raise InvalidSchema("two fields have one id, or an id is above the highest", where=where)
+    check_defaults(schema.columns, where)
     _check_names(schema.columns, where)
     _check_keys(schema.columns, schema.primary_key, schema.partition_by, where)
     _check_options(schema.columns, schema.primary_key, schema.partition_by, schema.parsed_options, where)
@@ -257,6 +286,7 @@ def _check_options(
     if len(set(bucket_key)) != len(bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
+    _check_partition_expiry(partition_by, options, where)
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
     options.columns.check_columns(columns.names, primary_key, where)
@@ -282,6 +312,28 @@ def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> 
             where=where,
             expected=f"one of {columns.names}",
             cure=_near(name, columns.names),
+        )
+
+
+def _check_partition_expiry(partition_by: Sequence[str], options: Options, where: str) -> None:
+    """Raises InvalidOption unless the options of partition expiry fit the partition columns."""
+    if options.partitions.expiration_ms is None:
+        return
+    if not partition_by:
+        raise InvalidOption(
+            "partition.expiration-time has no effect: the table has no partitions",
+            where=where,
+            cure="leave the option out; record-level.expire-time expires single rows",
+        )
+    pattern = options.partitions.pattern
+    named = re.findall(r"\$(\w+)", pattern or "")
+    if pattern is not None and not any(text.startswith(name) for text in named for name in partition_by):
+        raise InvalidOption(
+            "partition.timestamp-pattern names no partition column",
+            where=where,
+            expected=" or ".join(f"${name}" for name in partition_by),
+            found=pattern,
+            cure="correct the pattern",
         )
 
 

@@ -7,8 +7,9 @@ other types (large or view types, dictionaries, other units); `with_ids` numbers
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from lsmlake.schema.shape import FLAG, RESTORE, TEXT, Kind, check, integer, list
 
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"
+INITIAL_DEFAULT, WRITE_DEFAULT = DEFAULTS = b"initial_default", b"write_default"
+"""Metadata of a field with a default, as JSON; see `lsmlake.schema.defaults`."""
 _NAMES = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int8(),
@@ -163,6 +166,11 @@ def has_field_id(field: pa.Field) -> bool:
     return FIELD_ID in (field.metadata or {})
 
 
+def has_field_ids(type_: pa.DataType) -> bool:
+    """Whether all fields inside a type have an id."""
+    return all(has_field_id(field) and has_field_ids(field.type) for field in inner_fields(type_))
+
+
 def field_id(field: pa.Field) -> int:
     return int(field.metadata[FIELD_ID])
 
@@ -172,14 +180,22 @@ def field_ids(fields: Iterable[pa.Field]) -> list[int]:
     level, found = list(fields), []
     while level:
         found += map(field_id, level)
-        level = [inner for field in level for inner in _inside(field.type)]
+        level = [inner for field in level for inner in inner_fields(field.type)]
     return found
 
 
-def _inside(type_: pa.DataType) -> list[pa.Field]:
+def inner_fields(type_: pa.DataType) -> tuple[pa.Field, ...]:
+    """Returns the fields directly inside a canonical type."""
     if pa.types.is_map(type_):
-        return [type_.key_field, type_.item_field]
-    return [type_.field(i) for i in range(type_.num_fields)] if pa.types.is_nested(type_) else []
+        return type_.key_field, type_.item_field
+    return tuple(type_.field(i) for i in range(type_.num_fields)) if pa.types.is_nested(type_) else ()
+
+
+def with_inner_fields(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """Returns a nested type of the same kind with other fields inside."""
+    if pa.types.is_struct(type_):
+        return pa.struct(list(fields))
+    return pa.map_(*fields) if pa.types.is_map(type_) else pa.list_(*fields)
 
 
 def _numbered(field: pa.Field, ids: Iterator[int]) -> pa.Field:
@@ -233,12 +249,16 @@ def to_json(field: pa.Field) -> dict:
     else:
         described = type_name(type_)
     out = {"id": field_id(field), "name": field.name, "type": described, "nullable": field.nullable}
-    comment = field.metadata.get(COMMENT)
-    return {**out, "comment": comment.decode()} if comment else out
+    if comment := field.metadata.get(COMMENT):
+        out["comment"] = comment.decode()
+    return out | {name.decode(): json.loads(text) for name in DEFAULTS if (text := field.metadata.get(name)) is not None}
 
 
 _TYPE = Kind("the name of a type, or an object", lambda value: is_name_of_type(value) or isinstance(value, dict))
-_FIELD = {"id": integer(1, FIELD_ID_MAX), "name": TEXT, "type": _TYPE, "nullable": FLAG, "comment": TEXT}
+_VALUE = Kind("a value", lambda value: value is None or isinstance(value, (bool, int, str)))
+_FIELD = {"id": integer(1, FIELD_ID_MAX), "name": TEXT, "type": _TYPE, "nullable": FLAG, "comment": TEXT} | {
+    name.decode(): _VALUE for name in DEFAULTS
+}
 _INNER = Kind("a field", lambda value: isinstance(value, dict))
 _NESTED = {
     "struct": {"fields": listing(_INNER)},
@@ -249,7 +269,7 @@ _NESTED = {
 
 def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
     """Converts the result of `to_json` to a field. Raises Corrupt naming `where`."""
-    check("field", content, _FIELD, where, may_lack=["comment"])
+    check("field", content, _FIELD, where, may_lack=["comment", *(name.decode() for name in DEFAULTS)])
     described = content["type"]
     if isinstance(described, str):
         type_ = type_of(described)
@@ -266,6 +286,7 @@ def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
     metadata = {FIELD_ID: str(content["id"]).encode()}
     if "comment" in content:
         metadata[COMMENT] = content["comment"].encode()
+    metadata |= {name: json.dumps(content[name.decode()]).encode() for name in DEFAULTS if name.decode() in content}
     return pa.field(content["name"], type_, content["nullable"], metadata)
 
 

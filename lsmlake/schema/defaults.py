@@ -1,0 +1,93 @@
+"""Defaults of columns, in the metadata of their fields: the two of Iceberg's specification.
+
+`initial`: the value of a row in a file that was written before the column existed. `write`: the value of a row that is written
+without the column; a column that has it, even as null, may be omitted. In a schema file a default is a JSON value; dates are days
+and timestamps microseconds since 1970, decimals and floats text, bytes hexadecimal text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidSchema
+from lsmlake.schema import types
+
+INITIAL, WRITE = DEFAULTS = types.DEFAULTS
+
+
+def default_of(field: pa.Field, which: bytes) -> pa.Scalar | None:
+    """Returns the default of a field; None if it has none. A default can be a null scalar."""
+    text = (field.metadata or {}).get(which)
+    return None if text is None else decoded(json.loads(text), field.type)
+
+
+def with_default(field: pa.Field, which: bytes, value: pa.Scalar | None) -> pa.Field:
+    """Returns `field` with another default; None removes it."""
+    metadata = {key: text for key, text in (field.metadata or {}).items() if key != which}
+    if value is not None:
+        metadata[which] = json.dumps(encoded(value)).encode()
+    return field.with_metadata(metadata)
+
+
+def encoded(value: pa.Scalar) -> object:
+    """Returns the JSON value of a default."""
+    if not value.is_valid:
+        return None
+    type_, t = value.type, pa.types
+    if t.is_date32(type_):
+        return value.cast(pa.int32()).as_py()
+    if t.is_timestamp(type_):
+        return value.cast(pa.int64()).as_py()
+    if t.is_decimal(type_):
+        return format(value.as_py(), "f")
+    if t.is_binary(type_):
+        return value.as_py().hex()
+    return repr(value.as_py()) if t.is_floating(type_) else value.as_py()
+
+
+def decoded(content: object, type_: pa.DataType) -> pa.Scalar:
+    """The inverse of `encoded`. Raises ValueError if `content` is not a value of the type."""
+    t = pa.types
+    if content is None:
+        return pa.scalar(None, type_)
+    expected = bool if t.is_boolean(type_) else int if t.is_integer(type_) or t.is_date32(type_) or t.is_timestamp(type_) else str
+    if t.is_nested(type_) or type(content) is not expected:
+        raise ValueError(f"{content!r} is not a value of {type_}")
+    try:
+        if t.is_date32(type_) or t.is_timestamp(type_):
+            return pa.scalar(content, pa.int32() if t.is_date32(type_) else pa.int64()).cast(type_)
+        if t.is_binary(type_):
+            return pa.scalar(bytes.fromhex(content), type_)
+        if t.is_floating(type_):
+            return pa.scalar(float(content), type_)
+        return pa.scalar(content, pa.string()).cast(type_) if t.is_decimal(type_) else pa.scalar(content, type_)
+    except (pa.ArrowException, OverflowError) as unfit:
+        raise ValueError(str(unfit)) from unfit
+
+
+def check_defaults(fields: Iterable[pa.Field], where: str) -> None:
+    """Raises InvalidSchema if a default, at any level, is no value of its field."""
+    for field in fields:
+        for which in DEFAULTS:
+            try:
+                value = default_of(field, which)
+                sound = value is None or not value.is_valid or value.as_py() is not None
+            except (ValueError, OverflowError):  # the latter: a date beyond Python's
+                sound = False
+            if not sound:
+                raise InvalidSchema(f"the default of {field.name!r} is no value of its type", where=where)
+        check_defaults(types.inner_fields(field.type), where)
+
+
+def no_default_of_nested(type_: pa.DataType, column: str) -> None:
+    """Raises InvalidSchema for a nested type."""
+    if pa.types.is_nested(type_):
+        raise InvalidSchema(
+            "a nested column cannot have a default other than null",
+            where=f"column {column!r}",
+            found=type_,
+            cure="leave the default out, or give defaults to its fields",
+        )
