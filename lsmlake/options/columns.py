@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from lsmlake.errors import InvalidOption
 from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.option import Change, Option, When, option, options_of
-from lsmlake.options.types import any_text, boolean, integer, names, one_of, text
+from lsmlake.options.types import any_text, boolean, column, integer, names, one_of, text
 
 PREFIX = "fields."
 FUNCTION, SEQUENCE_GROUP, DEFAULT_FUNCTION = "aggregate-function", "sequence-group", "default-aggregate-function"
@@ -42,7 +42,7 @@ class FieldSettings:
     )
     count_limit: int | None = option("count-limit", integer(1), None, "nested_update: most structs that are taken; default: all")
     ts_field: str | None = option(
-        "ts-field", text, None, "merge_map_with_keytime: the field of a value that orders it; default: the last field"
+        "ts-field", column, None, "merge_map_with_keytime: the field of a value that orders it; default: the last field"
     )
     overflow: str = option(
         "overflow",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsmlake.options.changelog import FULL_COMPACTION
-from lsmlake.options.option import Change, option
+from lsmlake.options.option import Change, When, option
 from lsmlake.options.types import boolean, directory_name, integer, names
 
 
@@ -27,6 +27,14 @@ class LayoutOptions:
         " full-compaction, and always in Paimon: false",
         change=Change.REWRITES,
         derived=lambda values: values["changelog-producer"] != FULL_COMPACTION,
+    )
+    vector_files: int = option(
+        "deletion-vectors.merge-min-count",
+        integer(2),
+        16,
+        "a compaction that writes vectors merges the vectors of its bucket into one file, if they would lie in so many files",
+        own=True,
+        only=((When("deletion-vectors.enabled", (True,)),),),
     )
     default_partition: str = option(
         "partition.default-name", directory_name, "__DEFAULT_PARTITION__", "directory name of the null partition"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP
 from lsmlake.options.option import When, option
-from lsmlake.options.types import boolean, duration, integer, text
+from lsmlake.options.types import boolean, column, duration, integer
 
 _CHANGELOG = (When("changelog-producer", (INPUT, LOOKUP, FULL_COMPACTION)),)
 
@@ -25,8 +25,8 @@ class RetentionOptions:
         "snapshot.expire.on-commit",
         boolean,
         True,
-        "every tenth commit expires snapshots by these options (under write-only = true only if it is a compaction);"
-        " false: only expire_snapshots does",
+        "every tenth commit expires snapshots by these options, and tags (under write-only = true only if it is a compaction);"
+        " false: only expire_snapshots and expire_tags do",
         own=True,
     )
     changelogs_min: int | None = option(
@@ -53,5 +53,5 @@ class RetentionOptions:
         "record-level.expire-time", duration, None, "older rows are dropped when a compaction rewrites their file"
     )
     row_time_field: str | None = option(
-        "record-level.time-field", text, None, "column with the time of a row: seconds, milliseconds or a timestamp"
+        "record-level.time-field", column, None, "column with the time of a row: seconds, milliseconds or a timestamp"
     )

@@ -13,6 +13,7 @@ from lsmlake.options.changelog import FULL_COMPACTION, INPUT
 from lsmlake.options.compaction import TIERED
 from lsmlake.options.merge import FIRST_ROW
 from lsmlake.options.option import Only, Option, Values, When, is_set
+from lsmlake.options.tags import PERIODS_MS
 
 
 class Excludes(NamedTuple):
@@ -29,6 +30,14 @@ class AtMost(NamedTuple):
     high: str
 
 
+class Below(NamedTuple):
+    """The value of option `low` is less than `limits` has for the value of option `high`."""
+
+    low: str
+    high: str
+    limits: Mapping[object, int]
+
+
 class Together(NamedTuple):
     """Both options are set, or none."""
 
@@ -42,7 +51,7 @@ _REMOVING = (
     When("aggregation.remove-record-on-delete"),
 )
 
-RULES: tuple[Excludes | AtMost | Together, ...] = (
+RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
     Excludes(
         When("compaction.strategy", (TIERED,)),
         When("deletion-vectors.enabled", (False,)),
@@ -70,6 +79,7 @@ RULES: tuple[Excludes | AtMost | Together, ...] = (
     AtMost("snapshot.num-retained.min", "snapshot.num-retained.max"),
     AtMost("changelog.num-retained.min", "changelog.num-retained.max"),
     AtMost("commit.min-retry-wait", "commit.max-retry-wait"),
+    Below("tag.creation-delay", "tag.creation-period", PERIODS_MS),
 )
 
 
@@ -106,5 +116,7 @@ def _broken(values: Values) -> Iterator[tuple[str, tuple[str, str], str]]:
                 yield f"{one} and {other} exclude each other: {why}", (one.option, other.option), cure
             case AtMost(low, high) if is_set(values[low]) and is_set(values[high]) and values[low] > values[high]:
                 yield f"{low} is greater than {high}", (low, high), f"decrease {low}, or increase {high}"
+            case Below(low, high, limits) if values[low] >= limits[values[high]]:
+                yield f"{low} is not less than the period {high}", (low, high), f"decrease {low}"
             case Together(one, other) if is_set(values[one]) != is_set(values[other]):
                 yield f"only one of {one} and {other} is set", (one, other), "set both or neither"

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from lsmlake.errors import InvalidOption, Wording
-from lsmlake.options import columns, rules
+from lsmlake.options import columns, rules, tags
 from lsmlake.options.changelog import ChangelogOptions
 from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.commit import CommitOptions
@@ -22,8 +22,10 @@ from lsmlake.options.files import FileOptions
 from lsmlake.options.layout import LayoutOptions
 from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
 from lsmlake.options.option import Change, Only, Option, Values, When, options_of
+from lsmlake.options.partitions import PartitionOptions
 from lsmlake.options.read import ReadOptions
 from lsmlake.options.retention import RetentionOptions
+from lsmlake.options.tags import TagOptions
 from lsmlake.options.types import CURE
 from lsmlake.options.write import WriteOptions
 
@@ -40,6 +42,8 @@ class Options:
     compaction: CompactionOptions
     changelog: ChangelogOptions
     retention: RetentionOptions
+    tags: TagOptions
+    partitions: PartitionOptions
     commit: CommitOptions
     columns: ColumnOptions
 
@@ -118,6 +122,7 @@ def _conditions(name: str) -> tuple[Only, ...]:
 _LIST = Wording("options_table() of a table lists all options", command="`lsmlake options` lists all options")
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
+    **tags.CURES,
 }
 
 

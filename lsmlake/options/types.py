@@ -41,10 +41,10 @@ class Type(Generic[T]):
             return str(value).lower()
         if isinstance(value, tuple):
             return ",".join(value)
-        if not isinstance(value, int) or not value or not self.units:
+        if not isinstance(value, int) or not self.units:
             return str(value)
-        unit, factor = next((unit, factor) for unit, factor in self.units.items() if value % factor == 0)
-        return f"{value // factor} {unit}"
+        unit = next(unit for unit, factor in self.units.items() if value % factor == 0 and (value or factor == 1))
+        return f"{value // self.units[unit]} {unit}"
 
 
 _MOST = 2**31 - 1
@@ -123,6 +123,7 @@ text = Type("text", "a name", _text)
 any_text = Type("text", "any text", str)
 directory_name = Type("text", r"a name without /, \ or control characters", _directory_name)
 names = Type("columns", "column names separated by commas", _names)
+column = Type("column", "a column name", _text)
 size = _quantity(
     "size",
     "a size such as '128 mb'; without a unit: bytes",

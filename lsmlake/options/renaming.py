@@ -1,0 +1,59 @@
+"""Renames columns in options. Options name columns by their current names, so a renamed column is renamed in them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from lsmlake.options.columns import FUNCTION, PREFIX, SEQUENCE_GROUP, SETTINGS, parse_column_option
+from lsmlake.options.partitions import pattern, renamed_pattern
+from lsmlake.options.table_options import OPTIONS, check_name
+from lsmlake.options.types import column, names
+
+
+class Renaming(NamedTuple):
+    """`columns`: the new name of a column. `inner`: the new name of a field of the structs in a column, given both names."""
+
+    columns: Callable[[str], str]
+    inner: Callable[[str, str], str]
+
+
+def renamed(options: Mapping[str, str], renaming: Renaming) -> dict[str, str]:
+    """Returns valid `options` with renamed columns."""
+    return dict(_renamed(name, value, renaming) for name, value in options.items())
+
+
+def columns_in(name: str, value: object) -> frozenset[str]:
+    """Returns the names of the columns that an option names, in its own name or in its value."""
+    found: set[str] = set()
+    _renamed(name, value, Renaming(lambda one: found.add(one) or one, lambda _, inner: inner))
+    return frozenset(found)
+
+
+def _renamed(name: str, value: object, renaming: Renaming) -> tuple[str, object]:
+    if not name.startswith(PREFIX):
+        check_name(name, "table options")
+        option = OPTIONS.get(name)
+        if option is not None and option.type is pattern:
+            return name, renamed_pattern(str(value), renaming.columns)
+        if option is None or option.type not in (names, column):
+            return name, value
+        return name, _text(map(renaming.columns, _listed(option.type.parse(name, value, "table options"))))
+    given = parse_column_option(name, value, "table options")
+    if not given.columns:
+        return name, value
+    renamed_name = f"{PREFIX}{','.join(map(renaming.columns, given.columns))}.{given.kind}"
+    if given.kind == SEQUENCE_GROUP:
+        return renamed_name, _text(map(renaming.columns, given.value))
+    inner = given.kind != FUNCTION and next(each for each in SETTINGS.values() if each.name == given.kind).type in (names, column)
+    if inner:
+        return renamed_name, _text(renaming.inner(given.columns[0], one) for one in _listed(given.value))
+    return renamed_name, value
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _text(found) -> str:
+    return ",".join(found)
