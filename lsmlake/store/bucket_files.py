@@ -6,6 +6,7 @@ options in effect. `store.data_reader` and `store.data_writer` handle single fil
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,9 +18,10 @@ from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.lsm import lookup
 from lsmlake.schema.schema import Schema
-from lsmlake.store.data_reader import DataReader
+from lsmlake.store.data_reader import DataReader, reading
 from lsmlake.store.data_writer import DATA, Origin, write_run
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.page_reader import PageReader
 
 _KEYS_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1 << 18
@@ -62,7 +64,7 @@ class BucketFiles:
 
     def delete(self, files: Iterable[DataFile]) -> None:
         """Delete files that no snapshot references; storage errors are ignored."""
-        self.meta.delete_quietly(self.paths(files))
+        self.meta.files.delete_quietly(self.paths(files))
 
     def find(self, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
         """Look up keys. Returns file name -> hits, without files that have none.
@@ -89,10 +91,74 @@ class BucketFiles:
                 first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
                 yield chunk.table.take(pa.array(positions[first:last] - chunk.start))
 
+    def has_pages(self, file: DataFile) -> bool:
+        """Whether `row_at` can read a file: it has the columns of the schema with their types, none of them nested, and only rows
+        of kind +I."""
+        return not file.delete_rows and self.meta.files.cache.get(
+            (self.meta.paths.table_uuid, "has pages", file.schema_id, self.schema.types_by_id),
+            lambda: self._stores_columns_as_they_are(file.schema_id),
+        )
+
+    def _stores_columns_as_they_are(self, schema_id: int) -> bool:
+        """Whether files written under a schema have the columns of the present one, with their types and not nested."""
+        if any(map(pa.types.is_nested, self.schema.columns.types)):
+            return False
+        stored = self.schema if schema_id == self.schema.id else self.meta.schemas.get(schema_id)
+        return set(self.schema.types_by_id) <= set(stored.types_by_id)
+
+    def position(self, key: tuple, file: DataFile) -> int | None:
+        """The position of a key in a file with `has_pages`, dead or not. Caches the key columns of the row groups searched."""
+        if self._is_read_whole(file):
+            return _row_of(key, self._rows_of(file).select(self.schema.key).columns)
+        pages = self._pages(file)
+        for group, (low, high) in enumerate(pages.key_bounds):
+            if (low is not None and key[0] < low) or (high is not None and high < key[0]):
+                continue
+            if (row := _row_of(key, self._keys_of_group(file, group))) is not None:
+                return int(pages.starts[group]) + row
+        return None
+
+    def row_at(self, file: DataFile, position: int, columns: Sequence[str]) -> pa.Table:
+        """The row at a position. Reads one page of each column."""
+        if self._is_read_whole(file):
+            row = self._rows_of(file).select(list(columns)).take([position])  # a slice would keep all rows in memory
+            return row.cast(pa.schema([self.schema.plain_columns.field(name) for name in columns]))
+        pages, path = self._pages(file), self.meta.paths.data(file)
+        with reading(path), self.meta.env.storage.read(path) as source:
+            return pages.row(source, position, columns)
+
+    def _is_read_whole(self, file: DataFile) -> bool:
+        return file.bytes <= self.meta.env.limits.stream_buffer_bytes
+
+    def _rows_of(self, file: DataFile) -> pa.Table:
+        """All rows of a small file, cached: one read instead of one for the footer, one for the keys and one for the pages."""
+
+        def read() -> pa.Table:
+            with self.open(file) as reader:
+                return reader.read(range(reader.groups), self.schema.columns.names).combine_chunks()
+
+        key = self.meta.paths.data(file), "rows", self.schema.id
+        return self.meta.files.cache.get(key, read)
+
+    def _pages(self, file: DataFile) -> PageReader:
+        def read() -> PageReader:
+            with self.open(file) as reader:
+                return PageReader(reader)
+
+        return self.meta.files.cache.get((self.meta.paths.data(file), "pages", self.schema.id), read, lambda pages: pages.bytes)
+
+    def _keys_of_group(self, file: DataFile, group: int) -> list[pa.Array]:
+        def read() -> list[pa.Array]:
+            with self.open(file) as reader:
+                return [column.combine_chunks() for column in reader.read([group], self.schema.key).columns]
+
+        key = self.meta.paths.data(file), "keys", group, self.schema.id
+        return self.meta.files.cache.get(key, read, lambda columns: sum(column.nbytes for column in columns))
+
     def remember(self, file: DataFile, keys: pa.Table) -> None:
         """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
         if self._is_small(file):
-            self.meta.cache.put(self._cache_key(file), keys)
+            self.meta.files.cache.put(self._cache_key(file), keys)
 
     def _is_small(self, file: DataFile) -> bool:
         return file.rows <= self.meta.env.limits.small_file_rows
@@ -125,7 +191,18 @@ class BucketFiles:
             with self.open(file) as reader:
                 return reader.read(range(reader.groups), self.schema.key)
 
-        return self.meta.cache.get(self._cache_key(file), read)
+        return self.meta.files.cache.get(self._cache_key(file), read)
 
-    def _cache_key(self, file: DataFile) -> str:
-        return f"{self.meta.paths.data(file)}#keys of schema {self.schema.id}"
+    def _cache_key(self, file: DataFile) -> tuple[str, str, int]:
+        return self.meta.paths.data(file), "keys", self.schema.key
+
+
+def _row_of(key: tuple, columns: Sequence[pa.Array | pa.ChunkedArray]) -> int | None:
+    """The row of a key in ascending key columns, by binary search; None if it is absent."""
+
+    def at(row: int) -> tuple:
+        return tuple(column[row].as_py() for column in columns)
+
+    rows = range(len(columns[0]))
+    row = bisect_left(rows, key, key=at)
+    return row if row < len(rows) and at(row) == key else None

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.format.manifest import ManifestMeta
+from lsmlake.format.vector_index import Changes, VectorIndex
+from lsmlake.store.live import Live
 
 _ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its names
 
@@ -25,13 +26,12 @@ class Stored(NamedTuple):
     data: bytes
 
 
-class Live(NamedTuple):
-    """The live files of snapshot `number`: the entries of the manifests `metas` folded, under schema `schema_id`."""
+class Index(NamedTuple):
+    """The vector index of a snapshot: its name, the changes in each of its parts by name, and the vectors."""
 
-    number: int
-    schema_id: int
-    metas: tuple[ManifestMeta, ...]
-    entries: pa.Table
+    name: str
+    layers: Mapping[str, Changes]
+    vectors: VectorIndex
 
 
 def _bytes_of(value: object) -> int:
@@ -45,29 +45,37 @@ def _bytes_of(value: object) -> int:
 class Cache:
     """Holds at most `limit_bytes` of decoded values and evicts the least recently used first.
 
-    `latest`: the newest snapshot seen; the search for newer ones starts there. `newest`: its live files, outside the limit.
+    `latest`: the newest snapshot seen; the search for newer ones starts there. `newest`: its live files, and `index`: the vectors
+    of the snapshot last asked for, both outside the limit. `parent`: a cache to look into first, which gets nothing.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
+    def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:
+        self.limit_bytes, self.parent = limit_bytes, parent
         self.latest: Stored | None = None
         self.newest: Live | None = None
+        self.index: Index | None = None if parent is None else parent.index
         self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], object], bytes_of: Callable[[object], int] = _bytes_of) -> object:
         """The value of `key`, created by `make` if absent. `bytes_of`: estimates the memory of a value."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key][0]
+        if (known := self.known(key)) is not None:
+            return known
         value = make()
         self.put(key, value, bytes_of)
         return value
 
+    def known(self, key: Hashable) -> object | None:
+        """The value of `key`; None if it is absent."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][0]
+        return None if self.parent is None else self.parent.known(key)
+
     def put(self, key: Hashable, value: object, bytes_of: Callable[[object], int] = _bytes_of) -> None:
-        size = bytes_of(value) + sys.getsizeof(key)
+        size = bytes_of(value) + sum(map(sys.getsizeof, key if isinstance(key, tuple) else (key,)))
         with self._lock:
             self._bytes -= self._values.pop(key, (None, 0))[1]
             self._values[key] = value, size
@@ -79,7 +87,8 @@ class Cache:
     @property
     def bytes(self) -> int:
         """Estimated memory in use, including the newest live files."""
-        return self._bytes + (0 if self.newest is None else _bytes_of(self.newest.entries))
+        newest = () if self.newest is None else (self.newest.files, self.newest.later)
+        return self._bytes + sum(_bytes_of(table) for table in newest if table is not None)
 
     def __reduce__(self):
         return Cache, (self.limit_bytes,)

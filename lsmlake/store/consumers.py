@@ -32,7 +32,7 @@ class Consumer(NamedTuple):
 def consumers(meta: Metadata) -> list[Consumer]:
     """All consumers, ordered by name. Ignores other files, and copies of a consumer's file under another name. Raises Corrupt,
     TableNotFound."""
-    meta.first_schema()
+    meta.files.first_schema()
     found = []
     for entry in meta.env.storage.list(meta.paths.consumers):
         name = meta.paths.consumer_name(entry.path)
@@ -58,7 +58,7 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
 def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
     """Create a consumer or replace its progress. Raises TableNotFound."""
     path = meta.paths.consumer(name)
-    meta.first_schema()
+    meta.files.first_schema()
     with meta.env.storage.write(path) as sink:
         sink.write(envelope.wrap_json("consumer", {"name": name, **progress._asdict()}))
 
@@ -70,5 +70,5 @@ def is_consumer(meta: Metadata, name: str) -> bool:
 
 def remove_consumer(meta: Metadata, name: str) -> None:
     """Remove a consumer if it exists. Raises TableNotFound."""
-    meta.first_schema()
+    meta.files.first_schema()
     meta.env.storage.delete(meta.paths.consumer(name))

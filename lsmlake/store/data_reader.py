@@ -1,8 +1,9 @@
 """Reads a data file by row groups, with row positions.
 
-A column is located by its field id and read by the positions of its leaves (`format.leaves`). The reader verifies the footer's
-checksum before parsing it (`store.checksum`), limits the parser's memory, and compares the footer with the manifest entry before
-it reads a column. Parquet verifies the checksums of pages.
+A column is located by its field id and read by the positions of its leaves (`format.leaves`). A file that was written under an
+older schema may lack it or store a narrower type; `schema.adapt` makes the values. The reader verifies the footer's checksum
+before parsing it (`store.checksum`), limits the parser's memory, and compares the footer with the manifest entry before it reads
+a column. Parquet verifies the checksums of pages.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, LakeError
@@ -20,6 +22,7 @@ from lsmlake.format import leaves
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.schema import types
+from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, read_footer
 from lsmlake.store.env import Env
@@ -64,7 +67,7 @@ class DataReader:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
         with reading(path):
             self.source = env.storage.read(path)
-            footer = read_footer(self.source, file, path)
+            self.footer_bytes = footer = read_footer(self.source, file, path)
             self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
             self.starts = _group_starts(self.footer, file, path)
             self.columns = _stored_columns(self.footer.schema.to_arrow_schema(), path)
@@ -72,7 +75,7 @@ class DataReader:
             self.parquet = pq.ParquetFile(
                 self.source,
                 metadata=self.footer,
-                read_dictionary=[self._stored(name).leaves[0] for name in self.encoded],
+                read_dictionary=[self.columns[self._id(name)].leaves[0] for name in self.encoded],
                 page_checksum_verification=True,
                 pre_buffer=False,
                 **_limits(file.bytes),
@@ -97,12 +100,16 @@ class DataReader:
         type_ = self.schema.plain_columns.field(column).type
         if pa.types.is_nested(type_):
             return pa.nulls(self.groups, type_), pa.nulls(self.groups, type_), pa.nulls(self.groups, pa.int64())
-        leaf = self._stored(column).leaves[0]
+        stored = self._stored(column)
+        if stored is None:
+            value = constant(self._field_of(column), self.groups)
+            rows = pa.array(np.diff(self.starts))
+            return value, value, pc.if_else(value.is_null(), rows, pa.scalar(0, pa.int64()))
         with reading(self.path):
-            found = [self.footer.row_group(i).column(leaf).statistics for i in range(self.groups)]
+            found = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
             known = [s is not None and s.has_min_max for s in found]
-            low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], type_)
-            high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], type_)
+            low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], stored.field.type).cast(type_)
+            high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], stored.field.type).cast(type_)
             return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
 
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
@@ -117,12 +124,18 @@ class DataReader:
         if found != expected:
             raise Corrupt("data file lacks rows", where=self.path, expected=expected, found=found, cure=RESTORE)
 
-    def _id(self, column: str) -> int:
-        return types.field_id(ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column))
+    def _field_of(self, column: str) -> pa.Field:
+        return ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column)
 
-    def _stored(self, column: str) -> _Stored:
-        """The place of a column in the file. Raises Corrupt if the file lacks it."""
-        if (found := self.columns.get(self._id(column))) is None:
+    def _id(self, column: str) -> int:
+        return types.field_id(self._field_of(column))
+
+    def _stored(self, column: str) -> _Stored | None:
+        """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
+        lacks a column that it must have."""
+        found = self.columns.get(self._id(column))
+        must_have = self.file.schema_id == self.schema.id or column in (ROW_KIND, *self.schema.key)
+        if found is None and must_have:
             raise Corrupt(
                 "data file lacks a column",
                 where=self.path,
@@ -133,22 +146,36 @@ class DataReader:
         return found
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
-        """The leaf positions to read, in file order, since Arrow returns columns in the order requested."""
-        return sorted({leaf for column in columns for leaf in self._stored(column).leaves})
+        """The leaf positions to read, in file order, since Arrow returns columns in the order requested. A read of columns that
+        the file lacks reads one of the key, for the number of rows."""
+        stored = [found for column in columns if (found := self._stored(column)) is not None]
+        return sorted({leaf for found in stored or [self._stored(self.schema.key[0])] for leaf in found.leaves})
 
     def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """Reorder, rename and cast `found`, the columns as Parquet read them in file order. Matched by position, since names in
-        the file may differ from the schema's."""
-        places = [self._stored(column).place for column in columns]
-        order = {place: number for number, place in enumerate(sorted(set(places)))}
-        taken = found.select([order[place] for place in places]).rename_columns(list(columns))
-        return taken.cast(pa.schema(map(self._field, columns)))
+        """Reorder, rename and convert `found`, the columns as Parquet read them in file order. Matched by position, since names
+        in the file may differ from the schema's."""
+        stored = {column: self._stored(column) for column in columns}
+        places = sorted({one.place for one in stored.values() if one is not None})
+        read = {column: found[places.index(one.place)] for column, one in stored.items() if one is not None}
+        made = [self._converted(column, read.get(column), found.num_rows) for column in columns]
+        return pa.table(made, schema=pa.schema(map(self._field, columns)))
+
+    def _converted(self, column: str, read: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
+        """The values of a column, of the type of `_field`. `read`: as stored; None: the file lacks the column."""
+        wanted, field = self._field_of(column), self._field(column)
+        if read is None:
+            return constant(wanted, rows).cast(field.type)
+        stored = self.columns[types.field_id(wanted)].field
+        if column in self.encoded or not is_evolved(stored.type, wanted.type):
+            return read.cast(field.type)
+        return adapted(read, stored, wanted, f"{self.path}, column {column!r}")
 
     def _dictionaries(self, names: Collection[str]) -> list[str]:
         """The text columns among `names` that every row group stores as a small dictionary."""
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
-        texts = [name for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)]
-        return [n for n in texts if all(_by_dictionary(group.column(self._stored(n).leaves[0])) for group in groups)]
+        texts = {name: self._stored(name) for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)}
+        stored = {name: found for name, found in texts.items() if found is not None}
+        return [n for n, found in stored.items() if all(_by_dictionary(group.column(found.leaves[0])) for group in groups)]
 
     def _field(self, column: str) -> pa.Field:
         if column == ROW_KIND:
@@ -196,10 +223,11 @@ class DataReader:
 
 
 class _Stored(NamedTuple):
-    """A column in a file: its place among the columns, and the positions of its leaves."""
+    """A column in a file: its place among the columns, the positions of its leaves, and its type with the ids of all fields."""
 
     place: int
     leaves: range
+    field: pa.Field
 
 
 def _limits(bytes_: int) -> dict[str, int]:
@@ -233,7 +261,10 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
 def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _Stored]:
     """Field id -> column of the file. Raises Corrupt if two columns have the same id."""
     stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
-    placed = [(types.field_id(field), _Stored(place, own)) for place, (field, own) in stored if types.has_field_id(field)]
+    placed = [(types.field_id(field), _Stored(place, own, field)) for place, (field, own) in stored if types.has_field_id(field)]
+    if nameless := [one.field.name for _, one in placed if not types.has_field_ids(one.field.type)]:
+        expected = "a field id at every level"
+        raise Corrupt("data file has a column without ids inside", where=path, expected=expected, found=nameless, cure=RESTORE)
     if len(dict(placed)) != len(placed):
         found = sorted(number for number, _ in placed)
         raise Corrupt("data file has two columns with one field id", where=path, expected="unique ids", found=found, cure=RESTORE)

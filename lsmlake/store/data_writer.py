@@ -31,6 +31,7 @@ DATA, CHANGELOG = "data", "changelog"
 """Prefixes of file names."""
 
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of this many rows is still cheap to read alone
+_PAGE_BYTES = 1 << 16  # a point lookup decodes a page of each column; smaller ones make scans slower
 _SINK_BYTES = 1 << 20  # Parquet writes small pieces, and each unbuffered one would call Python and wait for the GIL
 
 
@@ -125,6 +126,7 @@ class _FileWriter:
             column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
             sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key],
             write_statistics=chosen.statistics,
+            data_page_size=_PAGE_BYTES,
             write_page_index=True,
             write_page_checksum=True,
             store_decimal_as_integer=True,  # Spark decodes fixed-length bytes through BigInteger, which is slow

@@ -11,15 +11,17 @@ import pyarrow as pa
 from lsmlake.format.files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.table_options import Options
+from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 
 
 @dataclass(frozen=True)
 class Version:
-    """`snapshot`: None before the first commit. `schema`: the one in effect at the snapshot, except that a reader of changes may
-    read an older snapshot with a newer schema. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
+    """`snapshot`: None before the first commit. `schema`: the one in effect at the snapshot; a reader of changes sees it through
+    the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
 
     meta: Metadata
     snapshot: Snapshot | None
@@ -28,12 +30,17 @@ class Version:
     @staticmethod
     def latest(meta: Metadata) -> Version:
         """The newest version of a table. Costs two reads in the steady state. Raises TableNotFound."""
-        return Version.at(meta, meta.latest())
+        return Version.at(meta, meta.snapshots.latest())
 
     @staticmethod
     def at(meta: Metadata, snapshot: Snapshot | None) -> Version:
         """The table as of a given snapshot. Raises TableNotFound."""
-        return Version(meta, snapshot, meta.schema_of(snapshot))
+        return Version(meta, snapshot, meta.schemas.of(snapshot))
+
+    @staticmethod
+    def seen(meta: Metadata, snapshot: Snapshot | None, schema: Schema) -> Version:
+        """The table as of a given snapshot, with the columns of `schema` (`schema.evolution.through`). Raises TableNotFound."""
+        return Version(meta, snapshot, through(meta.schemas.of(snapshot), schema))
 
     @property
     def number(self) -> int:
@@ -45,20 +52,25 @@ class Version:
         return self.schema.parsed_options
 
     def unless_expired(self) -> AbstractContextManager[None]:
-        """See `Metadata.unless_expired`."""
-        return self.meta.unless_expired(self.snapshot)
+        """See `Snapshots.unless_expired`."""
+        return self.meta.snapshots.unless_expired(self.snapshot)
 
-    def live(self) -> pa.Table:
-        """The live files, as manifest entries."""
-        return self.meta.live(self.snapshot, self.schema)
+    def live(self, selection: Selection | None = None) -> pa.Table:
+        """The live files, as manifest entries; or those that a selection needs."""
+        return self.meta.manifests.live(self.snapshot, self.schema, selection)
+
+    def live_files(self) -> int:
+        """The number of live files. Reads the manifest lists."""
+        return sum(meta.added - meta.deleted for meta in self.meta.manifests.metas(self.snapshot))
 
     def vector_refs(self) -> Mapping[str, VectorRef]:
         """Data file name -> location of its vector, for all live files that have one."""
-        return {} if self.snapshot is None else self.meta.vector_refs(self.snapshot)
+        return {} if self.snapshot is None else self.meta.manifests.vector_refs(self.snapshot)
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
         """The state of those of `buckets` (default: all) that have files in the snapshot."""
-        return {} if self.snapshot is None else self.meta.states(self.snapshot, self.schema, buckets, statistics=statistics)
+        manifests, snapshot = self.meta.manifests, self.snapshot
+        return {} if snapshot is None else manifests.states(snapshot, self.schema, buckets, statistics=statistics)
 
     def files(self, bucket: Bucket) -> BucketFiles:
         """The data files of a bucket."""
