@@ -44,7 +44,7 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
     kinds[places], kinds[places + 1] = UPDATE_BEFORE, UPDATE_AFTER
     keep = np.ones(len(kinds), bool)
     if len(places) and compared is not None:
-        same = _equal(rows.select(list(compared)), groups.rows[places], groups.rows[places + 1])
+        same = equal_rows(rows.select(list(compared)), groups.rows[places], groups.rows[places + 1])
         keep[places[same]] = keep[places[same] + 1] = False
     return with_kind(gather(rows, groups.rows[keep]), kinds[keep])
 
@@ -58,7 +58,8 @@ def as_changes(rows: pa.Table) -> pa.Table:
     return values.add_column(0, KIND_FIELD, names)
 
 
-def _equal(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def equal_rows(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Flags the pairs of rows, by position, that are equal in all columns. Null equals null and NaN equals NaN."""
     equal = np.ones(len(left), bool)
     pairs = gather(rows, np.concatenate([left, right]))
     for column in pairs.columns:

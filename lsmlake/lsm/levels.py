@@ -33,13 +33,8 @@ def recency(file: DataFile) -> tuple:
 
 
 def overlaps(files: Sequence[DataFile]) -> list[tuple[DataFile, DataFile]]:
-    """Returns the neighbours, among files ordered by `min_key`, whose key ranges overlap."""
+    """Returns the neighbours, among files ordered by `min_key`, whose key ranges overlap; I1: a run has none."""
     return [(left, right) for left, right in pairwise(files) if left.max_key >= right.min_key]
-
-
-def disjoint(files: Sequence[DataFile]) -> bool:
-    """Invariant I1: the key ranges of these files, ordered by `min_key`, do not overlap."""
-    return not overlaps(files)
 
 
 @dataclass(frozen=True)

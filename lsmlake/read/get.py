@@ -8,20 +8,27 @@ import pyarrow as pa
 from lsmlake.predicate import Predicate, and_
 from lsmlake.predicate.tree import Column, In, IsNull, or_
 from lsmlake.read.plan import plan
-from lsmlake.read.scan import output_schema, read_plan
+from lsmlake.read.point import rows_of_few_keys
+from lsmlake.read.scan import read_plan
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
+
+_FEW = 16  # keys that are looked up one by one
 
 
 def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
     """Returns the rows of `keys` (conformed primary key columns) in the order of the keys, without duplicates. Keys without a row
     are skipped."""
-    with version.unless_expired():
-        planned = plan(version, _predicate(keys, version.schema))
-    empty = output_schema(planned).empty_table()
-    if not keys.num_rows:
+    empty = version.schema.plain_columns.empty_table()
+    if not keys.num_rows or version.snapshot is None:
         return empty
-    found = pa.concat_tables([empty, *read_plan(planned)])
+    with version.unless_expired():
+        tables = rows_of_few_keys(version, keys) if keys.num_rows <= _FEW else None
+        if tables is None:
+            tables = list(read_plan(plan(version, _predicate(keys, version.schema))))
+    found = pa.concat_tables([empty, *tables])
+    if keys.num_rows == 1:
+        return found
     wanted, stored = _codes(keys, found)
     _, first = np.unique(wanted, return_index=True)
     wanted = wanted[np.sort(first)]

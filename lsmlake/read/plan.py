@@ -10,8 +10,7 @@ their section and hold no -U or -D rows.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,18 +21,17 @@ from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.sections import sections
-from lsmlake.predicate import ColumnBounds, Predicate, evaluate, key_values, may_match
+from lsmlake.predicate import Predicate, evaluate, key_values
+from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
-_BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,14 @@ class Projection:
 
 @dataclass(frozen=True)
 class Plan(Projection):
-    """A projection of one version, and the files to read for it. `pruned`: how many files each step left, as (step, files)."""
+    """A projection of one version, and the files to read for it.
+
+    Attributes:
+        version: the table at the snapshot to read.
+        mode: 'fresh', 'raw' or a mode that the library uses itself.
+        splits: what can be read independently, bucket by bucket.
+        pruned: how many files each step left, as (step, files).
+    """
 
     version: Version
     mode: str
@@ -129,23 +134,28 @@ def plan(
         )
     if version.snapshot is None:
         return Plan(schema, predicate, names, version, mode, (), (("snapshot", 0),))
-    table = version.live()
-    steps = [("snapshot", table.num_rows)]
+    vectors = schema.parsed_options.layout.deletion_vectors
+    deeper = mode == COMPACTED or (mode == RAW and vectors)
+    by_last_level = mode == RAW and not vectors
+    table = version.live(selection(schema, predicate, by_key=not by_last_level, level0=not deeper))
+    steps = [("snapshot", version.live_files())]
+    if deeper:
+        table = table.filter(pc.greater(table["level"], 0))
+    if predicate is not None or deeper:
+        what = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
+        steps.append((", ".join(what), table.num_rows))
     if near is not None:
         for name in (*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket"):
             table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))
-    vectors = schema.parsed_options.layout.deletion_vectors
-    if mode == COMPACTED or (mode == RAW and vectors):
-        table = table.filter(pc.greater(table["level"], 0))
-        steps.append((f"{mode}: without level 0", table.num_rows))
-    elif mode == RAW:
+    if by_last_level:
         table = table.filter(pa.array(_at_last_level(table, schema)))
         steps.append((f"{mode}: last level", table.num_rows))
     matches = np.ones(table.num_rows, bool)
     if predicate is not None and table.num_rows:
-        table, key_steps = prune_by_key(table, schema, predicate)
-        steps += key_steps
-        matches = _by_statistics(table, schema, predicate)
+        if by_last_level:
+            table = prune_by_key(table, schema, predicate)
+            steps.append(("keys", table.num_rows))
+        matches = by_statistics(table, schema, predicate)
         steps.append(("statistics", int(matches.sum())))
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
@@ -166,15 +176,6 @@ def _at_last_level(table: pa.Table, schema: Schema) -> np.ndarray:
     deepest = np.full(bucket.max(initial=-1) + 1, last_level_of(schema.parsed_options.compaction, Levels()))
     np.maximum.at(deepest, bucket, levels)
     return levels == deepest[bucket]
-
-
-def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> tuple[pa.Table, list[tuple[str, int]]]:
-    """Returns the entries of files that may hold a key of the predicate, and the number of files left after each step."""
-    steps = []
-    for step, prune in (("partitions", _by_partition), ("buckets", _by_bucket), ("keys", _by_key)):
-        table = table.filter(pa.array(prune(table, schema, predicate)))
-        steps.append((step, table.num_rows))
-    return table, steps
 
 
 def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
@@ -207,54 +208,6 @@ def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, 
     if len({name.lower() for name in columns}) != len(columns):
         raise InvalidQuery("a column is listed twice", found=list(columns), cure="name it once")
     return tuple(by_lower[name.lower()] for name in columns)
-
-
-def _by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    rows = table["rows"].to_numpy()
-    bounds = {}
-    for i, name in enumerate(schema.partition_by):
-        values = table[f"p:{i}"].combine_chunks()
-        nulls = np.where(np.asarray(values.is_null()), rows, 0)
-        bounds[name] = ColumnBounds(values, values, pa.array(nulls))
-    return may_match(predicate, bounds, rows)
-
-
-def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    """Flags files in the buckets of the key values. Each file carries the bucket count it was written with."""
-    values = key_values(predicate, schema.bucket_key)
-    if values is None or math.prod(map(len, values.values())) > _BUCKET_LISTS_MAX:
-        return np.ones(table.num_rows, bool)
-    columns = _product([pa.array(values[name], schema.row_columns.field(name).type) for name in schema.bucket_key])
-    totals, numbers = table["total_buckets"].to_numpy(), table["bucket"].to_numpy()
-    kept = np.zeros(table.num_rows, bool)
-    for total in np.unique(totals):
-        kept |= (totals == total) & np.isin(numbers, bucket_of(columns, int(total)))
-    return kept
-
-
-def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Returns all combinations of the columns' values."""
-    grids = np.meshgrid(*(np.arange(len(column)) for column in columns), indexing="ij")
-    return [column.take(pa.array(grid.ravel())) for column, grid in zip(columns, grids, strict=True)]
-
-
-def _by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    return may_match(predicate, _bounds(table, schema, predicate.columns & set(schema.primary_key)), table["rows"].to_numpy())
-
-
-def _by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    """Flags files that may hold a matching row, by the statistics of all columns, and all level-0 files."""
-    bounds = _bounds(table, schema, predicate.columns & set(schema.columns.names))
-    return (table["level"].to_numpy() == 0) | may_match(predicate, bounds, table["rows"].to_numpy())
-
-
-def _bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
-    ids, present = schema.field_ids(), set(table.column_names)
-    return {
-        name: ColumnBounds(*(table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n")))
-        for name in names
-        if f"lo:{ids[name]}" in present
-    }
 
 
 def _splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:

@@ -76,25 +76,6 @@ def _level0_rows(plan: Projection, fresh: Once[Fresh]) -> Generator[pa.Table]:
     yield _finish(_filtered(fresh().rows, plan), plan)
 
 
-def count(plan: Plan) -> int:
-    """Returns the number of rows. Without a predicate it uses metadata and, in buckets with level-0 files, reads the columns that
-    the merge needs."""
-    if plan.predicate is not None:
-        return sum(table.num_rows for table in read_plan(plan))
-    total = 0
-    for split in plan.splits:
-        files = plan.version.files(split.bucket)
-        total += sum(file.rows for file in split.files)
-        if split.merged:
-            total += sum(table.num_rows for table in merge_at_read(files, plan, split, plan.schema.key))
-        elif split.level0:
-            fresh = freshen(files, plan, split, plan.schema.key)
-            total += fresh.rows.num_rows - sum(map(len, fresh.dead.values()))
-        else:
-            total -= sum(ref.cardinality for ref in split.vectors.values())
-    return total
-
-
 def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
     """Yields the live rows of a section whose files must be merged, one window of the key space at a time."""
     root = bucket_files.meta.paths.root
@@ -130,7 +111,7 @@ class Fresh(NamedTuple):
 def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:
     """Merges the level-0 rows of a split with each other and with older rows of their keys. Reads the key and the columns that a
     merge of `columns` needs."""
-    stored = files.meta.vectors(split.vectors, (*split.files, *split.lookup_files))
+    stored = files.meta.vectors.read(split.vectors, (*split.files, *split.lookup_files))
     dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
     if not split.level0:
         return Fresh(None, dead)

@@ -1,4 +1,4 @@
-"""Time travel: resolves a snapshot id or timestamp to a snapshot.
+"""Time travel: resolves a snapshot id, a tag or a timestamp to a snapshot.
 
 A time without a zone is in the time zone of the runtime (`Runtime.zone`), as in the text of a predicate.
 """
@@ -13,7 +13,8 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate.spark_sql.literal import cast, zone_named
-from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.snapshots import LIST_SNAPSHOTS
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _INSTANT = pa.timestamp("us", "UTC")
@@ -21,31 +22,48 @@ _INSTANT = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True)
 class Moment:
-    """A snapshot id or a time, at most one of them. Neither means the latest snapshot."""
+    """A snapshot id, a time or the name of a tag, at most one of them. None of them means the latest snapshot."""
 
     snapshot: int | None = None
     timestamp: str | datetime.datetime | None = None
+    tag: str | None = None
 
 
 def resolve(meta: Metadata, moment: Moment, zone: str) -> Snapshot | None:
     """Returns the snapshot of the moment, by default the latest; None for a table without snapshots.
 
+    An expired snapshot is found as long as it has a tag.
+
     Args:
         meta: The table.
-        moment: A snapshot id or a time.
+        moment: A snapshot id, a time or a tag.
         zone: The time zone of a timestamp without a zone.
 
     Raises:
-        SnapshotNotFound: The snapshot does not exist or has expired, or all snapshots are newer than the time.
-        InvalidQuery: `moment` has a snapshot and a timestamp, or one of them is invalid.
+        SnapshotNotFound: The snapshot does not exist or has expired, there is no such tag, or all snapshots are newer than the
+            time.
+        InvalidQuery: `moment` has more than one part, or one of them is invalid.
     """
-    if moment.snapshot is not None and moment.timestamp is not None:
-        raise InvalidQuery("snapshot and timestamp exclude each other", cure="pass one of them")
+    given = [name for name in ("snapshot", "tag", "timestamp") if getattr(moment, name) is not None]
+    if len(given) > 1:
+        raise InvalidQuery(f"{' and '.join(given)} exclude each other", cure="pass one of them")
+    if moment.tag is not None:
+        return meta.tags.get(moment.tag).snapshot
     if moment.snapshot is not None:
-        if isinstance(moment.snapshot, bool) or not isinstance(moment.snapshot, int):
-            raise InvalidQuery("a snapshot is a number", found=repr(moment.snapshot), cure=LIST_SNAPSHOTS)
-        return meta.kept_snapshot(moment.snapshot)
-    return meta.latest() if moment.timestamp is None else _at(meta, milliseconds(moment.timestamp, zone), zone)
+        return _numbered(meta, moment.snapshot)
+    return meta.snapshots.latest() if moment.timestamp is None else _at(meta, milliseconds(moment.timestamp, zone), zone)
+
+
+def _numbered(meta: Metadata, number: int) -> Snapshot:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidQuery("a snapshot is a number", found=repr(number), cure=LIST_SNAPSHOTS)
+    try:
+        return meta.snapshots.get_kept(number)
+    except SnapshotNotFound:
+        tagged = meta.tags.of_snapshot(number)
+        if not tagged:
+            raise
+        return tagged[0].snapshot
 
 
 def milliseconds(value: str | datetime.datetime, zone: str) -> int:
@@ -88,16 +106,25 @@ def _zone(name: str) -> datetime.tzinfo:
 def _at(meta: Metadata, time_ms: int, zone: str) -> Snapshot:
     """Returns the newest snapshot committed at or before `time_ms`. Not a binary search: with a wrong clock, times may not
     ascend."""
-    ids = meta.snapshot_ids()
-    found = (snapshot for number in reversed(ids) if (snapshot := meta.snapshot(number)).time_ms <= time_ms)
+    ids = meta.snapshots.ids()
+    found = (snapshot for number in reversed(ids) if (snapshot := meta.snapshots.get(number)).time_ms <= time_ms)
     snapshot = next(found, None)
     if snapshot is None:
-        earliest = time_text(meta.snapshot(ids[0]).time_ms, zone) if ids else "its first commit"
+        earliest = time_text(meta.snapshots.get(ids[0]).time_ms, zone) if ids else "its first commit"
         raise SnapshotNotFound(
             "all snapshots of the table are newer than the timestamp",
             where=meta.paths.root,
             expected=f"a time from {earliest} on",
             found=time_text(time_ms, zone),
-            cure=LIST_SNAPSHOTS,
+            cure=_cure_before(meta, time_ms),
         )
     return snapshot
+
+
+def _cure_before(meta: Metadata, time_ms: int) -> str:
+    """What to do if all snapshots are newer than a time: a tag may hold one that is not."""
+    older = [tag for tag in meta.tags.readable() if tag.snapshot.time_ms <= time_ms]
+    if not older:
+        return LIST_SNAPSHOTS
+    nearest = max(older, key=lambda tag: tag.snapshot.time_ms).name
+    return f"read the tag {nearest!r}, which is the last one before that time"

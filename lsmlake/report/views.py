@@ -88,6 +88,34 @@ def partitions_view(partitions: pa.Table) -> Listing:
     )
 
 
+def branches_view(branches: pa.Table) -> Listing:
+    column = _values(branches)
+    return Listing(
+        (
+            Column("branch", Kind.TEXT, column("branch_name")),
+            Column("begins at", Kind.NUMBER, column("created_from_snapshot")),
+            Column("tag", Kind.TEXT, column("created_from_tag")),
+            Column("created", Kind.TIME, column("create_time")),
+        ),
+        counted(branches.num_rows, "branch", "branches") if branches.num_rows else "no branches",
+    )
+
+
+def tags_view(tags: pa.Table) -> Listing:
+    column = _values(tags)
+    return Listing(
+        (
+            Column("tag", Kind.TEXT, column("tag_name")),
+            Column("snapshot", Kind.NUMBER, column("snapshot_id")),
+            Column("commit time", Kind.TIME, column("commit_time"), _USUAL),
+            Column("rows", Kind.COUNT, column("record_count")),
+            Column("created", Kind.TIME, column("create_time")),
+            Column("kept for", Kind.TEXT, column("time_retained")),
+        ),
+        counted(tags.num_rows, "tag") if tags.num_rows else "no tags",
+    )
+
+
 def consumers_view(consumers: pa.Table) -> Listing:
     column = _values(consumers)
     return Listing(

@@ -31,11 +31,6 @@ class Compaction:
     def inputs(self) -> tuple[DataFile, ...]:
         return tuple(file for part in self.parts for file in part)
 
-    @property
-    def in_place(self) -> bool:
-        """True if no file changes its level: the compaction only drops deleted rows."""
-        return all(file.level == self.output_level for file in self.inputs)
-
 
 def whole_runs(runs: Iterable[SortedRun], output_level: int, max_level: int, reason: str, dead_share: float) -> Compaction:
     """Picks all files of `runs`, which are ordered newest first and have no run between them."""

@@ -6,7 +6,7 @@ Each rule returns how many of the newest runs to merge; the first rule that appl
    are large. Merges all runs.
 2. Size amplification: all runs except the oldest exceed a percentage of its size. Merges all runs.
 3. Size ratio: starting with the newest run, adds the next older run while it is at most slightly larger than the runs picked so
-   far. Once two runs are picked, runs at levels 0 and 1 are added whatever their size.
+   far. Once two runs are picked, runs at levels 0 and 1 are added regardless of their size.
 4. Number of runs: exceeds the trigger. Merges enough runs to return to the trigger, then extends by rule 3.
 5. Forced level 0, if lookups need it empty: merges level 0, then extends by rule 3.
 
