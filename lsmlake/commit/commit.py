@@ -3,7 +3,7 @@
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
    commit, return that snapshot (`commit.replay`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
-   back to a plain append, or is dropped.
+   back to a plain append, or is dropped. An overwrite replaces what its buckets hold at this version.
 3. Check the invariants of the edited buckets (`commit.invariants`).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
@@ -17,17 +17,17 @@ Files are deleted only if certainly no published snapshot references them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from lsmlake.commit.housekeeping import housekeep
 from lsmlake.commit.invariants import check_edits
 from lsmlake.commit.outcome import Committed, Conflict, Unknown
 from lsmlake.commit.publish import Attempts, Retries, publish
-from lsmlake.commit.rebase import Rebased, rebase
+from lsmlake.commit.rebase import Rebased, rebase, replacing
 from lsmlake.commit.replay import Identity, replayed
-from lsmlake.commit.requirements import Follows, Requirement, SameMeaning
+from lsmlake.commit.requirements import Fits, Follows, Requirement
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
-from lsmlake.commit.snapshot_expiry import housekeep
 from lsmlake.errors import (
     CommitConflict,
     CommitUnknown,
@@ -38,7 +38,7 @@ from lsmlake.errors import (
     TableNotFound,
     Wording,
 )
-from lsmlake.format.files import BucketEdit, BucketState, CommitMessage
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
@@ -49,11 +49,12 @@ _HINT_EVERY = 10  # a reader probes at most this many snapshots past the hint; w
 @dataclass(frozen=True)
 class Succession:
     """Makes a commit put `schema` into effect, directly after snapshot `after` (0: as the first snapshot). `remade`: the commit
-    may change the visible rows."""
+    may change the visible rows. `restores`: the commit makes the files of this older snapshot live again, and no others."""
 
     schema: Schema
     after: int
     remade: bool
+    restores: Snapshot | None = None
 
 
 def commit(
@@ -62,11 +63,15 @@ def commit(
     identity: Identity,
     properties: Mapping[str, str] = {},
     succession: Succession | None = None,
+    replaces: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]] | None = None,
 ) -> Committed:
     """Publish `messages` as one snapshot and delete the files that it does not use.
 
     Args:
         version: the version that the messages were computed from; they follow its schema.
+        replaces: an overwrite: the messages replace the content of the buckets that this chooses, which include theirs. It is
+            asked in each attempt, given all buckets of the version to follow. So rows that other commits added to the buckets
+            before the publication are replaced, too.
 
     Returns:
         The outcome; without a snapshot if there was nothing to publish, or every message was overtaken.
@@ -80,7 +85,7 @@ def commit(
     """
     meta, options = version.meta, version.options
     retries = Retries(options.commit.retries, options.commit.wait_min_ms, options.commit.wait_max_ms)
-    committed = publish(_Commit(version, messages, identity, properties, succession), retries, meta.env)
+    committed = publish(_Commit(version, messages, identity, properties, succession, replaces), retries, meta.env)
     if committed is None:
         raise CommitConflict(
             "other commits came first on every attempt",
@@ -89,8 +94,13 @@ def commit(
             cure="run it again; with many writers raise commit.max-retries",
         )
     if committed.snapshot is not None:
-        housekeep(meta, committed.snapshot, options)
+        housekeep(meta, committed.snapshot, options, drop_buckets)
     return committed
+
+
+def drop_buckets(version: Version, choose: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]]) -> Snapshot | None:
+    """Publish the removal of all rows of the buckets that `choose` names; returns the snapshot. Raises as `commit` does."""
+    return commit(version, (), Identity(version.meta.env.ids()), replaces=choose).snapshot
 
 
 class _Commit(Attempts):
@@ -103,13 +113,13 @@ class _Commit(Attempts):
         identity: Identity,
         properties: Mapping[str, str],
         succession: Succession | None,
+        replaces: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]] | None,
     ) -> None:
         self.meta, self.schema, self.messages, self.identity = version.meta, version.schema, messages, identity
-        self.succession = succession
-        self.requirements: Sequence[Requirement] = (
-            [SameMeaning(version.schema)] if succession is None else [Follows(succession.after)]
-        )
-        remade = succession is not None and succession.remade
+        self.succession, self.replaces = succession, replaces
+        self.planned: list[tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]]] = []  # what an overwrite replaced
+        self.requirements: Sequence[Requirement] = [Fits(version.schema)] if succession is None else [Follows(succession.after)]
+        remade = replaces is not None or (succession is not None and succession.remade)
         self.builder = SnapshotBuilder(version.meta, version.schema, messages, identity, properties, remade)
         self.version: Version | None = version
         self.base: Snapshot | None = None  # the snapshot that `tried` follows
@@ -137,45 +147,57 @@ class _Commit(Attempts):
 
     def _onto(self, version: Version) -> Committed | Conflict | Unknown:
         meta, latest = self.meta, version.snapshot
-        there = meta.schema(latest.schema_id if latest else 0)
+        there = meta.schemas.get(latest.schema_id if latest else 0)
         for requirement in self.requirements:
             requirement.check(version.number, there, meta.paths.root)
-        compacted = [message.bucket for message in self.messages if message.compact is not None]
-        states = Version(meta, latest, self.schema).states(compacted, statistics=False) if compacted else {}
-        rebased = rebase(self.messages, states)
+        states, messages = self._messages_onto(Version(meta, latest, there))
+        rebased = rebase(messages, states)
         if not rebased.edits and self.succession is None:
             return Committed(None, (), rebased.overtaken)
-        empty = {edit.bucket: BucketState(edit.bucket, edit.total_buckets) for edit in rebased.edits if edit.base is not None}
-        check_edits([(edit, (empty | states).get(edit.bucket)) for edit in rebased.edits], meta.paths.root)
-        schema_id = there.id if self.succession is None else self.succession.schema.id
-        snapshot = self.builder.build(latest, schema_id, rebased.edits, states)
+        check_edits([(edit, states.get(edit.bucket)) for edit in rebased.edits], meta.paths.root)
+        schema = there if self.succession is None else self.succession.schema
+        if self.succession is not None and self.succession.restores is not None:
+            snapshot = self.builder.restore(latest, schema.id, self.succession.restores)
+        else:
+            snapshot = self.builder.build(latest, schema, rebased.edits, states)
         number = snapshot.id
         self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
         try:
-            if not meta.put_snapshot(snapshot):
-                outcome = self._outcome_given(meta.snapshot(number)) if meta.is_kept(number) else Conflict()
+            if not meta.snapshots.put(snapshot):
+                outcome = self._outcome_given(meta.snapshots.get(number)) if meta.snapshots.is_kept(number) else Conflict()
                 self.publishing = isinstance(outcome, Committed)
                 return outcome
             outcome = self._confirm()
         except (StorageFailed, Corrupt) as failed:
             return Unknown(failed)
         if isinstance(outcome, Committed):
-            meta.note_latest(snapshot)
+            meta.snapshots.note_latest(snapshot)
             self._hint(number)
         return outcome
+
+    def _messages_onto(self, version: Version) -> tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]]:
+        """The messages for an attempt on `version`, and the state there of every bucket that they compact or replace."""
+        if self.replaces is None:
+            compacted = [message.bucket for message in self.messages if message.compact is not None]
+            return version.states(compacted, statistics=False) if compacted else {}, self.messages
+        there = version.states(statistics=False)
+        states = {bucket: there[bucket] for bucket in self.replaces(there) if bucket in there}
+        if not self.planned or self.planned[-1][0] != states:  # otherwise the manifest of the last attempt still fits
+            self.planned.append((states, replacing(self.messages, states)))
+        return self.planned[-1]
 
     def _confirm(self) -> Committed | Conflict:
         """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
         meta, (snapshot, rebased) = self.meta, self.tried
         try:
-            follows = meta.is_first() if self.base is None else meta.is_in_place(self.base)
-            meta.first_schema()  # checked last: renaming the table between the two checks moves all its snapshots
+            follows = meta.snapshots.is_first() if self.base is None else meta.snapshots.is_in_place(self.base)
+            meta.files.first_schema()  # checked last: renaming the table between the two checks moves all its snapshots
         except TableNotFound as missing:
             self._unpublish(missing)
             raise
         if not follows:
             self.publishing = False
-            meta.delete_quietly([meta.paths.snapshot(snapshot.id)])
+            meta.files.delete_quietly([meta.paths.snapshot(snapshot.id)])
             return Conflict()
         return Committed(snapshot, rebased.edits, rebased.overtaken)
 
@@ -191,7 +213,7 @@ class _Commit(Attempts):
                 cure="if it was renamed, look for the commit in the snapshots of the table under its new name",
             ) from missing
         self.publishing = False
-        meta.delete_quietly([path])
+        meta.files.delete_quietly([path])
 
     def settle(self, unknown: Unknown) -> Committed | Conflict:
         number = self.tried[0].id
@@ -216,9 +238,9 @@ class _Commit(Attempts):
         snapshot of that number, ours or another, has expired; StorageFailed, Corrupt, TableNotFound."""
         meta, number = self.meta, self.tried[0].id
         try:
-            return self._outcome_given(meta.snapshot(number))
+            return self._outcome_given(meta.snapshots.get(number))
         except SnapshotNotFound:
-            if meta.is_numbered(number) or (meta.latest_id() or 0) >= number:
+            if meta.snapshots.is_numbered(number) or (meta.snapshots.latest_id() or 0) >= number:
                 raise
             return None
 
@@ -250,12 +272,12 @@ class _Commit(Attempts):
         kept = {paths.data(file) for edit in used for file in (*edit.added, *edit.changelog)}
         kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
         unused = [path for message in self.messages for path in message.written if path not in kept]
-        self.meta.delete_quietly([*unused, *self.builder.unused(used)])
+        self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])
 
     def _hint(self, number: int) -> None:
         if number % _HINT_EVERY:
             return
         try:
-            self.meta.hint_latest(number)
+            self.meta.snapshots.hint(number)
         except StorageFailed:  # readers find the newest snapshot without the hint, too
             return

@@ -10,6 +10,7 @@ Checked elsewhere: `maintain.verify` reads rows for I2 (at deeper levels a key i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from lsmlake.errors import Corrupt
@@ -61,10 +62,10 @@ def violations(state: BucketState) -> list[str]:
 
 
 def check_edits(edits: Sequence[tuple[BucketEdit, BucketState | None]], where: str) -> None:
-    """Check each edit applied to the current state of its bucket. None as a state: the edit only adds files, which are checked
-    against each other. Raises Corrupt."""
-    buckets = [edit.bucket for edit, _ in edits]
-    found = [f"I5: two edits of {bucket}" for bucket in {*buckets} if buckets.count(bucket) > 1]
+    """Check each edit applied to the current state of its bucket. None as a state: the bucket is empty, or the edit only adds
+    files, which are checked against each other. Raises Corrupt."""
+    counts = Counter(edit.bucket for edit, _ in edits)
+    found = [f"I5: two edits of {bucket}" for bucket, count in counts.items() if count > 1]
     for edit, before in edits:
         found += violations(apply(before or BucketState(edit.bucket, edit.total_buckets), edit))
     if found:

@@ -58,8 +58,11 @@ def replayed(version: Version, identity: Identity) -> Snapshot | None:
     number = latest.id
     while number > 0:
         try:
-            snapshot = meta.snapshot(number)
+            snapshot = meta.snapshots.get(number)
         except SnapshotNotFound:
+            if meta.snapshots.is_cut(number):  # a rollback removed it; older ones may be there
+                number -= 1
+                continue
             break
         if (snapshot.writer_id, snapshot.commit_id) == (identity.writer_id, identity.commit_id):
             return snapshot

@@ -1,6 +1,6 @@
 """The requirements of a commit on the snapshot it follows, as data, so that every attempt can check them again. Pure.
 
-An append requires only that the options still give its rows the same meaning. A compaction requires its bucket unchanged since
+An append requires only that its rows fit the schema in effect. A compaction requires its bucket unchanged since
 it was read; otherwise `commit.rebase` falls back to the plain append of the same message, or drops the compaction.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lsmlake.errors import CommitConflict
 from lsmlake.format.files import BucketState
+from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema
 
 
@@ -34,24 +35,21 @@ class Follows(Requirement):
 
 
 @dataclass(frozen=True)
-class SameMeaning(Requirement):
-    """The options in effect give files the same meaning as those of `schema`, and name the same changelog producer."""
+class Fits(Requirement):
+    """Rows written under `schema` can be read under the schema in effect: its options give them the same meaning and its columns
+    hold their values."""
 
     schema: Schema
 
     def check(self, number: int, schema: Schema, where: str) -> None:
-        if schema.id != self.schema.id and _meaning(schema) != _meaning(self.schema):
+        if (reason := unfit(self.schema, schema)) is not None:
             raise CommitConflict(
                 "the table was altered while the commit was prepared",
                 where=where,
                 expected=f"schema {self.schema.id}",
-                found=f"schema {schema.id}, whose options give the written rows another meaning",
+                found=f"schema {schema.id}, {reason}",
                 cure="run it again",
             )
-
-
-def _meaning(schema: Schema) -> tuple:
-    return schema.parsed_options.meaning, schema.parsed_options.changelog.producer
 
 
 @dataclass(frozen=True)

@@ -65,18 +65,27 @@ def changelog_retention(options: Options, now_ms: int) -> Retention | None:
 
 def first_kept(numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: int | None = None) -> int:
     """The oldest of `numbers` (ascending, not empty) to keep; at most `protected`. Reads the times of the expiring ones and of
-    two more."""
-    earliest, latest = numbers[0], numbers[-1]
-    stop = latest - retention.least + 1
+    two more. Numbers may be missing: a rollback has cut them out."""
+    stop = _newest(numbers, retention.least)
     if protected is not None:
         stop = min(stop, protected)
     if retention.limit is not None:
-        stop = min(stop, earliest + retention.limit)
-    surplus = earliest if retention.most is None else latest - retention.most + 1
+        stop = min(stop, _limited(numbers, retention.limit))
+    surplus = numbers[0] if retention.most is None else _newest(numbers, retention.most)
     for number, following in pairwise(numbers):
         if number >= stop or (number >= surplus and time_of(following) >= retention.older_than_ms):
             return number
-    return latest
+    return numbers[-1]
+
+
+def _newest(numbers: Sequence[int], count: int) -> int:
+    """The oldest of the newest `count` numbers."""
+    return numbers[-min(count, len(numbers))]
+
+
+def _limited(numbers: Sequence[int], limit: int) -> int:
+    """The oldest number to keep if at most `limit` go."""
+    return numbers[min(limit, len(numbers) - 1)]
 
 
 def held(
@@ -84,15 +93,14 @@ def held(
 ) -> dict[str, int]:
     """Reason -> how many snapshots it keeps that are otherwise due to expire. `protected`: reason -> the oldest snapshot that it
     keeps."""
-    earliest, latest = numbers[0], numbers[-1]
     due = first_kept(numbers, time_of, retention._replace(least=1, limit=None))
-    stops = {f"at least {retention.least} snapshots are kept": latest - retention.least + 1, **protected}
+    stops = {f"at least {retention.least} snapshots are kept": _newest(numbers, retention.least), **protected}
     if retention.limit is not None:
-        stops[f"at most {retention.limit} snapshots expire in one run"] = earliest + retention.limit
+        stops[f"at most {retention.limit} snapshots expire in one run"] = _limited(numbers, retention.limit)
     found = {}
     by_stop = sorted(stops.items(), key=lambda item: item[1])
     for (reason, stop), (_, next_stop) in pairwise([*by_stop, ("", due)]):
-        if (count := min(next_stop, due) - max(stop, earliest)) > 0:
+        if (count := sum(stop <= number < min(next_stop, due) for number in numbers)) > 0:
             found[reason] = count
     return found
 

@@ -7,24 +7,30 @@ retry after a conflict writes only the lists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 from lsmlake.commit.invariants import apply
 from lsmlake.commit.replay import Identity
+from lsmlake.commit.tiers import full_tail
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
-from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, VectorRef
+from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
+from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import APPEND, COMPACT, OVERWRITE, Named, Snapshot
+from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, merged
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 
 _CLOCKS_DIFFER_MS = 60_000
+_DEAD_MIN = 1_000  # entries of files that left: so many are merged with the others
 
 _Written = TypeVar("_Written", Named, ManifestMeta)
 
 
 class SnapshotBuilder:
-    """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: visible rows may change."""
+    """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: visible rows may change or
+    go without a newer row of their key."""
 
     def __init__(
         self,
@@ -41,22 +47,19 @@ class SnapshotBuilder:
         self.written: list[str] = []  # metadata of the current attempt
 
     def build(
-        self, latest: Snapshot | None, schema_id: int, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
+        self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
-        """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published."""
+        """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
+        one in effect from now on, which can be newer than that of the messages."""
         number = latest.id + 1 if latest else 1
         meta = self.meta
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
-        base = meta.manifest_metas(latest) if latest else ()
-        base = self._merge_small(base, number)
-        base_list = self._tracked(meta.put_manifest_list(base))
-        delta_list = self._tracked(meta.put_manifest_list(delta))
+        base = meta.manifests.metas(latest) if latest else ()
+        base = self._merged(base, schema, number)
+        base_list = self._tracked(meta.manifests.put_list(base))
+        delta_list = self._tracked(meta.manifests.put_list(delta))
         changelog = [self._changelog(edits)._replace(sequence=number)] if any(c.changelog for c in edits) else []
-        index = latest.index_manifest if latest else None
-        if any(edit.vectors or edit.removed for edit in edits):
-            vectors = _index(meta.vector_refs(latest) if latest else {}, edits)
-            if vectors or index:
-                index = self._tracked(meta.put_index(vectors))
+        index = self._index(latest, edits)
         rows = sum(message.rows for message in self.messages)
         writers, queries = (dict(latest.writers), dict(latest.queries)) if latest else ({}, {})
         if self.identity.commit_id is not None:
@@ -66,21 +69,47 @@ class SnapshotBuilder:
         return Snapshot(
             id=number,
             table_uuid=self.schema.table_uuid,
-            schema_id=schema_id,
+            schema_id=schema.id,
             base_manifest_list=base_list,
             delta_manifest_list=delta_list,
             index_manifest=index,
             writer_id=self.identity.writer_id,
             commit_id=self.identity.commit_id,
-            kind=APPEND if rows else OVERWRITE if self.remade else COMPACT,
+            kind=OVERWRITE if self.remade else APPEND if rows else COMPACT,
             time_ms=self._time_ms(latest),
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(edit, states) for edit in edits),
             delta_rows=rows,
-            changelog_manifest_list=self._tracked(meta.put_manifest_list(changelog)) if changelog else None,
+            changelog_manifest_list=self._tracked(meta.manifests.put_list(changelog)) if changelog else None,
             changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
             writers=writers,
             queries=queries,
             properties=dict(self.properties),
+            last_rollback=latest.newest_rollback if latest else None,
+        )
+
+    def restore(self, latest: Snapshot, schema_id: int, target: Snapshot) -> Snapshot:
+        """The snapshot after `latest` with the files and vectors of `target`, not yet published. Writes two manifest lists. The
+        commits of writers stay known: their batches are not applied again."""
+        return Snapshot(
+            id=latest.id + 1,
+            table_uuid=self.schema.table_uuid,
+            schema_id=schema_id,
+            base_manifest_list=self._tracked(self.meta.manifests.put_list(self.meta.manifests.metas(target))),
+            delta_manifest_list=self._tracked(self.meta.manifests.put_list(())),
+            index_manifest=target.index_manifest,
+            writer_id=self.identity.writer_id,
+            commit_id=self.identity.commit_id,
+            kind=OVERWRITE,
+            time_ms=self._time_ms(latest),
+            total_rows=target.total_rows,
+            delta_rows=0,
+            watermark=target.watermark,
+            statistics=target.statistics,
+            writers=dict(latest.writers),
+            queries=dict(latest.queries),
+            properties=dict(self.properties),
+            restores=target.id,
+            last_rollback=latest.newest_rollback,
         )
 
     def _time_ms(self, latest: Snapshot | None) -> int:
@@ -89,7 +118,7 @@ class SnapshotBuilder:
         now_ms = self.meta.env.clock()
         if latest is None or latest.time_ms <= now_ms + _CLOCKS_DIFFER_MS:
             return max(now_ms, latest.time_ms if latest else 0)
-        stored_ms = self.meta.stored_ms(latest.id)
+        stored_ms = self.meta.snapshots.stored_ms(latest.id)
         latest_is_wrong = stored_ms is not None and abs(stored_ms - now_ms) < abs(stored_ms - latest.time_ms)
         return now_ms if latest_is_wrong else latest.time_ms
 
@@ -102,19 +131,52 @@ class SnapshotBuilder:
 
     def _once(self, key: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
         if key not in self.manifests:
-            self.manifests[key] = self.meta.put_manifest(manifest.to_table(entries, self.schema), self.schema.id, 0)
+            self.manifests[key] = self.meta.manifests.put(manifest.to_table(entries, self.schema), self.schema, 0)
         return self.manifests[key]
 
-    def _merge_small(self, metas: Sequence[ManifestMeta], number: int) -> Sequence[ManifestMeta]:
-        """Merge the small manifests at the end of the list into one, once there are `manifest.merge-min-count` of them."""
-        options, small = self.schema.parsed_options, 0
-        while small < len(metas) and metas[-1 - small].bytes < options.commit.manifest_target_bytes:
-            small += 1
-        if small < options.commit.manifest_merge_count:
+    def _merged(self, metas: Sequence[ManifestMeta], schema: Schema, number: int) -> Sequence[ManifestMeta]:
+        """Merge manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
+        options, manifests = schema.parsed_options.commit, self.meta.manifests
+        groups = [list(group) for _, group in groupby(metas, key=lambda meta: meta.sequence)]  # one commit or merge wrote each
+        sizes = [sum(meta.added + meta.deleted for meta in group) for group in groups]
+        live = sum(meta.added - meta.deleted for meta in metas)
+        tail = full_tail(sizes, options.manifest_merge_count)
+        if sum(sizes) - live > max(_DEAD_MIN, live):
+            tail = len(groups)
+        if not tail:
             return metas
-        kept, merged = metas[: len(metas) - small], metas[len(metas) - small :]
-        table = manifest.merge((self.meta.entries(one, self.schema) for one in merged), self.schema)
-        return (*kept, self._tracked(self.meta.put_manifest(table, self.schema.id, number))) if table.num_rows else kept
+        merged = [meta for group in groups[-tail:] for meta in group]
+        kept = metas[: len(metas) - len(merged)]
+        table = manifest.merge((manifests.entries(one, schema) for one in merged), schema, whole=not kept)
+        if not table.num_rows:
+            return kept
+        entry_bytes = sum(meta.bytes for meta in merged) / sum(sizes[-tail:])
+        rows = max(1, int(options.manifest_target_bytes / entry_bytes))
+        if table.num_rows > rows:
+            table = manifest.clustered(table, schema)
+        parts = [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
+        return (*kept, *(self._tracked(manifests.put(part, schema, number)) for part in parts))
+
+    def _index(self, latest: Snapshot | None, edits: Sequence[BucketEdit]) -> Named | None:
+        """Write the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
+        manifests, before = self.meta.manifests, latest.index_manifest if latest else None
+        if not any(edit.vectors or edit.removed for edit in edits):
+            return before
+        changes = _changes(manifests.vector_refs(latest) if latest else {}, edits)
+        if not changes:
+            return before
+        parts: tuple[IndexPart, ...] = ()
+        if before is not None:
+            index = manifests.index(before)
+            parts = (*index.parts, IndexPart(*before, len(index.changes)))
+        tail = full_tail([part.files for part in parts], self.schema.parsed_options.commit.manifest_merge_count)
+        kept, taken = parts[: len(parts) - tail], parts[len(parts) - tail :]
+        layers = [manifests.index(Named(part.name, part.bytes)).changes for part in taken]
+        changes = merged([*layers, changes])
+        if not kept:
+            changes = Changes((name, ref) for name, ref in changes.items() if ref is not None)
+        follows = None if before is None else before.name
+        return self._tracked(manifests.put_index(IndexManifest(kept, follows, changes)))
 
     def _tracked(self, file: _Written) -> _Written:
         self.written.append(self.meta.paths.manifest(file.name))
@@ -122,7 +184,7 @@ class SnapshotBuilder:
 
     def withdraw(self) -> None:
         """Delete the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
-        self.meta.delete_quietly(self.written)
+        self.meta.files.delete_quietly(self.written)
         self.written = []
 
     def unused(self, used: Sequence[BucketEdit]) -> list[str]:
@@ -144,12 +206,13 @@ def _entries(edits: Sequence[BucketEdit]) -> list[ManifestEntry]:
     ]
 
 
-def _index(before: Mapping[str, object], edits: Sequence[BucketEdit]) -> dict:
+def _changes(before: Mapping[str, VectorRef], edits: Sequence[BucketEdit]) -> Changes:
+    """The vectors that the edits add, and None for the files with a vector that they remove."""
     removed = {file.name for edit in edits for file in edit.removed} - {file.name for edit in edits for file in edit.added}
-    after = {name: ref for name, ref in before.items() if name not in removed}
+    changes = Changes((name, None) for name in sorted(removed) if name in before)
     for edit in edits:
-        after.update(edit.vectors)
-    return after
+        changes.update(edit.vectors)
+    return changes
 
 
 def _growth(edit: BucketEdit, states: Mapping[Bucket, BucketState]) -> int:

@@ -1,0 +1,69 @@
+"""Housekeeping after a commit: automatic tags, and the expiry of partitions, tags and snapshots by the options of the table.
+
+The commit is already published, so errors are logged, never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from lsmlake.commit.partition_expiry import Drop, expire_partitions, is_check_due
+from lsmlake.commit.retention import snapshot_retention
+from lsmlake.commit.snapshot_expiry import expire
+from lsmlake.commit.tag_expiry import create_due_tag, expire_tags
+from lsmlake.errors import SnapshotNotFound
+from lsmlake.format.snapshot import COMPACT, Snapshot
+from lsmlake.options.table_options import Options
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
+
+_log = logging.getLogger("lsmlake")
+
+_EVERY = 10  # commits
+
+
+def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) -> None:
+    """Create the automatic tag that is due. After the first commit of an interval, expire partitions. After every tenth commit,
+    expire tags and a bounded number of snapshots.
+
+    Args:
+        meta: the table.
+        snapshot: the one just published; its number decides, so only one of many concurrent writers expires.
+        options: the options of the table. On a branch nothing is done; in a `write-only` table only compactions do housekeeping.
+        drop: commits the expiry of partitions.
+    """
+    if meta.paths.branch is not None:
+        return  # a branch keeps its snapshots, so that the table can be forwarded to it
+    if options.write.write_only and snapshot.kind != COMPACT:
+        return
+    _try(meta, snapshot, "no automatic tag was created", lambda: create_due_tag(meta, snapshot, options.tags))
+    if options.partitions.expiration_ms is not None:
+        _try(meta, snapshot, "partitions were not expired", lambda: _expire_partitions(meta, snapshot, options, drop))
+    if snapshot.id % _EVERY or not options.retention.expire_on_commit:
+        return
+    fresh = meta.with_cache_aside()  # so old metadata displaces nothing in the cache
+    _try(meta, snapshot, "tags were not expired", lambda: _expire_tags(meta, fresh, options.retention.expire_limit))
+    retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
+    _try(meta, snapshot, "snapshots were not expired", lambda: expire(fresh, retention, explain=False))
+
+
+def _expire_tags(meta: Metadata, fresh: Metadata, limit: int) -> None:
+    meta.tags.all()  # now the cache of the handle holds them, so the next time they are only listed
+    expire_tags(fresh, limit=limit)
+
+
+def _expire_partitions(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) -> None:
+    try:
+        before_ms = meta.snapshots.get(snapshot.id - 1).time_ms if snapshot.id > 1 else None
+    except SnapshotNotFound:
+        before_ms = None
+    if is_check_due(snapshot, before_ms, options.partitions.check_ms):
+        expire_partitions(Version.latest(meta), drop)
+
+
+def _try(meta: Metadata, snapshot: Snapshot, otherwise: str, work: Callable[[], object]) -> None:
+    try:
+        work()
+    except Exception as failed:
+        _log.warning("%s: %s after commit %d: %s", meta.paths.root, otherwise, snapshot.id, failed)

@@ -1,0 +1,105 @@
+"""Partition expiry: one OVERWRITE commit drops the partitions whose time is older than `partition.expiration-time`.
+
+The time of a partition is that of its values, or that of its newest file. It is decided on the version that the commit follows:
+a partition that gets rows meanwhile does not expire by update-time. Values that are no time, such as null, never expire.
+
+`commit.commit` calls this after a commit, so it gets the function that commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lsmlake.commit.partition_time import time_of_partition
+from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.notebook import Shown
+from lsmlake.options.partitions import VALUES_TIME
+from lsmlake.schema.schema import Schema
+from lsmlake.store.version import Version
+
+States = Mapping[Bucket, BucketState]
+Drop = Callable[[Version, Callable[[States], Collection[Bucket]]], "Snapshot | None"]
+"""Publishes the removal of all rows of the buckets that a function chooses."""
+_SET = Wording(
+    "set it: alter(set_option('partition.expiration-time', '30 d'))",
+    command="set it: `lsmlake alter TABLE --set 'partition.expiration-time=30 d'`",
+)
+
+
+@dataclass(frozen=True)
+class PartitionExpiryReport(Shown):
+    """Partitions that expired or, in a dry run, that are due.
+
+    Attributes:
+        partitions: their values, in the order of the partition columns.
+        rows: the number of their live rows.
+        files: the number of their data files, which stay until the older snapshots expire.
+        snapshot_id: the snapshot that dropped them; None if there was none to drop, and in a dry run.
+    """
+
+    partitions: tuple[tuple[object, ...], ...] = ()
+    rows: int = 0
+    files: int = 0
+    snapshot_id: int | None = None
+
+
+def expire_partitions(version: Version, drop: Drop, *, dry_run: bool = False) -> PartitionExpiryReport:
+    """See `Table.expire_partitions`."""
+    schema, now_ms = version.schema, version.meta.env.clock()
+    if schema.parsed_options.partitions.expiration_ms is None:
+        raise InvalidQuery(
+            "the table does not say when partitions expire",
+            where=version.meta.paths.root,
+            expected="option partition.expiration-time",
+            found="it is not set",
+            cure=_SET,
+        )
+    with version.unless_expired():
+        states = version.states(statistics=False)
+    chosen = due(schema, now_ms, states)
+    if not chosen or dry_run:
+        return _report(schema, states, chosen, None)
+    dropped: list[tuple[States, Collection[Bucket]]] = []
+
+    def choose(states: States) -> Collection[Bucket]:
+        dropped.append((states, due(schema, now_ms, states)))
+        return dropped[-1][1]
+
+    snapshot = drop(version, choose)
+    return _report(schema, *dropped[-1], snapshot) if snapshot else PartitionExpiryReport()
+
+
+def due(schema: Schema, now_ms: int, states: States) -> set[Bucket]:
+    """The buckets of the partitions that are due: the oldest ones, at most `partition.expiration-max-num` partitions."""
+    options = schema.parsed_options.partitions
+    files: dict[tuple, list[Bucket]] = {}
+    for bucket in states:
+        files.setdefault(bucket.partition, []).append(bucket)
+    if options.strategy == VALUES_TIME:
+        time_of = partial(time_of_partition, schema.partition_by, options=options)
+        times = {partition: time_of(partition) for partition in files}
+    else:
+        times = {
+            partition: max(file.created_ms for bucket in buckets for file in states[bucket].files)
+            for partition, buckets in files.items()
+        }
+    before_ms = now_ms - options.expiration_ms
+    expired = [partition for partition, time in times.items() if time is not None and time < before_ms]
+    expired.sort(key=lambda partition: (times[partition], repr(partition)))
+    return {bucket for partition in expired[: options.expired_max] for bucket in files[partition]}
+
+
+def is_check_due(snapshot: Snapshot, before_ms: int | None, interval_ms: int) -> bool:
+    """Whether a commit checks partitions: it is the first one of an interval. `before_ms`: the time of the snapshot before."""
+    return not interval_ms or before_ms is None or snapshot.time_ms // interval_ms != before_ms // interval_ms
+
+
+def _report(schema: Schema, states: States, chosen: Collection[Bucket], snapshot: Snapshot | None) -> PartitionExpiryReport:
+    files = [file for bucket in chosen for file in states[bucket].files]
+    dead = sum(ref.cardinality for bucket in chosen for ref in states[bucket].vectors.values())
+    partitions = tuple(sorted({bucket.partition for bucket in chosen}, key=repr))
+    return PartitionExpiryReport(partitions, sum(file.rows for file in files) - dead, len(files), snapshot and snapshot.id)
