@@ -23,7 +23,7 @@ from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format import manifest
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
-from lsmlake.format.snapshot import COMPACT, Snapshot
+from lsmlake.format.snapshot import COMPACT, OVERWRITE, Snapshot
 from lsmlake.lsm.difference import KIND_FIELD, as_changes
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
@@ -32,6 +32,8 @@ from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP, NONE
 from lsmlake.predicate import evaluate
 from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Projection, Split, plan, prune_by_key
 from lsmlake.read.scan import rows_of_split
+from lsmlake.schema.adapt import with_constants
+from lsmlake.schema.evolution import defaults_after_merge, lost_column, through, wider_column
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, plain
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.bucket_files import BucketFiles
@@ -53,12 +55,21 @@ class ChangeFiles:
 
 
 @dataclass(frozen=True)
+class Inserts:
+    """All rows of a split of a snapshot with schema `schema_id`."""
+
+    split: Split
+    schema_id: int
+
+
+@dataclass(frozen=True)
 class Piece:
     """The changes of `bucket`, in order. A step compares two states (`Pair`), reads change files, or reads all rows of a split as
-    inserts. `snapshots`: the ids of the snapshots whose files are read. `upserts`: report changes as +I and -D only."""
+    inserts (`Inserts`). `snapshots`: the ids of the snapshots whose files are read. `upserts`: report changes as +I and -D
+    only."""
 
     bucket: Bucket
-    steps: tuple[Pair | ChangeFiles | Split, ...]
+    steps: tuple[Pair | ChangeFiles | Inserts, ...]
     snapshots: frozenset[int]
     upserts: bool = False
 
@@ -84,26 +95,30 @@ class Piece:
         return [file for step in self.steps for file in _new_files(step)]
 
 
-def _new_files(step: Pair | ChangeFiles | Split) -> Iterable[DataFile]:
+def _new_files(step: Pair | ChangeFiles | Inserts) -> Iterable[DataFile]:
     if isinstance(step, ChangeFiles):
         return step.files
-    if isinstance(step, Split):
-        return (*step.files, *step.level0, *step.merged)
-    old = {file.name for split in step.before for file in _new_files(split)}
-    return [file for split in step.after for file in _new_files(split) if file.name not in old]
+    if isinstance(step, Inserts):
+        return _files_of(step.split)
+    old = {file.name for split in step.before for file in _files_of(split)}
+    return [file for split in step.after for file in _files_of(split) if file.name not in old]
 
 
-def _described_files(step: Pair | ChangeFiles | Split) -> int:
+def _files_of(split: Split) -> tuple[DataFile, ...]:
+    return (*split.files, *split.level0, *split.merged)
+
+
+def _described_files(step: Pair | ChangeFiles | Inserts) -> int:
     if isinstance(step, ChangeFiles):
         return len(step.files)
-    splits = (*step.before, *step.after) if isinstance(step, Pair) else (step,)
-    return sum(len(split.files) + len(split.level0) + len(split.lookup_files) + len(split.merged) for split in splits)
+    splits = (*step.before, *step.after) if isinstance(step, Pair) else (step.split,)
+    return sum(len(_files_of(split)) + len(split.lookup_files) for split in splits)
 
 
 def _marked(pair: Pair) -> int:
     """Returns the number of rows newly marked as deleted."""
     before, after = ({n: ref for s in side for n, ref in s.vectors.items()} for side in (pair.before, pair.after))
-    return sum(ref.cardinality - (before[n].cardinality if n in before else 0) for n, ref in after.items())
+    return sum(abs(ref.cardinality - (before[n].cardinality if n in before else 0)) for n, ref in after.items())
 
 
 def check_mode(mode: str, schema: Schema, where: str) -> str:
@@ -140,39 +155,73 @@ def view_of(schema: Schema, mode: str) -> str:
     return _VIEWS[schema.parsed_options.changelog.producer] if mode in (CHANGELOG, AUTO) else FRESH
 
 
-def diff_pieces(
-    meta: Metadata, like: Projection, first: Snapshot | None, last: Snapshot | None, near: pa.Table | None = None
-) -> list[Piece]:
-    """Returns the changes from `first` to `last`, one piece per bucket that differs. `near`: see `read.plan.plan`."""
-    before, after = (_plan(meta, like, snapshot, FRESH, near) for snapshot in (first, last))
-    numbers = frozenset(snapshot.id for snapshot in (first, last) if snapshot is not None)
+def diff_pieces(meta: Metadata, like: Projection, first: Snapshot | None, last: Snapshot | None) -> list[Piece]:
+    """Returns the changes from `first` to `last`, one piece per bucket that differs."""
+    for snapshot in (first, last):
+        _check_columns(meta.schemas.of(snapshot), like, meta.paths.root)
+    return _pieces(*(_plan(meta, like, snapshot, FRESH) for snapshot in (first, last)))
+
+
+def _pieces(before: Plan, after: Plan) -> list[Piece]:
+    numbers = frozenset(plan.snapshot.id for plan in (before, after) if plan.snapshot is not None)
     return [Piece(pair.bucket, (pair,), numbers) for pair in pairs(before, after)]
 
 
 def insert_pieces(meta: Metadata, like: Projection, snapshot: Snapshot | None, mode: str) -> list[Piece]:
     """Returns all rows visible at `snapshot`, as inserts. Changes of `mode` after `snapshot` continue from them."""
-    splits = _plan(meta, like, snapshot, view_of(meta.schema_of(snapshot), mode)).splits
+    schema = meta.schemas.of(snapshot)
+    _check_columns(schema, like, meta.paths.root)
+    splits = _plan(meta, like, snapshot, view_of(schema, mode)).splits
     alone = (replace(s, files=(file,), lookup_files=()) for s in splits if not (s.level0 or s.merged) for file in s.files)
     together = (s for s in splits if s.level0 or s.merged)
     numbers = frozenset() if snapshot is None else frozenset({snapshot.id})
-    return [Piece(split.bucket, (split,), numbers) for split in (*alone, *together)]
+    return [Piece(split.bucket, (Inserts(split, schema.id),), numbers) for split in (*alone, *together)]
 
 
-def snapshot_pieces(meta: Metadata, like: Projection, snapshot: Snapshot, mode: str) -> list[Piece]:
-    """Returns the changes of the commit of `snapshot`; repeated calls return the same order. Raises SnapshotNotFound if the
-    changes depend on the snapshot before and it has expired."""
-    schema = meta.schema_of(snapshot)
+def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) -> list[Piece]:
+    """Returns the changes of the commit of snapshot `number`; repeated calls return the same order. An OVERWRITE snapshot without
+    a changelog is compared with the one before, whatever the producer. Raises SnapshotNotFound if the snapshot has expired and
+    left no changelog, or if the changes depend on the snapshot before and that has expired."""
+    try:
+        snapshot, expired = meta.snapshots.get(number), None
+    except SnapshotNotFound as gone:
+        snapshot, expired = meta.snapshots.recorded(number), gone
+    schema = meta.schemas.of(snapshot)
+    _check_columns(schema, like, meta.paths.root)
     if mode in (CHANGELOG, AUTO):
-        if snapshot.changelog_manifest_list or schema.parsed_options.changelog.producer != NONE:
-            return _file_pieces(meta.changelog(snapshot, like.schema), like, snapshot)
-        if mode == CHANGELOG:
+        writes = schema.parsed_options.changelog.producer != NONE
+        if snapshot.changelog_manifest_list or (writes and snapshot.kind != OVERWRITE):
+            return _file_pieces(meta.manifests.changelog(snapshot, like.schema), like, snapshot)
+        if mode == CHANGELOG and not writes:
             raise _no_changelog(f"snapshot {snapshot.id} writes no changelog", meta.paths.root)
-    meta.snapshot(snapshot.id)  # raises if only its changelog is retained
+    if expired is not None:  # only its changelog is retained
+        raise expired
     if snapshot.kind == COMPACT and schema.parsed_options.retention.rows_ms is None:
         return []  # a compaction changes no row
-    written = _written_files(meta, schema, snapshot) if mode == DELTA and _filters_keys_only(like) else None
-    found = _diff_to_previous(meta, like, snapshot) if written is None else _file_pieces(written, like, snapshot)
+    by_files = mode == DELTA and snapshot.kind != OVERWRITE and _filters_keys_only(like)
+    written = _written_files(meta, through(schema, like.schema), snapshot) if by_files else None
+    found = _diff_to_previous(meta, like, snapshot, mode) if written is None else _file_pieces(written, like, snapshot)
     return [replace(piece, upserts=mode == DELTA) for piece in found]
+
+
+def _check_columns(schema: Schema, like: Projection, where: str) -> None:
+    """Raises InvalidQuery if rows of `schema` cannot have the columns of `like`, a later or an earlier state of the table."""
+    if schema.id > like.schema.id and (lost := lost_column(like.schema, schema)):
+        raise InvalidQuery(
+            "the table was altered while its changes were followed",
+            where=where,
+            expected=f"the columns of schema {like.schema.id}",
+            found=f"schema {schema.id}: {lost}",
+            cure="start again, from the same checkpoint or consumer: it continues here, with the new columns",
+        )
+    if schema.id < like.schema.id and (wider := wider_column(schema, like.schema)):
+        raise InvalidQuery(
+            "the table was rolled back to columns that cannot hold these changes",
+            where=where,
+            expected=f"values of the columns of schema {like.schema.id}",
+            found=f"schema {schema.id}: {wider}",
+            cure="start after the rollback, or alter the columns again as they were",
+        )
 
 
 def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
@@ -187,25 +236,29 @@ def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def _plan(meta: Metadata, like: Projection, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
-    return plan(Version.at(meta, snapshot), like.predicate, like.columns, mode, near)
+    return plan(Version.seen(meta, snapshot, like.schema), like.predicate, like.columns, mode, near)
 
 
-def _diff_to_previous(meta: Metadata, like: Projection, snapshot: Snapshot) -> list[Piece]:
-    """Compares a snapshot with the one before, in the buckets that the commit touched."""
-    before, schema = _before(meta, snapshot), meta.schema_of(snapshot)
-    known = meta.vector_refs(before) if before else {}
-    marked = [name for name, ref in meta.vector_refs(snapshot).items() if known.get(name) != ref]
-    live = meta.live(snapshot, schema)
+def _diff_to_previous(meta: Metadata, like: Projection, snapshot: Snapshot, mode: str) -> list[Piece]:
+    """Compares a snapshot with the one before, in the buckets that the commit touched. Each side is the view that changes of
+    `mode` report there: another producer may begin with the snapshot."""
+    before, schema = _before(meta, snapshot), meta.schemas.of(snapshot)
+    _check_columns(meta.schemas.of(before), like, meta.paths.root)
+    known = meta.manifests.vector_refs(before) if before else {}
+    marked = [name for name, ref in meta.manifests.vector_refs(snapshot).items() if known.get(name) != ref]
+    live = meta.manifests.live(snapshot, schema)
     marked_files = live.filter(pc.is_in(live["name"], value_set=pa.array(marked, pa.string())))
-    near = manifest.concat([meta.delta(snapshot, schema), marked_files], schema)
-    return diff_pieces(meta, like, before, snapshot, near)
+    near = manifest.concat([meta.manifests.delta(snapshot, schema), marked_files], schema)
+    if snapshot.restores is not None:  # a rollback has no delta
+        near = None
+    return _pieces(*(_plan(meta, like, one, view_of(meta.schemas.of(one), mode), near) for one in (before, snapshot)))
 
 
 def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
     if snapshot.id == 1:
         return None
     try:
-        return meta.snapshot(snapshot.id - 1)
+        return meta.snapshots.get(snapshot.id - 1)
     except SnapshotNotFound as gone:
         raise SnapshotNotFound(
             f"the changes of snapshot {snapshot.id} need snapshot {snapshot.id - 1}, which has expired",
@@ -224,7 +277,7 @@ def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Tab
     newest row does not always win."""
     if rule_of(schema).old_row is not OldRow.REPLACED:
         return None
-    entries = meta.delta(snapshot, schema)
+    entries = meta.manifests.delta(snapshot, schema)
     added = pc.and_(pc.equal(entries["kind"], ADD), pc.equal(entries["sequence"], snapshot.id))
     written = entries.filter(pc.and_(added, pc.equal(entries["source"], APPEND)))
     return written if pc.sum(written["rows"]).as_py() == snapshot.delta_rows else None
@@ -232,7 +285,7 @@ def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Tab
 
 def _file_pieces(entries: pa.Table, like: Projection, snapshot: Snapshot) -> list[Piece]:
     if like.predicate is not None and entries.num_rows:
-        entries, _ = prune_by_key(entries, like.schema, like.predicate)
+        entries = prune_by_key(entries, like.schema, like.predicate)
     found: dict[Bucket, list[DataFile]] = {}
     for bucket, _, file in manifest.files_of(entries, like.schema, statistics=False):
         found.setdefault(bucket, []).append(file)
@@ -250,7 +303,7 @@ def _order(item: tuple[Bucket, object]) -> tuple:
 def read_piece(meta: Metadata, like: Projection, piece: Piece) -> Iterator[pa.Table]:
     """Yields the changes of a piece in order: `_row_kind` as text, then the columns of `like`, filtered by its predicate. Raises
     SnapshotNotFound if a snapshot has expired meanwhile."""
-    with meta.unless_expired(*piece.snapshots):
+    with meta.snapshots.unless_expired(*piece.snapshots):
         for step in piece.steps:
             for rows in _rows(BucketFiles(meta, like.schema, piece.bucket), like, step):
                 rows = _as_upserts(rows) if piece.upserts else rows
@@ -264,14 +317,26 @@ def changes_schema(like: Projection) -> pa.Schema:
     return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
 
 
-def _rows(files: BucketFiles, like: Projection, step: Pair | ChangeFiles | Split) -> Iterator[pa.Table]:
+def _rows(files: BucketFiles, like: Projection, step: Pair | ChangeFiles | Inserts) -> Iterator[pa.Table]:
     if isinstance(step, Pair):
         yield read_pair(files.meta, like, step)
-    elif isinstance(step, Split):
-        yield from rows_of_split(files, like, step)
+    elif isinstance(step, Inserts):
+        yield from _inserts(files, like, step)
     else:
         for file in step.files:
             yield from _read_file(files, like, file)
+
+
+def _inserts(files: BucketFiles, like: Projection, step: Inserts) -> Iterator[pa.Table]:
+    schema = files.meta.schemas.get(step.schema_id)
+    seen, defaults = through(schema, like.schema), defaults_after_merge(schema, like.schema)
+    if not defaults:
+        yield from rows_of_split(replace(files, schema=seen), replace(like, schema=seen), step.split)
+        return
+    unfiltered = Projection(seen, None, tuple(like.schema.columns.names))
+    for rows in rows_of_split(replace(files, schema=seen), unfiltered, step.split):
+        rows = with_constants(rows, defaults)
+        yield rows if like.predicate is None else rows.filter(evaluate(like.predicate, rows))
 
 
 def _read_file(files: BucketFiles, like: Projection, file: DataFile) -> Iterator[pa.Table]:

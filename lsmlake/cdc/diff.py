@@ -22,6 +22,8 @@ from lsmlake.lsm.difference import difference
 from lsmlake.predicate import evaluate
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.scan import freshen, merge_at_read
+from lsmlake.schema.adapt import with_constants
+from lsmlake.schema.evolution import defaults_after_merge, through
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import live_rows
 from lsmlake.store.metadata import Metadata
@@ -39,7 +41,7 @@ class Pair(NamedTuple):
 def pairs(before: Plan, after: Plan) -> list[Pair]:
     """Returns the buckets that differ. `before`, `after`: plans of two snapshots with the same predicate."""
     old, new = _by_bucket(before.splits), _by_bucket(after.splits)
-    schemas = before.schema.id, after.schema.id
+    schemas = tuple(plan.snapshot.schema_id if plan.snapshot else 0 for plan in (before, after))
     found = (Pair(bucket, tuple(old.get(bucket, ())), tuple(new.get(bucket, ())), schemas) for bucket in {**old, **new})
     return [pair for pair in found if pair.before != pair.after]
 
@@ -52,12 +54,15 @@ def _by_bucket(splits: Iterable[Split]) -> dict[Bucket, list[Split]]:
 
 
 def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:
-    """Returns the changes of one bucket, all columns and `_row_kind`. Memory: the rows that differ."""
-    plans = [replace(plan, schema=meta.schema(number)) for number in pair.schemas]
+    """Returns the changes of one bucket, all columns of `plan` and `_row_kind`. Each side is merged by the options it had.
+    Memory: the rows that differ."""
+    schemas = [meta.schemas.get(number) for number in pair.schemas]
+    plans = [replace(plan, schema=through(schema, plan.schema)) for schema in schemas]
+    defaults = [defaults_after_merge(schema, plan.schema) for schema in schemas]
     files = [BucketFiles(meta, plan.schema, pair.bucket) for plan in plans]
     old, new = (_side(*side) for side in zip(files, plans, (pair.before, pair.after), strict=True))
-    before = _filtered(_differing(files[0], plans[0], old, new), plan)
-    after = _filtered(_differing(files[1], plans[1], new, old), plan)
+    before = _filtered(with_constants(_differing(files[0], plans[0], old, new), defaults[0]), plan)
+    after = _filtered(with_constants(_differing(files[1], plans[1], new, old), defaults[1]), plan)
     return difference(before, after, plan.schema.key, plan.schema.columns.names)
 
 
@@ -108,4 +113,5 @@ def _live(files: BucketFiles, file: DataFile, dead: DeletionVector) -> Iterator[
 
 
 def _filtered(rows: pa.Table, plan: Projection) -> pa.Table:
+    rows = rows.select(plan.schema.columns.names)
     return rows if plan.predicate is None else rows.filter(evaluate(plan.predicate, rows))

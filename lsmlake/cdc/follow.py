@@ -82,25 +82,23 @@ class Follower:
         known = progress_of(self.meta, self.consumer) if self.consumer else None
         if known is not None:
             return self._from(known.next_snapshot)._replace(full=known.full)
-        latest = self.meta.latest_id() or 0
-        if self.start.kind == LATEST:
-            return Offset(latest + 1)
-        if self.start.kind == LATEST_FULL:
-            return Offset(latest, 0, True) if latest else Offset(1)
         if self.start.kind == TIMESTAMP:
-            return self._from(self._first_after(self.start.time_ms))
+            return Offset(self._first_after(self.start.time_ms))
         if self.start.kind == SNAPSHOT_FULL:
-            return Offset(self.meta.snapshot(self.start.snapshot).id, 0, True)
-        return self._from(self.start.snapshot)
+            return Offset(self.meta.snapshots.get(self.start.snapshot).id, 0, True)
+        if self.start.kind == SNAPSHOT:
+            return self._from(self.start.snapshot)
+        latest = self.meta.snapshots.latest_id() or 0
+        return Offset(latest, 0, True) if latest and self.start.kind == LATEST_FULL else Offset(latest + 1)
 
     def end(self) -> Offset:
         """Returns the offset after the latest snapshot."""
-        return Offset((self.meta.latest_id() or 0) + 1)
+        return Offset((self.meta.snapshots.latest_id() or 0) + 1)
 
     def advance(self, offset: Offset, limit: Limit = UNLIMITED, until: int | None = None) -> Offset:
         """Returns the end of the batch that starts at `offset`: within `limit`, not after snapshot `until` or the latest. Returns
         `offset` if there is nothing to read."""
-        latest = self.meta.latest_id() or 0
+        latest = self.meta.snapshots.latest_id() or 0
         last = latest if until is None else min(until, latest)
         if limit == UNLIMITED:
             return max(offset, Offset(last + 1), key=lambda place: place.snapshot)
@@ -132,28 +130,32 @@ class Follower:
         return self.known.get(f"{offset.snapshot} {offset.full}", lambda: self._planned(offset), _bytes_of)
 
     def _planned(self, offset: Offset) -> list[Piece]:
-        with self.meta.unless_expired(*(number for number in (offset.snapshot - 1, offset.snapshot) if number)):
+        with self.meta.snapshots.unless_expired(*(number for number in (offset.snapshot - 1, offset.snapshot) if number)):
             if offset.full:
-                return insert_pieces(self.meta, self.like, self.meta.snapshot(offset.snapshot), self.mode)
-            return snapshot_pieces(self.meta, self.like, self.meta.recorded(offset.snapshot), self.mode)
+                return insert_pieces(self.meta, self.like, self.meta.snapshots.get(offset.snapshot), self.mode)
+            return snapshot_pieces(self.meta, self.like, offset.snapshot, self.mode)
 
     def _from(self, snapshot: int) -> Offset:
-        latest = self.meta.latest_id() or 0
-        if not 1 <= snapshot <= latest + 1:
-            raise SnapshotNotFound(
-                f"snapshot {snapshot} to start from does not exist",
-                where=self.meta.paths.root,
-                expected=f"1 to {latest + 1}",
-                cure="start from one of these, or from latest-full",
-            )
-        if snapshot <= latest:
-            self.meta.recorded(snapshot)
+        """Returns the offset of a snapshot whose changes are retained, or of the next one to come."""
+        try:
+            self.meta.snapshots.recorded(snapshot)
+        except SnapshotNotFound:
+            latest = self.meta.snapshots.latest_id() or 0
+            if 1 <= snapshot <= latest:
+                raise
+            if snapshot != latest + 1:
+                raise SnapshotNotFound(
+                    f"snapshot {snapshot} to start from does not exist",
+                    where=self.meta.paths.root,
+                    expected=f"1 to {latest + 1}",
+                    cure="start from one of these, or from latest-full",
+                ) from None
         return Offset(snapshot)
 
     def _first_after(self, time_ms: int) -> int:
         """Returns the first snapshot committed at or after `time_ms`."""
-        numbers = sorted({*self.meta.recorded_ids(), *self.meta.snapshot_ids()})
-        later = (number for number in numbers if self.meta.recorded(number).time_ms >= time_ms)
+        numbers = sorted({*self.meta.snapshots.recorded_ids(), *self.meta.snapshots.ids()})
+        later = (number for number in numbers if self.meta.snapshots.recorded(number).time_ms >= time_ms)
         return next(later, (numbers[-1] if numbers else 0) + 1)
 
 

@@ -24,6 +24,7 @@ from lsmlake.compact.changelog import write_changelog
 from lsmlake.compact.supersede import OldRows, supersede
 from lsmlake.compact.work import Work, kinds
 from lsmlake.errors import InvalidData
+from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.merge.blame import Unmergeable, bucket_text, located, table_text
@@ -43,6 +44,7 @@ from lsmlake.store.data_reader import Chunk, live_rows
 from lsmlake.store.data_writer import Origin, float_columns, nan_columns_of
 
 _THREADS = 2
+_MERGED_VECTOR_BYTES = 8 << 20
 
 Picker = Callable[[Levels], "Compaction | None"]
 
@@ -54,6 +56,8 @@ def compact_bucket(
     cached_rows: Mapping[str, pa.Table] = {},
     uncommitted_files: Iterable[DataFile] = (),
     becoming: Schema | None = None,
+    *,
+    reports: bool = True,
 ) -> CommitMessage | None:
     """Compacts a bucket until `pick` returns None. Returns None if there was nothing to do.
 
@@ -64,6 +68,7 @@ def compact_bucket(
         cached_rows: By file name, the columns `compact.work.lookup_columns` of uncommitted files, so they are not read again.
         uncommitted_files: Level-0 files that are written but not yet committed.
         becoming: See `compact.job.Goal`; `pick` must then lead to a single run.
+        reports: Whether to write a changelog, if compaction produces it.
 
     Raises:
         Unmergeable: The rows of a key cannot be merged.
@@ -83,7 +88,7 @@ def compact_bucket(
             if becoming is not None and changes_rows(schema, becoming):
                 _apply_new_rule(work, rule_of(becoming, root))
             with located(root, state.bucket):
-                changelog = write_changelog(work)  # with the levels of `schema`
+                changelog = write_changelog(work) if reports else ()  # with the levels of `schema`
             work.written.extend(changelog)
             if becoming is not None:
                 level = last_level_of(becoming.parsed_options.compaction, work.levels())
@@ -232,6 +237,25 @@ def _live_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
         yield live_rows(chunk, work.vector(file.name))
 
 
+def _vectors_to_merge(work: Work) -> dict[str, DeletionVector]:
+    """Unchanged vectors of the bucket to write again beside the changed ones: those of the smallest vector files, if the bucket's
+    vectors would lie in `deletion-vectors.merge-min-count` files. They get a new place, the old file goes with the snapshots that
+    name it."""
+    kept: dict[str, list[str]] = {}
+    for name, ref in work.base.vectors.items():
+        if name in work.files and name not in work.changed:
+            kept.setdefault(ref.puffin, []).append(name)
+    if not work.changed or len(kept) + 1 < work.schema.parsed_options.layout.vector_files:
+        return {}
+    room, chosen = _MERGED_VECTOR_BYTES, []
+    for names in sorted(kept.values(), key=lambda names: sum(work.base.vectors[name].length for name in names)):
+        room -= sum(work.base.vectors[name].length for name in names)
+        if room < 0:
+            break
+        chosen += names
+    return work.meta.vectors.read_together(work.base.vectors, [work.files[name] for name in chosen])
+
+
 def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | None:
     base = {file.name: file for file in work.base.files}
     removed = tuple(file for name, file in base.items() if work.files.get(name) != file)
@@ -239,7 +263,8 @@ def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | Non
     if not removed and not added and not work.changed:
         return None
     paths = work.meta.paths
-    refs = work.meta.put_vectors({name: work.vectors[name] for name in sorted(work.changed)})
+    changed = {name: work.vectors[name] for name in work.changed}
+    refs = work.meta.vectors.put(dict(sorted((_vectors_to_merge(work) | changed).items())))
     puffins = {paths.puffin(ref.puffin) for ref in refs.values()}
     written = (*(paths.data(file) for file in work.written), *puffins)
     edit = BucketEdit(work.bucket, work.base.total_buckets, added, removed, refs, work.base, changelog)

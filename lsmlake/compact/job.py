@@ -24,8 +24,18 @@ _ROUNDS = 10
 
 @dataclass(frozen=True)
 class CompactionReport(Shown):
-    """The result of a compaction. `upgraded`: files that only changed their level; `rows`, `bytes`: written; `marked`: rows newly
-    marked as deleted. `snapshot_id` is None if there was nothing to do."""
+    """The result of a compaction.
+
+    Attributes:
+        snapshot_id: the last snapshot that the compaction published; None if there was nothing to do.
+        buckets: the number of compacted buckets.
+        files_in: the number of files that were replaced.
+        files_out: the number of files that replace them.
+        upgraded: the number of files that only changed their level; they count in `files_in` and `files_out`.
+        rows: the number of rows written.
+        bytes: the size of the written files, in bytes.
+        marked: the number of rows newly marked as deleted.
+    """
 
     snapshot_id: int | None = None
     buckets: int = 0
@@ -60,7 +70,7 @@ def compact_here(
         def compacted(state: BucketState) -> CommitMessage | None:
             return compact_bucket(BucketFiles(meta, schema, state.bucket), state, pick, becoming=goal.becoming)
 
-        return together(compacted, watch(states), meta.env.workers, meta.discard)
+        return together(compacted, watch(states), meta.env.workers, meta.files.discard)
 
     return run
 
@@ -76,17 +86,18 @@ def compact_table(
     """Compacts the buckets for which `wanted` is true, the largest first. `run` compacts by the schema of `version`.
 
     Raises:
-        CommitConflict: Other commits changed some of the buckets in each attempt.
+        CommitConflict: Other commits changed some of the buckets in each attempt, or the snapshot expired in each.
     """
     report, remaining, meta = CompactionReport(), None, version.meta
-    for _ in range(_ROUNDS):
+    for attempt in range(_ROUNDS):
+        if attempt:
+            version = replace(version, snapshot=meta.snapshots.latest())
         try:
             with version.unless_expired():
                 states = version.states(remaining)
                 picked = [state for bucket, state in states.items() if wanted(bucket)]
                 messages = run(sorted(picked, key=_bytes, reverse=True), Goal(full))
         except SnapshotNotFound:  # the snapshot has expired meanwhile: start again from the latest
-            version = replace(version, snapshot=meta.latest())
             continue
         if not messages:
             return report
@@ -95,7 +106,13 @@ def compact_table(
         remaining = committed.overtaken
         if not remaining:
             return report
-        version = replace(version, snapshot=meta.latest())
+    if remaining is None:
+        raise CommitConflict(
+            "the snapshot expired in each attempt, before its files were read",
+            where=meta.paths.root,
+            found=f"nothing compacted after {_ROUNDS} attempts",
+            cure="keep snapshots longer (snapshot.time-retained), or expire them less often",
+        )
     raise CommitConflict(
         "other commits changed the buckets in each attempt",
         where=meta.paths.root,

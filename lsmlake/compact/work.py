@@ -61,7 +61,7 @@ class Work:
     def base_vector(self, name: str) -> DeletionVector:
         """Reads the vector of a file in `base`."""
         files = [file for file in self.base.files if file.name == name]
-        return self.meta.vectors(self.base.vectors, files).get(name, EMPTY)
+        return self.meta.vectors.read(self.base.vectors, files).get(name, EMPTY)
 
     def mark(self, name: str, positions: np.ndarray) -> None:
         current = self.vector(name)

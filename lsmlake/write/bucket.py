@@ -33,6 +33,7 @@ from lsmlake.lsm.merge.erase import merge
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
+from lsmlake.lsm.pick.strategy import in_full
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns
@@ -131,6 +132,8 @@ def write_bucket(
     base: BucketState | None,
     pick: Picker | None,
     changelog_rows: Iterable[pa.Table] = (),
+    *,
+    reports: bool = True,
 ) -> CommitMessage | None:
     """Writes the level-0 run of one commit and, with `pick`, compacts the bucket inline.
 
@@ -140,6 +143,7 @@ def write_bucket(
         base: The bucket as of the snapshot that the compaction starts from. None: the bucket does not exist yet.
         pick: Picks the inline compactions. None: no compaction.
         changelog_rows: The rows of the changelog (`with_input_kinds`), sorted by key.
+        reports: Whether the compaction writes a changelog, if the options ask for it.
     """
     schema, bucket = files.schema, files.bucket
     total, origin = schema.parsed_options.layout.buckets, Origin(0, APPEND)
@@ -159,7 +163,7 @@ def write_bucket(
         cached_rows = _by_file(run, kept)
         if len(run) == 1:  # a slice would keep the rows of all files in memory
             files.remember(run[0], cached_rows[run[0].name].select(schema.key))
-        return _compacted(files, message, base or BucketState(bucket, total), pick, cached_rows)
+        return _compacted(files, message, base or BucketState(bucket, total), pick, cached_rows, reports)
     except BaseException:
         files.delete((*run, *changelog))
         raise
@@ -194,6 +198,16 @@ def write_onto(
         return write_bucket(base.files(bucket), tables, None, None, changelog_rows)
 
 
+def write_alone(base: Version, bucket: Bucket, tables: Iterable[pa.Table]) -> CommitMessage | None:
+    """Writes rows that replace the content of their bucket: one merged run at the last level, or nothing if all of them are
+    deletes. Reads nothing of the bucket and writes no changelog. `tables`: see `write_bucket`."""
+    pick = in_full(base.schema, base.meta.env.clock())
+    message = write_bucket(base.files(bucket), tables, None, pick, reports=False)
+    if message is not None and message.compact is None:  # the compaction has left no row
+        return replace(message, append=None, compact=BucketEdit(bucket, message.append.total_buckets), rows=0)
+    return message
+
+
 def _keep_columns(table: pa.Table, columns: Sequence[str], kept: list[pa.Table]) -> pa.Table:
     """Passes a table on to the file writer and keeps the columns that the compaction needs."""
     kept.append(table.select([name for name in (*columns, ROW_KIND) if name in table.column_names]))
@@ -222,10 +236,10 @@ def _contain_any(tables: Iterable[pa.Table], keys: pa.Table) -> bool:
 
 
 def _compacted(
-    files: BucketFiles, message: CommitMessage, base: BucketState, pick: Picker, cached_rows: dict[str, pa.Table]
+    files: BucketFiles, message: CommitMessage, base: BucketState, pick: Picker, cached_rows: dict[str, pa.Table], reports: bool
 ) -> CommitMessage:
     try:
-        compacted = compact_bucket(files, base, pick, cached_rows, message.append.added)
+        compacted = compact_bucket(files, base, pick, cached_rows, message.append.added, reports=reports)
     except Unmergeable as error:
         if _contain_any(cached_rows.values(), error.keys):
             raise Unmergeable(

@@ -48,16 +48,17 @@ class Intake:
     """Collects tables with `add`, then yields the rows of each bucket, sorted and combined. A context manager: it removes its
     spills at the end.
 
-    `request`: how to prepare the rows when they are sorted. None: the added rows are prepared already.
+    `request`: how to prepare the rows when they are sorted. None: the added rows are prepared already. `changelog`: whether the
+    write reports its rows where the input is the changelog.
     """
 
-    def __init__(self, schema: Schema, request: Request | None) -> None:
+    def __init__(self, schema: Schema, request: Request | None, *, changelog: bool = True) -> None:
         self.schema, self.request = schema, request
         self.tables: list[tuple[pa.Table, Numbers, Numbers]] = []
         self.bytes = 0
         self.spill: Spill | None = None
         self.kinds = False  # whether any spilled row is not +I
-        self.writes_changelog = schema.parsed_options.changelog.producer == INPUT
+        self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and changelog
 
     def __enter__(self) -> Intake:
         return self

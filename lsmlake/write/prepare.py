@@ -16,10 +16,12 @@ from lsmlake.kernels import nested
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import with_kind
 from lsmlake.options.changelog import INPUT
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast, check_names, conform
+from lsmlake.schema.evolution import combines_rows
+from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.schema import RESERVED, Schema
+from lsmlake.write.replace import Replacement
 
 INPUT_KIND = f"{RESERVED}input_kind"
 """A column of prepared rows if the input is the table's changelog: the row kinds before `MergeRule.stored` changed them."""
@@ -28,12 +30,13 @@ INPUT_KIND = f"{RESERVED}input_kind"
 @dataclass(frozen=True)
 class Request:
     """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
-    `ignore_sequence`: delete rows whatever their sequence. `cast`: convert values."""
+    `ignore_sequence`: delete rows whatever their sequence. `cast`: convert values. `replaces`: the write is an overwrite."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
     ignore_sequence: bool = False
     cast: Cast | None = None
+    replaces: Replacement | None = None
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
@@ -61,6 +64,13 @@ def prepare(
     """
     if request.deletes:
         return _deletes(data, schema, request, first_row), None
+    rows, kept = _given(data, schema, request, first_row)
+    if request.replaces is not None:
+        request.replaces.check(rows, schema, kept, first_row)
+    return rows, kept
+
+
+def _given(data: pa.Table, schema: Schema, request: Request, first_row: int | None) -> tuple[pa.Table, np.ndarray | None]:
     source, kinds = row_kind_source(schema, request), None
     if source is not None:
         kinds = rowkind.parse(data, source, first_row)
@@ -81,15 +91,15 @@ def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
 
 
 def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
-    """Returns the columns that a write may omit; they become null. Under merge rules that combine rows these are all nullable
+    """Returns the columns that a write may omit: those with a default. Under merge rules that combine rows these are all nullable
     columns outside `sequence.field`, so several writers can write different columns.
 
     Raises:
         InvalidData: `found` has columns of a sequence group but lacks its sequence, so their values would be ignored.
     """
     options = schema.parsed_options
-    if options.merge.engine not in (PARTIAL_UPDATE, AGGREGATION):
-        return frozenset()
+    if not combines_rows(schema):
+        return frozenset(field.name for field in schema.columns if may_be_omitted(field))
     for sequence, members in options.columns.sequence_groups.items():
         given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]
         if given and missing:

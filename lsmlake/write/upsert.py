@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.replay import Identity
 from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
@@ -15,8 +14,9 @@ from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog import INPUT
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
-from lsmlake.write.bucket import base_states, split, split_input, write_onto
+from lsmlake.write.bucket import base_states, split, split_input, write_alone, write_onto
 from lsmlake.write.prepare import with_input_kinds
+from lsmlake.write.replace import Replacement, publish
 
 
 def inline_picker(version: Version, compact: bool | None) -> Picker | None:
@@ -25,27 +25,31 @@ def inline_picker(version: Version, compact: bool | None) -> Picker | None:
     return as_needed(version.options.compaction, version.meta.env.clock()) if wanted else None
 
 
-def upsert_rows(version: Version, rows: pa.Table, identity: Identity, pick: Picker | None) -> Snapshot | None:
+def upsert_rows(
+    version: Version, rows: pa.Table, identity: Identity, pick: Picker | None, replaces: Replacement | None = None
+) -> Snapshot | None:
     """Writes prepared rows, compacts what `pick` picks, and commits. An error removes the written files and leaves the table
-    unchanged.
+    unchanged. `replaces`: the write is an overwrite, for which `pick` does not count.
 
     Returns:
-        The new snapshot, None if there are no rows, or the earlier snapshot if `identity` has committed before.
+        The new snapshot, None if there are no rows, or the earlier snapshot if `identity` has committed before: `commit` finds it
+        and removes what was written. A caller with input to read asks `replayed` first, and saves the work.
     """
-    if done := replayed(version, identity):
-        return done
     schema, options, env = version.schema, version.options, version.meta.env
     parts = list(split(rows, schema, options.layout.buckets))
-    changelog = dict(split_input(rows, schema, options.layout.buckets)) if options.changelog.producer == INPUT else {}
-    states = base_states(version, [bucket for bucket, _ in parts]) if pick else {}
+    reports = options.changelog.producer == INPUT and replaces is None
+    changelog = dict(split_input(rows, schema, options.layout.buckets)) if reports else {}
+    states = base_states(version, [bucket for bucket, _ in parts]) if pick and replaces is None else {}
 
     def written(item: tuple[Bucket, pa.Table]) -> CommitMessage | None:
         bucket, part = item
+        if replaces is not None:
+            return write_alone(version, bucket, [part])
         changelog_rows = [with_input_kinds(changelog.pop(bucket))] if changelog else []
         return write_onto(version, bucket, [part], states.get(bucket), pick, changelog_rows)
 
-    messages = together(written, _released(parts), env.workers, version.meta.discard)
-    return commit(version, messages, identity).snapshot if messages else None
+    messages = together(written, _released(parts), env.workers, version.meta.files.discard)
+    return publish(version, messages, identity, replaces)
 
 
 def _released(parts: list[tuple[Bucket, pa.Table]]) -> Iterator[tuple[Bucket, pa.Table]]:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity, replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import CommitMessage
@@ -18,16 +17,18 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
-from lsmlake.write.bucket import base_states, write_onto
+from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.replace import Replacement, publish
 from lsmlake.write.upsert import upsert_rows
 
 
 def upsert_tables(
     version: Version, tables: Iterable[pa.Table], request: Request, identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
-    """Writes all tables in one commit, see `upsert_rows`. Tables without rows are ignored, whatever their columns.
+    """Writes all tables in one commit, see `upsert_rows`; `request.replaces` makes it an overwrite. Tables without rows are
+    ignored, whatever their columns.
 
     If `identity` has committed before, `tables` is not read.
 
@@ -42,9 +43,11 @@ def upsert_tables(
         held.append(part)
         size += part.rows.get_total_buffer_size()
         if len(held) > 1 and size >= limit:  # a single table is in memory already
-            return _upsert_spilled(version, chain(_released(held), prepared), identity, pick)
+            return _upsert_spilled(version, chain(_released(held), prepared), identity, pick, request.replaces)
     rows = [part.rows for part in held if part.rows.num_rows]
-    return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick) if rows else None
+    if not rows:
+        return publish(version, [], identity, request.replaces)
+    return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick, request.replaces)
 
 
 class _Part(NamedTuple):
@@ -69,19 +72,25 @@ def _released(parts: list[_Part]) -> Iterator[_Part]:
         yield parts.pop(0)
 
 
-def _upsert_spilled(version: Version, parts: Iterator[_Part], identity: Identity, pick: Picker | None) -> Snapshot | None:
+def _upsert_spilled(
+    version: Version, parts: Iterator[_Part], identity: Identity, pick: Picker | None, replaces: Replacement | None
+) -> Snapshot | None:
     messages: list[CommitMessage] = []
     schema, buckets = version.schema, version.options.layout.buckets
     try:
-        with Intake(schema, None) as intake:
+        with Intake(schema, None, changelog=replaces is None) as intake:
             for rows, places in parts:
                 numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
                 intake.add(rows, numbers, places)
             for bucket, rows, changelog in intake.sorted():
-                state = base_states(version, [bucket]).get(bucket) if pick else None
-                if message := write_onto(version, bucket, rows, state, pick, changelog):
+                if replaces is not None:
+                    message = write_alone(version, bucket, rows)
+                else:
+                    state = base_states(version, [bucket]).get(bucket) if pick else None
+                    message = write_onto(version, bucket, rows, state, pick, changelog)
+                if message:
                     messages.append(message)
     except BaseException:
-        version.meta.discard(messages)
+        version.meta.files.discard(messages)
         raise
-    return commit(version, messages, identity).snapshot if messages else None
+    return publish(version, messages, identity, replaces)

@@ -1,0 +1,111 @@
+"""What an overwrite replaces, and the publication of what a write made.
+
+A write to replace a bucket reads nothing of the bucket: it makes one run at the last level, and the commit removes the files that
+the bucket has when the snapshot is published. So it never conflicts with other writers: rows of commits before it are replaced,
+rows of commits after it stay. The snapshot has no changelog; readers of changes compare it with the snapshot before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
+from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.format.files import Bucket, CommitMessage
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.predicate import Predicate, evaluate
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.read.plan import partition_matches
+from lsmlake.schema.row_text import row_text
+from lsmlake.schema.schema import Schema
+from lsmlake.store.version import Version
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """`everything`: the whole table. `where`: the partitions that satisfy this predicate, and no row may lie elsewhere. Neither:
+    the partitions of the rows that are written."""
+
+    everything: bool = False
+    where: Predicate | None = None
+
+    @staticmethod
+    def of(schema: Schema, where: str | None, truncate: bool, zone: str, name: str) -> Replacement:
+        """The arguments of `Table.overwrite` as a value. Raises InvalidQuery."""
+        if where is None:
+            return Replacement(everything=truncate or not schema.partition_by)
+        if truncate:
+            raise InvalidQuery(
+                "where and truncate contradict each other",
+                where=name,
+                expected="where, or truncate=True",
+                found="both",
+                cure="leave out truncate to replace some partitions, or where to replace all rows",
+            )
+        if not schema.partition_by:
+            raise InvalidQuery(
+                "where needs partitions, and the table has none",
+                where=name,
+                expected="no where",
+                found=where,
+                cure="leave out where: all rows of the table are replaced; or use delete_keys and upsert for some rows",
+            )
+        return Replacement(where=partition_predicate(schema, where, zone))
+
+    def chosen(self, schema: Schema, messages: Sequence[CommitMessage], there: Collection[Bucket]) -> list[Bucket]:
+        """Those of the buckets that are replaced. `messages`: what was written."""
+        if self.everything:
+            return list(there)
+        partitions = {bucket.partition for bucket in there}
+        if self.where is None:
+            partitions &= {message.bucket.partition for message in messages}
+        else:
+            partitions = {partition for partition in partitions if partition_matches(self.where, schema, partition)}
+        return [bucket for bucket in there if bucket.partition in partitions]
+
+    def check(self, rows: pa.Table, schema: Schema, kept: np.ndarray | None, first_row: int | None) -> None:
+        """Raises InvalidData for a row outside of the replaced partitions. `kept`: the numbers of the rows in the data, as
+        `prepare` returns them; `first_row`: the number of the first row of the data, None: unknown."""
+        if self.where is None or not rows.num_rows:
+            return
+        inside = evaluate(self.where, rows)
+        if inside.all():
+            return
+        row = int(np.flatnonzero(~inside)[0])
+        number = row if kept is None else int(kept[row])
+        raise InvalidData(
+            "a row lies outside of the partitions to overwrite",
+            where=f"row {first_row + number}" if first_row is not None else "data",
+            expected="rows that satisfy where",
+            found=row_text(rows.select(list(schema.partition_by)).slice(row, 1)),
+            cure="filter the data by where, or overwrite without where: the partitions of the data are then replaced",
+        )
+
+
+def partition_predicate(schema: Schema, where: str, zone: str) -> Predicate:
+    """A predicate on partition columns. `zone`: the time zone of times in `where` that name none. Raises InvalidQuery."""
+    predicate = parse(where, schema.plain_columns, zone=zone)
+    if other := sorted(predicate.columns - set(schema.partition_by)):
+        raise InvalidQuery(
+            "where may use partition columns only",
+            expected=f"partition columns {list(schema.partition_by)}",
+            found=other,
+            cure="remove the other columns",
+        )
+    return predicate
+
+
+def publish(
+    version: Version, messages: Sequence[CommitMessage], identity: Identity, replaces: Replacement | None
+) -> Snapshot | None:
+    """Commits what a write made. Returns None if there was nothing to commit."""
+    if replaces is not None:
+        chosen = partial(replaces.chosen, version.schema, messages)
+        return commit(version, messages, identity, replaces=chosen).snapshot
+    return commit(version, messages, identity).snapshot if messages else None
