@@ -1,30 +1,45 @@
 """Alters a table: derives the next schema, rewrites files where necessary, and puts both into effect by one commit.
 
-1. Make and check the next schema. Options that decide where rows are stored cannot change once the table has rows.
-2. If the files mean other rows under the new options, compact every bucket in full by the current schema, into one merged run
-   without vectors and without level-0 files, which any schema can read. The new merge rule is applied to each merged row, as if
-   it were the first row of its key: for example, a column of a sequence group without a sequence becomes null. If the new rule
-   cannot merge a row, such as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
+1. Make and check the next schema (`schema.alterations`). Options that decide where rows are stored cannot change once the table
+   has rows, and a column becomes NOT NULL only if it has no null.
+2. If the files mean other rows under the new options, a default would count for each row of a key, or superseded rows have nulls
+   in a column that becomes NOT NULL, compact every bucket in full by the current schema, into one merged run without vectors and
+   without level-0 files, which any schema can read. The new merge rule is applied to each merged row, as if it were the first row
+   of its key: for example, a column of a sequence group without a sequence becomes null. If the new rule cannot merge a row, such
+   as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
 3. Store the schema, and publish a snapshot that references it, directly after the snapshot of step 1. Until then the schema is
    not in effect. If another commit comes first, start again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from lsmlake.border import public
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lsmlake.commit.commit import Succession, commit
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.bucket import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
-from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, LakeError, SnapshotNotFound
+from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, InvalidSchema, LakeError, SnapshotNotFound
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.options.columns import PREFIX, SEQUENCE_GROUP
 from lsmlake.options.option import Change
-from lsmlake.options.table_options import OPTIONS, Options, check_name
+from lsmlake.options.renaming import columns_in
+from lsmlake.options.table_options import OPTIONS, Options
+from lsmlake.predicate.tree import Column, IsNull
+from lsmlake.read.answers import count
+from lsmlake.read.plan import RAW, plan
+from lsmlake.schema import types
+from lsmlake.schema.alterations import Alteration, additions, altered
+from lsmlake.schema.defaults import INITIAL, default_of
+from lsmlake.schema.evolution import combines_rows, through
+from lsmlake.schema.rowkind import Source
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -32,51 +47,38 @@ from lsmlake.store.version import Version
 _ROUNDS = 5
 
 
-class Alteration(NamedTuple):
-    """A new value of an option. None resets it to its default."""
-
-    option: str
-    value: object | None
-
-
-@public
-def set_option(name: str, value: str | int | float | bool | Sequence[str]) -> Alteration:
-    """For `Table.alter`: set an option of the table.
+def alter(
+    meta: Metadata,
+    name: str,
+    alterations: Sequence[Alteration],
+    compactions: Callable[[Schema], CompactBuckets],
+    only_if: Callable[[Schema], Sequence[Alteration]] | None = None,
+) -> Snapshot | None:
+    """See `Table.alter`.
 
     Args:
-        name: the name of the option.
-        value: the value, or its text, such as "128 mb".
+        meta: the table.
+        name: its name, for messages.
+        alterations: what to alter, in order.
+        compactions: returns the function that compacts buckets by a schema.
+        only_if: returns further alterations, given the schema in effect; called again after a conflict.
     """
-    return Alteration(name, value)
-
-
-@public
-def unset_option(name: str) -> Alteration:
-    """For `Table.alter`: reset an option to its default."""
-    return Alteration(name, None)
-
-
-def alter(
-    meta: Metadata, name: str, alterations: Sequence[Alteration], compactions: Callable[[Schema], CompactBuckets]
-) -> Snapshot | None:
-    """See `Table.alter`. `compactions` returns the function that compacts buckets by a schema."""
     for _ in range(_ROUNDS):
         version = Version.latest(meta)
-        latest, old = version.snapshot, version.schema
-        options = _altered(old.options, alterations, name)
-        new = old.with_options(options, meta.schema_ids()[-1] + 1, meta.env.clock(), name)
-        if new.options == old.options:
+        old = version.schema
+        wanted = [*alterations, *(only_if(old) if only_if else ())]
+        new = altered(old, wanted, meta.schemas.ids()[-1] + 1, meta.env.clock(), name)
+        if replace(new, id=old.id, time_ms=old.time_ms, highest_field_id=old.highest_field_id) == old and _fields_equal(new, old):
             return None
         rule_of(new, name)
         _check_fixed(version, name, new)
-        settling = latest is not None and must_settle(old.parsed_options, new.parsed_options)
-        remade = settling and (changes_rows(old, new) or old.parsed_options.retention.rows_ms is not None)
+        settling = _settling(version, new, name, _check_no_nulls(version, name, new))
         try:
             with version.unless_expired():
-                messages = compactions(old)(list(version.states().values()), Goal(True, new)) if settling else []
+                messages = compactions(old)(list(version.states().values()), Goal(True, settling.becoming)) if settling else []
         except SnapshotNotFound:  # other commits have expired it
             continue
-        succession = Succession(new, version.number, remade)
+        succession = Succession(new, version.number, settling is not None and settling.remade)
         if published := _publish(version, messages, succession):
             return published
     raise CommitConflict(
@@ -87,35 +89,90 @@ def alter(
     )
 
 
+def evolve(
+    version: Version, name: str, found: pa.Schema, row_kind: Source | None, compactions: Callable[[Schema], CompactBuckets]
+) -> Version:
+    """Adds the columns of written data that the table lacks; returns the version to write to.
+
+    Args:
+        version: the table.
+        name: its name, for messages.
+        found: the columns of the data.
+        row_kind: the column with row kinds, which is not stored.
+        compactions: see `alter`.
+    """
+    ignored = () if row_kind is None else (row_kind.column,)
+    if not additions(found, version.schema, ignored):
+        return version
+    alter(version.meta, name, (), compactions, lambda schema: additions(found, schema, ignored))
+    return Version.latest(version.meta)
+
+
+def _fields_equal(new: Schema, old: Schema) -> bool:
+    return new.columns.equals(old.columns, check_metadata=True)
+
+
+class _Settling(NamedTuple):
+    """A full compaction under the old schema before the new one comes into effect. `becoming`: the new options, with the old
+    columns. `remade`: visible rows may change."""
+
+    becoming: Schema
+    remade: bool
+
+
+def _settling(version: Version, new: Schema, name: str, superseded_nulls: bool) -> _Settling | None:
+    """How to rewrite files that would mean other rows under the schema `new`, or whose superseded rows have nulls where it has
+    none; None if there are none."""
+    old = version.schema
+    if version.snapshot is None:
+        return None
+    becoming = _without_new_columns(new, old, name)
+    changed = must_settle(old.parsed_options, becoming.parsed_options)
+    if not changed and not superseded_nulls and not _multiplies_default(old, new):
+        return None
+    return _Settling(becoming, changes_rows(old, becoming) or old.parsed_options.retention.rows_ms is not None)
+
+
 def must_settle(old: Options, new: Options) -> bool:
     """Whether files written under `old` mean other rows under `new`, or report changes at another time."""
     return old.meaning != new.meaning
 
 
-def _altered(options: Mapping[str, str], alterations: Sequence[Alteration], name: str) -> dict[str, object]:
-    changed: dict[str, object] = dict(options)
-    for alteration in alterations:
-        if not isinstance(alteration, Alteration):
-            raise InvalidOption(
-                "not an alteration",
-                where=name,
-                expected="lsmlake.set_option(name, value) or lsmlake.unset_option(name)",
-                found=repr(alteration),
-                cure="pass alterations of options; this release supports no others",
-            )
-        check_name(alteration.option, name)
-        if alteration.value is None:
-            changed.pop(alteration.option, None)
-        else:
-            changed[alteration.option] = alteration.value
-    return changed
+def _multiplies_default(old: Schema, new: Schema) -> bool:
+    """Whether `new` adds a column with a default that would count once for each stored row of a key, not once for the key."""
+    if not combines_rows(new):
+        return False
+    defaults = (default_of(field, INITIAL) for field in new.columns if types.field_id(field) > old.highest_field_id)
+    return any(value is not None and value.is_valid for value in defaults)
+
+
+def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
+    """The schema `new` with the columns of `old`, and without the aggregate functions of columns that `old` lacks, for rows that
+    do not have them yet. Raises InvalidOption for other options that name such columns."""
+    becoming, there = through(new, old), {types.field_id(field) for field in old.columns}
+    added = {field.name for field in becoming.columns} - {field.name for field in old.columns}
+    if not added:
+        return becoming
+    lacking = {field.name for field in new.columns if types.field_id(field) not in there}
+    naming_lacking = [option for option, value in new.options.items() if columns_in(option, value) & lacking]
+    if other := sorted(each for each in naming_lacking if not each.startswith(PREFIX) or each.endswith(SEQUENCE_GROUP)):
+        raise InvalidOption(
+            "an option orders or groups the rows that there are by a column that is added with it",
+            where=name,
+            found=", ".join(other),
+            cure="add the column by one alteration, and set the option by the next",
+        )
+    return replace(
+        becoming,
+        columns=old.columns,
+        options={option: value for option, value in becoming.options.items() if not columns_in(option, value) & added},
+    )
 
 
 def _check_fixed(version: Version, name: str, new: Schema) -> None:
     """Raises InvalidOption if an option changes that must not change once the table has rows."""
-    old = version.schema
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
-    before, after = old.parsed_options.values, new.parsed_options.values
+    before, after = through(version.schema, new).parsed_options.values, new.parsed_options.values
     changed = [option for option in fixed if before[option] != after[option]]
     if not changed or version.snapshot is None or not version.live().num_rows:
         return
@@ -128,14 +185,40 @@ def _check_fixed(version: Version, name: str, new: Schema) -> None:
     )
 
 
+def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
+    """Returns whether a column that becomes NOT NULL has a null that only readers of mode 'raw' see: in a row that level 0
+    supersedes. Raises InvalidSchema if it has one that all see. Reads the column only if statistics do not prove that it has
+    none."""
+    superseded = False
+    nullable = {types.field_id(field): field for field in version.schema.columns if field.nullable}
+    for field in new.columns:
+        old = None if field.nullable else nullable.get(types.field_id(field))
+        if old is None or version.snapshot is None:
+            continue
+        counted = version.live()[f"n:{types.field_id(field)}"]
+        if not counted.null_count and not pc.sum(counted).as_py():
+            continue
+        is_null = IsNull(Column((old.name,), types.plain(old.type)))
+        superseded = superseded or count(plan(version, is_null, mode=RAW)) > 0
+        if nulls := count(plan(version, is_null)):
+            raise InvalidSchema(
+                f"column {field.name!r} cannot become NOT NULL",
+                where=name,
+                expected="no null in any row",
+                found=f"{nulls} nulls",
+                cure=f"upsert values for the rows where {old.name} IS NULL",
+            )
+    return superseded
+
+
 def _publish(version: Version, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
     """Store and publish the new schema; returns None if another commit or alteration came first."""
     stored, meta = False, version.meta
     try:
-        stored = meta.put_schema(succession.schema)
+        stored = meta.schemas.put(succession.schema)
     finally:
         if not stored:
-            meta.discard(messages)
+            meta.files.discard(messages)
     if not stored:
         return None
     try:
@@ -143,7 +226,7 @@ def _publish(version: Version, messages: Sequence[CommitMessage], succession: Su
     except CommitUnknown:
         raise
     except LakeError as failed:
-        meta.delete_quietly([meta.paths.schema(succession.schema.id)])
+        meta.files.delete_quietly([meta.paths.schema(succession.schema.id)])
         if isinstance(failed, CommitConflict):
             return None
         raise

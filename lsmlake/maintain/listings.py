@@ -1,10 +1,9 @@
-"""Listings of a table's metadata as Arrow tables, such as snapshots, consumers, files, buckets, partitions and options."""
+"""Listings of a table's metadata as Arrow tables, such as snapshots, tags, consumers, files, buckets, partitions and options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from lsmlake.format.files import BucketState, DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.options.columns import PREFIX
 from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
+from lsmlake.options.types import duration
 from lsmlake.schema.schema import Schema
 from lsmlake.store.consumers import consumers as read_consumers
 from lsmlake.store.metadata import Metadata
@@ -25,9 +25,9 @@ _COUNTS, _BOUNDS = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.str
 
 def snapshots(meta: Metadata) -> pa.Table:
     found = []
-    for number in meta.snapshot_ids():
+    for number in meta.snapshots.ids():
         with suppress(SnapshotNotFound):  # it has expired since it was listed
-            found.append(meta.snapshot(number))
+            found.append(meta.snapshots.get(number))
     columns = {
         "snapshot_id": pa.array([s.id for s in found], pa.int64()),
         "schema_id": pa.array([s.schema_id for s in found], pa.int64()),
@@ -49,6 +49,43 @@ def snapshots(meta: Metadata) -> pa.Table:
     return pa.table(columns)
 
 
+def tags(meta: Metadata) -> pa.Table:
+    """One row per tag, ordered by snapshot, then by name. `branches`: those that were created from the tag."""
+    found = meta.tags.all()
+    begun = meta.branches.all() if meta.paths.branch is None else {}
+    named = {(info.tag, info.base.id): [] for info in begun.values() if info.base is not None}
+    for name, info in begun.items():
+        if info.base is not None:
+            named[info.tag, info.base.id].append(name)
+    return pa.table(
+        {
+            "tag_name": pa.array([t.name for t in found], pa.string()),
+            "snapshot_id": pa.array([t.snapshot.id for t in found], pa.int64()),
+            "schema_id": pa.array([t.snapshot.schema_id for t in found], pa.int64()),
+            "commit_time": pa.array([t.snapshot.time_ms for t in found], _TIME),
+            "record_count": pa.array([t.snapshot.total_rows for t in found], pa.int64()),
+            "create_time": pa.array([t.create_time_ms for t in found], _TIME),
+            "time_retained": pa.array(
+                [None if t.time_retained_ms is None else duration.text(t.time_retained_ms) for t in found], pa.string()
+            ),
+            "branches": pa.array([named.get((t.name, t.snapshot.id), []) for t in found], pa.list_(pa.string())),
+        }
+    )
+
+
+def branches(meta: Metadata) -> pa.Table:
+    """One row per branch, ordered by name. `created_from_snapshot`: where the branch begins; null: without rows."""
+    found = meta.branches.all()
+    return pa.table(
+        {
+            "branch_name": pa.array(found, pa.string()),
+            "created_from_snapshot": pa.array([info.base and info.base.id for info in found.values()], pa.int64()),
+            "created_from_tag": pa.array([info.tag for info in found.values()], pa.string()),
+            "create_time": pa.array([info.time_ms for info in found.values()], _TIME),
+        }
+    )
+
+
 def consumers(meta: Metadata) -> pa.Table:
     """One row per consumer, ordered by name."""
     found = read_consumers(meta)
@@ -68,7 +105,7 @@ def files(version: Version) -> pa.Table:
     meta, schema = version.meta, version.schema
     with version.unless_expired():
         found = version.states()
-    rows = [(state, file) for state in sorted(found.values(), key=_place) for file in sorted(state.files, key=_age)]
+    rows = [(state, file) for state in sorted(found.values(), key=place) for file in sorted(state.files, key=_age)]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
     return pa.table(
@@ -76,6 +113,7 @@ def files(version: Version) -> pa.Table:
             "partition": pa.array([partition_text(schema, state.bucket.partition) for state, _ in rows], pa.string()),
             "bucket": pa.array([state.bucket.number for state, _ in rows], pa.int32()),
             "file_path": pa.array([meta.paths.data(f) for state, f in rows], pa.string()),
+            "file_format": pa.array(["parquet"] * len(rows), pa.string()),
             "level": pa.array([f.level for _, f in rows], pa.int32()),
             "record_count": pa.array([f.rows for _, f in rows], pa.int64()),
             "deleted_record_count": pa.array(dead, pa.int64()),
@@ -121,7 +159,7 @@ def _age(file: DataFile) -> tuple:
     return recency(file), file.min_key
 
 
-def _place(state: BucketState) -> tuple:
+def place(state: BucketState) -> tuple:
     """The sort key of a bucket in a listing; nulls first."""
     return tuple((value is not None, value) for value in state.bucket.partition), state.bucket.number
 
@@ -163,7 +201,7 @@ def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
 
 def manifests(version: Version) -> pa.Table:
     with version.unless_expired():
-        found = version.meta.manifest_metas(version.snapshot) if version.snapshot else ()
+        found = version.meta.manifests.metas(version.snapshot) if version.snapshot else ()
     return pa.table(
         {
             "file_name": pa.array([m.name for m in found], pa.string()),
@@ -177,9 +215,9 @@ def manifests(version: Version) -> pa.Table:
 
 
 def schemas(meta: Metadata) -> pa.Table:
-    meta.first_schema()
-    uncached = replace(meta, cache=None)  # a schema that loses its race to be published is deleted, and its number used again
-    found = [uncached.schema(number) for number in meta.schema_ids()]
+    meta.files.first_schema()
+    uncached = meta.with_empty_cache()  # a schema that loses its race is deleted, and its number used again
+    found = [uncached.schemas.get(number) for number in meta.schemas.ids()]
     return pa.table(
         {
             "schema_id": pa.array([s.id for s in found], pa.int64()),

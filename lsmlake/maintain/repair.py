@@ -66,7 +66,12 @@ class BadRow:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """`rows`: one row per bad row. `snapshot_id`: the snapshot of the repair; None if nothing was changed."""
+    """The result of a repair.
+
+    Attributes:
+        rows: one row per bad row.
+        snapshot_id: the snapshot of the repair; None if nothing was changed.
+    """
 
     rows: pa.Table
     snapshot_id: int | None = None
@@ -93,7 +98,7 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
         committed = commit(version, messages, Identity(meta.env.ids()), properties={"repair": action})
         if committed.snapshot and not committed.overtaken:
             return replace(report, snapshot_id=committed.snapshot.id)
-        version = replace(version, snapshot=meta.latest())
+        version = replace(version, snapshot=meta.snapshots.latest())
     raise CommitConflict(
         "compactions came first on every attempt", where=name, found=f"{_ROUNDS} attempts", cure="pause them and run it again"
     )
@@ -110,7 +115,7 @@ def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow
     if rule.old_row is not OldRow.MERGED:
         return []
     found: list[BadRow] = []
-    bucket = _Bucket(files, rule, state, action, files.meta.vectors(state.vectors, state.files))
+    bucket = _Bucket(files, rule, state, action, files.meta.vectors.read(state.vectors, state.files))
     for section in sections(state.files):
         for _ in merge_windows(_runs(bucket, section.files), schema.key, partial(_inspect, bucket, found)):
             pass
@@ -267,7 +272,7 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
 def _rewritten(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
     """Rewrite the files with bad rows, live rows only. A file without remaining rows is removed."""
     removed = tuple({row.file.name: row.file for row in rows}.values())
-    schema, vectors = files.schema, files.meta.vectors(state.vectors, removed)
+    schema, vectors = files.schema, files.meta.vectors.read(state.vectors, removed)
     added: list[DataFile] = []
     try:
         for file in removed:

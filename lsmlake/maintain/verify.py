@@ -3,7 +3,8 @@
 Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consistent (I1, I3), row counts correct. Data files: exist
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
 bucket of their hash. Vectors: checksums, positions less than the row count. Changelog files: as data files, but keys may repeat.
-Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2).
+Tags: as snapshots, without changelogs. Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one
+file only (I2).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from lsmlake.commit.invariants import violations
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
-from lsmlake.format.paths import bucket_directory
+from lsmlake.format.paths import Branch, bucket_directory
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.tag import Tag
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rules import rule_of
@@ -30,10 +32,16 @@ from lsmlake.store.checksum import checksum_of
 from lsmlake.store.data_reader import Chunk, live_rows, reading
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
+from lsmlake.store.version import Version
 
 
 class Finding(NamedTuple):
-    """A violation: the file or bucket, and a description."""
+    """A violation of what a sound table guarantees.
+
+    Attributes:
+        where: the path of the file, or the bucket.
+        what: a description, in one sentence.
+    """
 
     where: str
     what: str
@@ -42,7 +50,29 @@ class Finding(NamedTuple):
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
     """All findings; empty if the table is sound. Reads every file once. Calls `progress` with each file or bucket it checks."""
     checker = _Checker(meta, progress)
-    return list(dict.fromkeys(checker.run()))  # many snapshots name the same broken manifest
+    found = list(checker.run())
+    if meta.paths.branch is None:
+        found += [finding for name in meta.branches.names() for finding in _of_branch(meta, name, checker)]
+    return list(dict.fromkeys(found))  # many snapshots name the same broken manifest
+
+
+def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
+    """The findings of a branch, without those of files that the table has, too."""
+    try:
+        info = meta.branches.read(name)
+        if info is not None:
+            checker = _Checker(meta.on(Branch(name, info.uuid)), main.progress)
+            checker.seen, checker.placed = main.seen, main.placed
+            yield from checker.run()
+    except TableNotFound:  # it was deleted meanwhile
+        meta.files.first_schema()
+    except LakeError as broken:
+        yield _finding(meta.paths.branch_file(name), broken)
+
+
+def verify_snapshot(meta: Metadata, number: int, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
+    """As `verify`, for one snapshot and its changelog."""
+    return list(_Checker(meta, progress)._at(number, latest=True))
 
 
 class _Checker:
@@ -53,21 +83,23 @@ class _Checker:
 
     def run(self) -> Iterator[Finding]:
         try:
-            self.meta.latest_schema()
-            numbers = self.meta.snapshot_ids()
+            Version.latest(self.meta)
+            numbers = self.meta.snapshots.ids()
         except TableNotFound:
             raise
         except LakeError as broken:
             yield _finding(self.meta.paths.root, broken)
             return
-        if numbers != list(range(numbers[0], numbers[-1] + 1) if numbers else []):
+        gaps = {*range(numbers[0], numbers[-1] + 1)}.difference(numbers) if numbers else set()
+        if gaps and gaps.difference(self.meta.snapshots.cut_ids()):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
         for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
             yield from self._unless_expired(
-                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshot, number)
+                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshots.get, number)
             )
-        for number in self.meta.recorded_ids():
-            recorded, where = partial(self.meta.recorded, number), self.meta.paths.changelog(number)
+        yield from self._tags()
+        for number in self.meta.snapshots.recorded_ids():
+            recorded, where = partial(self.meta.snapshots.recorded, number), self.meta.paths.changelog(number)
             found = list(self._guard(where, lambda recorded=recorded: self._changelog(recorded())))
             yield from self._unless_expired(found, recorded)
 
@@ -84,32 +116,62 @@ class _Checker:
             return found
         return found
 
-    def _at(self, number: int, *, latest: bool) -> Iterator[Finding]:
+    def _tags(self) -> Iterator[Finding]:
+        for name in self.meta.tags.names():
+            where = self.meta.paths.tag(name)
+            try:
+                tag = self.meta.tags.read(name)
+            except LakeError as broken:
+                yield _finding(where, broken)
+                continue
+            if tag is None:  # deleted meanwhile
+                continue
+            found = list(self._state(where, tag.snapshot, latest=False))
+            if found and self._is_still(tag):
+                yield from found
+
+    def _is_still(self, tag: Tag) -> bool:
+        """Whether the tag exists; if not, missing files are no damage."""
         try:
-            snapshot = self.meta.snapshot(number)
-            schema = self.meta.schema_of(snapshot)
-            states = self.meta.states(snapshot, schema)
+            return self.meta.tags.read(tag.name) == tag
+        except LakeError:
+            return True
+
+    def _at(self, number: int, *, latest: bool) -> Iterator[Finding]:
+        where = self.meta.paths.snapshot(number)
+        try:
+            snapshot = self.meta.snapshots.get(number)
         except LakeError as broken:
-            yield _finding(self.meta.paths.snapshot(number), broken)
+            yield _finding(where, broken)
             return
-        yield from self._snapshot(snapshot, states)
+        yield from self._state(where, snapshot, latest=latest)
+        yield from self._guard(where, lambda: self._changelog(snapshot))
+
+    def _state(self, where: str, snapshot: Snapshot, *, latest: bool) -> Iterator[Finding]:
+        """All but the changelog of a snapshot, which the file `where` holds."""
+        try:
+            schema = self.meta.schemas.of(snapshot)
+            states = self.meta.manifests.states(snapshot, schema)
+        except LakeError as broken:
+            yield _finding(where, broken)
+            return
+        yield from self._snapshot(where, snapshot, states)
         for state in states.values():
             yield from self._bucket(schema, state, latest=latest)
-        yield from self._guard(self.meta.paths.snapshot(number), lambda: self._changelog(snapshot))
 
-    def _snapshot(self, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
+    def _snapshot(self, where: str, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
         live = sum(f.rows for s in states.values() for f in s.files) - sum(
             r.cardinality for s in states.values() for r in s.vectors.values()
         )
         if live != snapshot.total_rows:
-            yield Finding(self.meta.paths.snapshot(snapshot.id), f"total_rows is {snapshot.total_rows}, the files hold {live}")
-        named = set(self.meta.vector_refs(snapshot))
+            yield Finding(where, f"total_rows is {snapshot.total_rows}, the files hold {live}")
+        named = set(self.meta.manifests.vector_refs(snapshot))
         for name in named - {f.name for s in states.values() for f in s.files}:
-            yield Finding(self.meta.paths.snapshot(snapshot.id), f"I3: a vector names {name}, which is not live")
+            yield Finding(where, f"I3: a vector names {name}, which is not live")
 
     def _changelog(self, snapshot: Snapshot) -> Iterator[Finding]:
-        schema = self.meta.schema_of(snapshot)
-        entries = manifest.files_of(self.meta.changelog(snapshot, schema), schema)
+        schema = self.meta.schemas.of(snapshot)
+        entries = manifest.files_of(self.meta.manifests.changelog(snapshot, schema), schema)
         if (rows := sum(file.rows for _, _, file in entries)) != snapshot.changelog_rows:
             what = f"changelog_rows is {snapshot.changelog_rows}, the files hold {rows}"
             yield Finding(self.meta.paths.snapshot(snapshot.id), what)
@@ -187,7 +249,7 @@ class _Checker:
             yield Finding(
                 self.meta.paths.puffin(ref.puffin), f"the footer places the vector of {name} at {placed}, not at {ref[1:]}"
             )
-        self.meta.vectors(
+        self.meta.vectors.read(
             state.vectors, [file for file in state.files if file.name == name]
         )  # I3, checked where vectors are read
 
@@ -205,7 +267,7 @@ class _Checker:
         for file in state.files:
             if file.level == 0:
                 continue
-            vector = self.meta.vectors(state.vectors, [file]).get(file.name)
+            vector = self.meta.vectors.read(state.vectors, [file]).get(file.name)
             with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
                 table = reader.read(range(reader.groups), schema.key)
             keys.append(table if vector is None else live_rows(Chunk(0, table), vector))

@@ -1,0 +1,177 @@
+"""Removes orphan files: files that lsmlake wrote below a table, that nothing names, and that are older than a limit.
+
+Killed writers, failed deletions and remains of a dropped table of the same name leave them. Steps:
+
+1. Find out the time by the clock of the storage, which also dates the files.
+2. Read every snapshot, changelog, tag and pin (`commit.reachability`). If any metadata is damaged, or of a kind that this version
+   does not know, nothing is deleted.
+3. List the table. An orphan has a name of lsmlake's form, is older than the limit, and is not named. The limit protects commits
+   under way, whose files no snapshot names yet: a write must not take longer than that.
+4. Before each batch of deletions look again: a file that something names meanwhile stays, and if the table was dropped, its next
+   owner keeps all files.
+
+Schemas, snapshots, marks, consumers and tags of the table are never orphans.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.commit.reachability import Reachable
+from lsmlake.errors import Corrupt, UnsupportedFormat
+from lsmlake.notebook import Shown
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.storage import Entry
+
+DAY_MS = 86_400_000
+_BATCH = 10_000  # listed files that are looked up together
+_DELETED_AT_ONCE = 1_000  # between two looks
+
+_FORMS = (
+    ("data", re.compile(r"(.+/)?bucket-\d+/data-[^/]+\.parquet", re.DOTALL)),
+    ("changelog", re.compile(r"(.+/)?bucket-\d+/changelog-[^/]+\.parquet", re.DOTALL)),
+    ("manifest list", re.compile(r"manifest/manifest-list-[^/]+")),
+    ("index manifest", re.compile(r"manifest/index-manifest-[^/]+")),
+    ("manifest", re.compile(r"manifest/manifest-[^/]+")),
+    ("deletion vectors", re.compile(r"index/dv-[^/]+\.puffin")),
+)
+_BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")
+_DROPPED = "dropped table"
+
+
+@dataclass(frozen=True)
+class OrphanReport(Shown):
+    """Orphan files that were removed or, in a dry run, that would be.
+
+    Attributes:
+        files: their number.
+        bytes: their size.
+        kinds: their number by kind, such as "data" or "manifest".
+        paths: their paths, relative to the warehouse.
+        dry_run: whether they are still there.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    dry_run: bool = False
+
+
+def remove_orphan_files(
+    meta: Metadata,
+    older_than_ms: int | None,
+    *,
+    dry_run: bool,
+    limit: int | None,
+    progress: Callable[[str], None] = lambda what: None,
+) -> OrphanReport:
+    """See `Table.remove_orphan_files`. Calls `progress` with each snapshot and file that is looked at or deleted."""
+    now_ms = _now_ms(meta, dry_run=dry_run)
+    before_ms = now_ms - DAY_MS if older_than_ms is None else min(older_than_ms, now_ms)
+    reachable = Reachable(meta, progress)
+    _read_all(reachable)
+    found = _orphans(meta, reachable, before_ms, progress)
+    orphans = list(found if limit is None else islice(found, min(limit, sys.maxsize)))
+    if dry_run:
+        return _report(orphans, dry_run=True)
+    removed: list[_Orphan] = []
+    for start in range(0, len(orphans), _DELETED_AT_ONCE):
+        meta.files.first_schema()
+        _read_all(reachable)
+        batch = _unnamed(reachable, orphans[start : start + _DELETED_AT_ONCE])
+        for orphan in batch:
+            progress(orphan.entry.path)
+            meta.env.storage.delete(orphan.entry.path)
+        removed += batch
+    return _report(removed, dry_run=False)
+
+
+@dataclass(frozen=True)
+class _Orphan:
+    entry: Entry
+    kind: str
+
+
+def _now_ms(meta: Metadata, *, dry_run: bool) -> int:
+    """The time by the clock of the storage: it dates the hint, which is written again. A dry run writes nothing and takes the
+    clock of this process."""
+    latest = meta.snapshots.latest_id()
+    if dry_run:
+        return meta.env.clock()
+    meta.snapshots.hint(latest or 0)
+    listed = meta.env.storage.list(meta.paths.snapshots)
+    return next((entry.modified_ms for entry in listed if entry.path == meta.paths.latest), meta.env.clock())
+
+
+def _read_all(reachable: Reachable) -> None:
+    """Look. Raises Corrupt, which says that nothing was deleted."""
+    try:
+        reachable.look()
+    except Corrupt as damaged:
+        raise Corrupt(
+            f"{damaged.what}, so no orphan file can be told from a file that is needed, and none is deleted",
+            where=damaged.where,
+            expected=damaged.expected,
+            found=damaged.found,
+            cure=damaged.cure,
+        ) from damaged
+
+
+def _orphans(meta: Metadata, reachable: Reachable, before_ms: int, progress: Callable[[str], None]) -> Iterator[_Orphan]:
+    entries = iter(meta.env.storage.list(meta.paths.root))
+    _check_folders(meta)
+    while batch := list(islice(entries, _BATCH)):
+        progress(batch[-1].path)
+        old = [_Orphan(entry, kind) for entry in batch if entry.modified_ms < before_ms and (kind := _kind(meta, entry.path))]
+        yield from _unnamed(reachable, old)
+
+
+def _unnamed(reachable: Reachable, orphans: Sequence[_Orphan]) -> list[_Orphan]:
+    named = reachable.names(pa.array([orphan.entry.path for orphan in orphans], pa.string()))
+    kept = pc.indices_nonzero(pc.invert(named)).to_pylist()
+    return [orphans[place] for place in kept]
+
+
+def _kind(meta: Metadata, path: str) -> str | None:
+    """The kind of a file that may be an orphan; None for all others."""
+    inside = path.removeprefix(f"{meta.paths.root}/")
+    folder, _, rest = inside.partition("/")
+    if folder in _BY_UUID:
+        uuid, _, name = rest.partition("/")
+        return _DROPPED if name and uuid != meta.paths.table_uuid else None
+    return next((kind for kind, form in _FORMS if form.fullmatch(inside)), None)
+
+
+def _check_folders(meta: Metadata) -> None:
+    """Raises UnsupportedFormat if the table has a folder of a kind that this version does not know: its files may name others."""
+    storage, uuid = meta.env.storage, meta.paths.table_uuid
+    for folder in storage.folders(meta.paths.root):
+        inside = f"{meta.paths.root}/{folder}"
+        known = folder in (*_BY_UUID, "manifest", "index") or "=" in folder or folder.startswith("bucket-")
+        if not known and uuid in storage.folders(inside) and next(iter(storage.list(f"{inside}/{uuid}")), None):
+            raise UnsupportedFormat(
+                "the table has metadata of a kind that this version of lsmlake does not know, so no orphan file is deleted",
+                where=f"{inside}/{uuid}",
+                expected=f"one of {', '.join(sorted((*_BY_UUID, 'manifest', 'index')))}",
+                found=folder,
+                cure="use the version of lsmlake that wrote it",
+            )
+
+
+def _report(orphans: Sequence[_Orphan], *, dry_run: bool) -> OrphanReport:
+    return OrphanReport(
+        len(orphans),
+        sum(orphan.entry.size for orphan in orphans),
+        dict(sorted(Counter(orphan.kind for orphan in orphans).items())),
+        tuple(orphan.entry.path for orphan in orphans),
+        dry_run,
+    )

@@ -1,0 +1,119 @@
+"""The system tables that describe a table: name -> the listing. `api.system_tables` adds those that hold rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.format.files import VectorRef
+from lsmlake.lsm.merge.column_function import LAST_NON_NULL
+from lsmlake.maintain import listings
+from lsmlake.options.columns import FUNCTION, PREFIX
+from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.schema import types
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_type
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
+
+
+class OfTable(NamedTuple):
+    """A system table about all snapshots of a table. `about`: one line."""
+
+    read: Callable[[Metadata], pa.Table]
+    about: str
+
+
+class OfVersion(NamedTuple):
+    """A system table about one snapshot. `about`: one line."""
+
+    read: Callable[[Version], pa.Table]
+    about: str
+
+
+_VECTOR = pa.struct(
+    [("data_file_name", pa.string()), ("offset", pa.int64()), ("length", pa.int64()), ("cardinality", pa.int64())]
+)
+
+
+def table_indexes(version: Version) -> pa.Table:
+    """One row per bucket and Puffin file with deletion vectors of its live files, ordered like `listings.files`. `row_count`: the
+    number of vectors of the bucket in the file, which other buckets may share."""
+    with version.unless_expired():
+        states = version.states()
+    rows = []
+    for state in sorted(states.values(), key=listings.place):
+        found: dict[str, list[tuple[str, VectorRef]]] = {}
+        for file, ref in sorted(state.vectors.items()):
+            found.setdefault(ref.puffin, []).append((file, ref))
+        rows += [(state.bucket, puffin, vectors) for puffin, vectors in sorted(found.items())]
+    ranges = [[(file, ref.offset, ref.length, ref.cardinality) for file, ref in vectors] for *_, vectors in rows]
+    names = _VECTOR.names
+    texts = [listings.partition_text(version.schema, bucket.partition) for bucket, *_ in rows]
+    return pa.table(
+        {
+            "partition": pa.array(texts, pa.string()),
+            "bucket": pa.array([bucket.number for bucket, *_ in rows], pa.int32()),
+            "index_type": pa.array(["DELETION_VECTORS"] * len(rows), pa.string()),
+            "file_name": pa.array([puffin for _, puffin, _ in rows], pa.string()),
+            "row_count": pa.array([len(vectors) for *_, vectors in rows], pa.int64()),
+            "dv_ranges": pa.array([[dict(zip(names, each, strict=True)) for each in one] for one in ranges], pa.list_(_VECTOR)),
+        }
+    )
+
+
+def aggregation_fields(schema: Schema) -> pa.Table:
+    """One row per column. `function`: the aggregate function in effect, null if the column has none."""
+    functions = _functions(schema)
+    options = [_options_of(schema, field.name) for field in schema.columns]
+    return pa.table(
+        {
+            "field_name": pa.array(schema.columns.names, pa.string()),
+            "field_type": pa.array([format_type(field.type) for field in schema.columns], pa.string()),
+            "function": pa.array([functions.get(name) for name in schema.columns.names], pa.string()),
+            "function_options": pa.array(options, pa.map_(pa.string(), pa.string())),
+            "comment": pa.array([_comment(field) for field in schema.columns], pa.string()),
+        }
+    )
+
+
+def _functions(schema: Schema) -> Mapping[str, str]:
+    """Column -> its aggregate function, under the merge engine of the table."""
+    merge, given = schema.parsed_options.merge, schema.parsed_options.columns
+    if merge.engine == AGGREGATION:
+        others = [name for name in schema.columns.names if name not in (*schema.primary_key, *merge.sequence_field)]
+        return dict.fromkeys(others, given.default_function or LAST_NON_NULL) | given.functions
+    if merge.engine != PARTIAL_UPDATE:
+        return {}
+    members = [name for columns in given.sequence_groups.values() for name in columns]
+    return (dict.fromkeys(members, given.default_function) if given.default_function else {}) | given.functions
+
+
+def _options_of(schema: Schema, column: str) -> list[tuple[str, str]]:
+    """The options of a column that the table sets, besides its function, in the order given."""
+    given = schema.parsed_options.columns.given
+    named = [each.name for each in given if each.columns == (column,) and each.kind != FUNCTION]
+    return [(name.removeprefix(f"{PREFIX}{column}."), schema.options[name]) for name in named]
+
+
+def _comment(field: pa.Field) -> str | None:
+    found = (field.metadata or {}).get(types.COMMENT)
+    return None if found is None else found.decode()
+
+
+TABLES: Mapping[str, OfTable | OfVersion] = {
+    "snapshots": OfTable(listings.snapshots, "the retained snapshots, oldest first"),
+    "schemas": OfTable(listings.schemas, "the versions of the schema, oldest first"),
+    "options": OfVersion(lambda version: listings.options(version.schema), "all options, with the values that the table sets"),
+    "files": OfVersion(listings.files, "the live data files"),
+    "manifests": OfVersion(listings.manifests, "the manifests of the live data files"),
+    "partitions": OfVersion(lambda version: listings.partitions(listings.files(version)), "rows, bytes and files per partition"),
+    "buckets": OfVersion(lambda version: listings.buckets(listings.files(version)), "rows, bytes and files per bucket"),
+    "table_indexes": OfVersion(table_indexes, "the files of deletion vectors"),
+    "aggregation_fields": OfVersion(lambda version: aggregation_fields(version.schema), "the aggregate functions of the columns"),
+    "tags": OfTable(listings.tags, "the tags, by snapshot"),
+    "branches": OfTable(lambda meta: listings.branches(meta.on(None)), "the branches, by name"),
+    "consumers": OfTable(listings.consumers, "the consumers, by name"),
+}
