@@ -20,8 +20,23 @@ _HOMES = {
     "connect": "lsmlake.warehouse",
     "register": "lsmlake.warehouse",
     "ship": "lsmlake.warehouse",
-    "set_option": "lsmlake.maintain.alter",
-    "unset_option": "lsmlake.maintain.alter",
+    **dict.fromkeys(
+        (
+            "add_column",
+            "change_type",
+            "drop_column",
+            "drop_default",
+            "drop_not_null",
+            "move_column",
+            "rename_column",
+            "set_comment",
+            "set_default",
+            "set_not_null",
+            "set_option",
+            "unset_option",
+        ),
+        "lsmlake.api.alterations",
+    ),
 }
 """Public name -> the module that defines it."""
 

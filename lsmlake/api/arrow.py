@@ -161,11 +161,39 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
         if wanted is None:
             raise _bad_value(values, name, infer, mixed) from mixed
     try:
+        wanted = _with_given_fields(wanted, values)
         made = typed(values)
     except _REFUSED as refused:
         raise _bad_value(values, name, typed, refused, wanted) from refused
     _check_numbers(values, made, name, wanted)
     return made
+
+
+def _with_given_fields(wanted: pa.DataType, values: Iterable[object]) -> pa.DataType:
+    """Returns `wanted` with the fields in its structs that the dicts in `values` have. PyArrow would make the others null, which
+    may have defaults, and leave unknown ones out without a word."""
+    if not types.has_struct(wanted):
+        return wanted
+    there = [value for value in values if isinstance(value, (Mapping, list, tuple))]
+    if pa.types.is_struct(wanted):
+        rows = [row for row in there if isinstance(row, Mapping)]
+        names = list(dict.fromkeys(chain.from_iterable(rows)))
+        if not names:
+            return wanted
+        if nameless := [name for name in names if not isinstance(name, str)]:
+            raise TypeError(f"{nameless[0]!r} is not the name of a field")
+        found = {name: [row[name] for row in rows if name in row] for name in names}
+        known = {field.name: field.type for field in wanted}
+        made = (_with_given_fields(known[name], part) if name in known else pa.array(part).type for name, part in found.items())
+        return pa.struct(list(zip(names, made, strict=True)))
+    if pa.types.is_map(wanted):
+        pairs = list(chain.from_iterable(one.items() if isinstance(one, Mapping) else one for one in there))
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            return wanted
+        keys, items = [key for key, _ in pairs], [item for _, item in pairs]
+        return pa.map_(_with_given_fields(wanted.key_type, keys), _with_given_fields(wanted.item_type, items))
+    elements = chain.from_iterable(one for one in there if not isinstance(one, Mapping))
+    return pa.list_(_with_given_fields(wanted.value_type, elements))
 
 
 def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: pa.DataType) -> None:

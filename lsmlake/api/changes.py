@@ -27,7 +27,8 @@ from lsmlake.notebook import html_pairs
 from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.plan import Projection
 from lsmlake.read.travel import Moment, resolve
-from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
 
 
@@ -42,8 +43,8 @@ class Changes(Readable):
 
     meta: Metadata
     runtime: Runtime
-    start: int
-    end: int | None
+    start: int | str
+    end: int | str | None
     where: str | None
     columns: tuple[str, ...] | None
     mode: ChangesMode = DIFF
@@ -67,31 +68,36 @@ class Changes(Readable):
             check_mode(self.mode, schema, self.meta.paths.root)
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.runtime.zone)
         like = Projection.of(schema, predicate, self.columns)
-        last = latest.snapshot if self.end is None else resolve(self.meta, Moment(self.end), self.runtime.zone)
-        self._check_start(last)
+        last = latest.snapshot if self.end is None else self._snapshot(self.end)
+        first = self._snapshot(self.start) if isinstance(self.start, str) else None
+        start = self.start if first is None else first.id
+        self._check_start(start, last)
         if last is None:
             return like, []
         if self.mode == DIFF:
-            first = resolve(self.meta, Moment(self.start), self.runtime.zone) if self.start else None
-            with self.meta.unless_expired(first, last):
+            first = self._snapshot(start) if start and first is None else first
+            with self.meta.snapshots.unless_expired(first, last):
                 return like, diff_pieces(self.meta, like, first, last)
-        with self.meta.unless_expired(*range(max(1, self.start), last.id + 1)):
-            snapshots = (self.meta.recorded(number) for number in range(self.start + 1, last.id + 1))
-            pieces = by_bucket(piece for snapshot in snapshots for piece in snapshot_pieces(self.meta, like, snapshot, self.mode))
-            return like, pieces
+        with self.meta.snapshots.unless_expired(*range(max(1, start), last.id + 1)):
+            numbers = range(start + 1, last.id + 1)
+            return like, by_bucket(piece for n in numbers for piece in snapshot_pieces(self.meta, like, n, self.mode))
 
-    def _check_start(self, last: Snapshot | None) -> None:
-        if isinstance(self.start, bool) or not isinstance(self.start, int) or self.start < 0:
+    def _snapshot(self, at: int | str) -> Snapshot | None:
+        """The snapshot of a number or a tag."""
+        return resolve(self.meta, Moment(tag=at) if isinstance(at, str) else Moment(at), self.runtime.zone)
+
+    def _check_start(self, start: object, last: Snapshot | None) -> None:
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
             raise InvalidQuery(
-                "the start of changes is a snapshot id, or 0 for the beginning",
-                found=repr(self.start),
+                "the start of changes is a snapshot id, a tag, or 0 for the beginning",
+                found=repr(start),
                 cure=LIST_SNAPSHOTS,
             )
-        if last is not None and self.start > last.id:
+        if last is not None and start > last.id:
             raise InvalidQuery(
                 "the end of the changes is before their start",
                 expected=f"a start up to {last.id}",
-                found=self.start,
+                found=start,
                 cure="swap start and end",
             )
 

@@ -15,7 +15,16 @@ from lsmlake.api.table import Table
 from lsmlake.api.types import Data, OptionValue, RowKinds, TableSchema
 from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
-from lsmlake.format.paths import TablePaths, check_database, database_dir, first_schema, is_name, is_of_a_table, split_name
+from lsmlake.format.paths import (
+    TablePaths,
+    check_database,
+    database_dir,
+    first_schema,
+    is_name,
+    is_of_a_table,
+    split_branch,
+    split_name,
+)
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.notebook import html_rows
@@ -24,7 +33,8 @@ from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.schema import Schema
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage, directory_at
-from lsmlake.store.metadata import Metadata, read_first_schema
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.schemas import read_first_schema
 
 _MARK = "database.json"
 _TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
@@ -162,7 +172,7 @@ class Lake:
             primary_key: the key columns. They become NOT NULL, except partition columns.
             partition_by: the partition columns; they must be part of the primary key.
             options: table options by name, such as {"bucket": 4}; names and values are those of Apache Paimon.
-            if_not_exists: open the table if it exists, whatever its schema. Default: raise TableExists.
+            if_not_exists: open the table if it exists; its schema is not compared. Default: raise TableExists.
             comment: a description of the table.
 
         Raises:
@@ -181,7 +191,7 @@ class Lake:
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
         rule_of(created, name)  # refuses functions that do not fit their columns
         self._clear(root)
-        if not Metadata(self.env, TablePaths(root, table_uuid)).put_schema(created) and not if_not_exists:
+        if not Metadata.of(self.env, TablePaths(root, table_uuid)).schemas.put(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)
         return self.table(name)
 
@@ -258,11 +268,14 @@ class Lake:
         """Open a table.
 
         Args:
-            name: "database.table".
+            name: "database.table"; or "database.table$branch_NAME", a branch of it.
 
         Raises:
-            TableNotFound: the table or its database does not exist.
+            TableNotFound: the table, its database or the branch does not exist.
         """
+        whole, branch = split_branch(name)
+        if branch is not None:
+            return self.table(whole).branch(branch)
         database, table = split_name(name)
         self._need(database)
         root = f"{database_dir(database)}/{table}"
@@ -271,7 +284,7 @@ class Lake:
             near = get_close_matches(table, self.tables(database), n=1)
             cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
-        return Table(name, Metadata(self.env, TablePaths(root, first.table_uuid)), self.runtime)
+        return Table(name, Metadata.of(self.env, TablePaths(root, first.table_uuid)), self.runtime)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. A commit that is not yet published fails with TableNotFound.
@@ -281,8 +294,8 @@ class Lake:
         Raises:
             TableNotFound: the table does not exist.
         """
-        root = self.table(name).path
-        self.env.storage.delete(first_schema(root))  # from here on the table does not exist, whatever files remain
+        root = self._root(name)
+        self.env.storage.delete(first_schema(root))  # from here on the table does not exist, even if files remain
         self._clear(root, foreign=True)
 
     def rename_table(self, name: str, new_name: str) -> Table:
@@ -302,7 +315,7 @@ class Lake:
             TableExists: a table has the new name.
             InvalidQuery: there are other files in the folder of the new name.
         """
-        root = self.table(name).path
+        root = self._root(name)
         database, table = split_name(new_name)
         self._need(database)
         new_root = f"{database_dir(database)}/{table}"
@@ -318,6 +331,11 @@ class Lake:
                 cure="choose another name; if no writer works there, remove the folder",
             )
         return self.table(new_name)
+
+    def _root(self, name: str) -> str:
+        """The folder of a table that is no branch."""
+        split_name(name)
+        return self.table(name).path
 
     def _clear(self, root: str, *, foreign: bool = False) -> None:
         """Remove the remains of a dropped table from its folder: files of a drop that did not finish, or of a writer that was
@@ -356,7 +374,7 @@ def created_from(
     try:
         return table, table.upsert(rows, cast=cast or text, row_kind=row_kind)
     except BaseException:
-        if table.meta.latest_id() is None:  # no other writer has committed
+        if table.meta.snapshots.latest_id() is None:  # no other writer has committed
             lake.drop_table(name)
         raise
 

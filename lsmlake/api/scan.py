@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import ArrowExpression, ReadMode, SparkDataFrame, SparkStrategy
+from lsmlake.api.types import ArrowExpression, ReadMode, Scalar, SparkDataFrame, SparkStrategy
 from lsmlake.border import public, through
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
@@ -17,9 +17,10 @@ from lsmlake.predicate import Predicate, Unsupported
 from lsmlake.predicate.expression import matching, needed_columns
 from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read import plan as planning
+from lsmlake.read.answers import Side, count, extreme, extreme_of
 from lsmlake.read.limit import first_rows, limited
 from lsmlake.read.plan import Plan
-from lsmlake.read.scan import count, output_schema, read_plan
+from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
@@ -35,8 +36,8 @@ _AFTER = " (evaluated by Arrow after the read: no file is pruned)"
 class Scan(Readable):
     """A described read of a table: `Table.scan`. Nothing is read until a method is called.
 
-    Each call reads the latest state of the table, unless the scan names a snapshot or a time. The scan has the Arrow stream
-    interface.
+    Each call reads the latest state of the table, unless the scan names a snapshot, a time or a tag. The scan has the Arrow
+    stream interface.
     """
 
     meta: Metadata
@@ -64,6 +65,7 @@ class Scan(Readable):
             ("mode", self.mode),
             ("snapshot", self.moment.snapshot),
             ("timestamp", self.moment.timestamp),
+            ("tag", self.moment.tag),
             ("limit", self.limit),
         )
         return [(name, value) for name, value in (*given, *rest) if value is not None]
@@ -131,7 +133,8 @@ class Scan(Readable):
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
 
     def count(self) -> int:
-        """The number of rows. Without `where`, reads metadata and at most the key columns."""
+        """The number of rows. Reads metadata, the columns of `where` in files whose statistics do not decide it, and the keys of
+        rows that must be merged."""
         if self._by_arrow:
             return sum(batch.num_rows for batch in self.to_batches())
         if self.limit is not None and self.where is not None:
@@ -140,6 +143,30 @@ class Scan(Readable):
         with plan.version.unless_expired():
             found = count(plan)
         return found if self.limit is None else min(found, self.limit)
+
+    def min(self, column: str) -> Scalar:
+        """The least value of a column, or None if there is none; NaN is greater than all numbers.
+
+        Reads only files whose statistics do not give the answer.
+
+        Raises:
+            InvalidQuery: the column is unknown or of a nested type, or the scan has a limit.
+        """
+        return self._extreme(column, "min")
+
+    def max(self, column: str) -> Scalar:
+        """The greatest value of a column, as `min`."""
+        return self._extreme(column, "max")
+
+    def _extreme(self, column: str, side: Side) -> Scalar:
+        if self.limit is not None:
+            raise InvalidQuery(f"{side} of some rows is undefined", found=f"limit {self.limit}", cure="omit the limit")
+        one = replace(self, columns=(column,))
+        if self._by_arrow:
+            return extreme_of(one.to_arrow().column(0).combine_chunks(), side)
+        plan = one.plan()
+        with plan.version.unless_expired():
+            return extreme(plan, plan.columns[0], side)
 
     def to_spark(self, strategy: SparkStrategy = "auto") -> SparkDataFrame:
         """Spark: the rows as a DataFrame, evaluated lazily.

@@ -6,10 +6,11 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import overload
+from typing import Literal, overload
 
 import pyarrow as pa
 
@@ -17,17 +18,21 @@ from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
 from lsmlake.api.inputs import as_input
 from lsmlake.api.key_input import as_keys
+from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
+from lsmlake.api.system_tables import Asked, system_table
 from lsmlake.api.types import (
     ArrowExpression,
     BatchFunction,
     ChangesMode,
     Data,
     Keys,
+    MetadataTable,
     ReadMode,
     RepairAction,
     RowKinds,
+    RowTable,
     SparkDataFrame,
     StartMode,
     StreamingQuery,
@@ -35,30 +40,43 @@ from lsmlake.api.types import (
 )
 from lsmlake.border import public
 from lsmlake.cdc.follow import Limit
+from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, fast_forward, rename_branch
+from lsmlake.commit.commit import drop_buckets
+from lsmlake.commit.partition_expiry import PartitionExpiryReport, expire_partitions
 from lsmlake.commit.replay import Identity
 from lsmlake.commit.retention import snapshot_retention
 from lsmlake.commit.snapshot_expiry import ExpireReport, expire
+from lsmlake.commit.tag_expiry import expire_tags
+from lsmlake.commit.tags import TagReport, delete_tag, rename_tag
 from lsmlake.compact.job import CompactionReport, compact_table
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.tag import Tag
 from lsmlake.maintain import listings
-from lsmlake.maintain.alter import Alteration, alter
+from lsmlake.maintain.alter import alter, evolve
+from lsmlake.maintain.create_tag import create_tag
+from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.maintain.repair import RepairReport, repair
+from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
+from lsmlake.maintain.rollback import RollbackReport, rollback
 from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
-from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import partition_matches
 from lsmlake.read.travel import Moment, milliseconds, resolve
 from lsmlake.schema import rowkind
+from lsmlake.schema.alterations import Alteration
 from lsmlake.schema.conform import Cast
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
-from lsmlake.store.metadata import LIST_SNAPSHOTS, Metadata
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
+from lsmlake.write.replace import Replacement, partition_predicate, publish
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
@@ -139,16 +157,17 @@ class Table:
         commit_id: int | None = None,
         writer_id: str | None = None,
         compact: bool | None = None,
+        evolve: bool = False,
     ) -> Snapshot | None:
-        """Insert or replace rows by key, as one commit. An error leaves the table unchanged.
+        """Insert or replace rows by key, as one commit. An error leaves the rows of the table unchanged.
 
         Args:
             data: anything with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a Polars LazyFrame, a list of dicts,
                 a dict of columns, an iterator of record batches, a pyarrow dataset, the path or glob of Parquet, CSV or JSON
                 files, or a DataFrame of the attached Spark session. Columns are matched by name. If several rows have the same
                 key, the last row wins. Streams and files are read while they are written; rows beyond `write-buffer-size` are
-                sorted on disk. Under merge engines that combine rows, a nullable column may be left out. Data without rows
-                commits nothing, whatever its columns.
+                sorted on disk. A column with a default, such as one that was added later, may be left out; under merge engines
+                that combine rows, any nullable column. Data without rows commits nothing, regardless of its columns.
             cast: convert values of other types if the conversion is lossless: text to numbers, decimals, dates, timestamps and
                 booleans, a float to an integer or to the decimal that it prints as, nanoseconds to microseconds. A time without
                 a time zone is in UTC; with Spark it is in the time zone of the session. CSV and JSON files are always converted.
@@ -159,6 +178,9 @@ class Table:
                 of a writer must increase.
             writer_id: the name of the writer; required with `commit_id`.
             compact: True compacts after the write, False only writes level 0. None: the options of the table decide.
+            evolve: first add the columns of the data that the table lacks, and the fields that its structs lack, by an alteration
+                of its own, which stays if the data is then refused. Only the columns of the first table of a stream count.
+                Option `write.merge-schema` does the same for every write, streams included.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.
@@ -171,7 +193,7 @@ class Table:
             StorageFailed: the store refused a call.
         """
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
-        return self._write(data, request, self._identity(writer_id, commit_id), compact)
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, evolving=evolve)
 
     def delete_keys(
         self,
@@ -190,25 +212,101 @@ class Table:
         Args:
             data: the primary key columns and, if the table has `sequence.field`, the sequence columns; no other columns. A delete
                 is ordered by sequence among the rows of its key: a row with a greater sequence stays.
-            ignore_sequence: delete the row whatever its sequence, under every merge engine, and also if the table sets
+            ignore_sequence: delete the row regardless of its sequence, under every merge engine, and also if the table sets
                 `ignore-delete`. Use it for erasure requests. `data` then holds the primary key columns only. A row of the key
-                that arrives later is inserted whatever its sequence. The bytes of a deleted row stay in older files until a
+                that arrives later is inserted regardless of its sequence. The bytes of a deleted row stay in older files until a
                 compaction rewrites these files and the snapshots that name them expire.
         """
         request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
         return self._write(data, request, self._identity(writer_id, commit_id), compact)
 
+    def overwrite(
+        self,
+        data: Data,
+        where: str | None = None,
+        truncate: bool = False,
+        *,
+        cast: bool = False,
+        row_kind: RowKinds | None = None,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+    ) -> Snapshot | None:
+        """Replace partitions, or the whole table, by the rows of `data`, as one commit. An error leaves the table unchanged.
+
+        The overwrite replaces what the table holds when it is published: rows that other writers commit before that are
+        replaced, rows that they commit later stay. The rows of `data` are merged with each other, not with the rows they replace.
+        Readers of changes get the difference between the rows before and after. Older snapshots keep the replaced rows until
+        they expire.
+
+        Args:
+            data: as in `upsert`.
+            where: a predicate on partition columns: replace all partitions that satisfy it, also those without new rows. Data
+                with a row elsewhere is refused. Default: the partitions that `data` names; of a table without partitions, all
+                rows.
+            truncate: replace all rows of the table.
+            cast: as in `upsert`.
+            row_kind: as in `upsert`.
+            commit_id: as in `upsert`.
+            writer_id: as in `upsert`.
+
+        Returns:
+            The snapshot that this commit published, or None if there was nothing to replace and nothing to write.
+
+        Raises:
+            InvalidData: the data does not fit the table, or a row lies outside of `where`. Nothing was committed.
+            InvalidQuery: `where` uses other columns, or is given together with `truncate`.
+            CommitConflict: other commits won the race every time. Nothing was committed.
+            CommitUnknown: the store did not report whether the commit took place.
+
+        Example:
+            >>> orders.overwrite(corrected, where="dt = '2026-01-02'")
+        """
+        version = self.version
+        replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name)
+        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces)
+        return self._write(data, request, self._identity(writer_id, commit_id), False, version)
+
+    def truncate(self) -> Snapshot | None:
+        """Remove all rows, as one commit. Reads no data file; older snapshots keep the rows until they expire.
+
+        Rows that other writers commit before the truncation is published are removed, rows that they commit later stay.
+
+        Returns:
+            The snapshot, or None if the table has no rows.
+
+        Raises:
+            CommitConflict: other commits won the race every time. Nothing was committed.
+        """
+        return publish(self.version, [], Identity(self.meta.env.ids()), Replacement(everything=True))
+
     def _cast(self, cast: bool) -> Cast | None:
         return Cast(self.runtime.zone) if cast else None
 
-    def _write(self, data: Data, request: Request, identity: Identity, compact: bool | None) -> Snapshot | None:
-        version = self.version
+    def _write(
+        self,
+        data: Data,
+        request: Request,
+        identity: Identity,
+        compact: bool | None,
+        version: Version | None = None,
+        evolving: bool = False,
+    ) -> Snapshot | None:
+        version = version or self.version
+        evolving = not request.deletes and (evolving or version.options.write.merge_schema)
         if self.runtime.owns(data):
+            found = self.runtime.columns_of(data.schema) if evolving else None
+            version = self._evolved(version, found, request) if found is not None else version
             return self.runtime.upsert(version, data, identity, request=request, compact=compact)
         given = as_input(data, version.schema.plain_columns)
+        tables = given.tables
         if given.text:
             request = replace(request, cast=self._cast(True))
-        return upsert_tables(version, given.tables, request, identity, inline_picker(version, compact))
+        if evolving and (first := next((table for table in tables if table.num_rows), None)) is not None:
+            version, tables = self._evolved(version, first.schema, request), chain([first], tables)
+        return upsert_tables(version, tables, request, identity, inline_picker(version, compact))
+
+    def _evolved(self, version: Version, found: pa.Schema, request: Request) -> Version:
+        return evolve(version, self.name, found, request.row_kind, partial(self.runtime.compactions, self.meta))
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:
@@ -276,6 +374,8 @@ class Table:
         mode: ReadMode = "fresh",
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
+        tag: str | None = None,
+        branch: str | None = None,
         limit: int | None = None,
     ) -> Scan:
         """Describe a read. Nothing is read until a method of the result is called, such as `to_arrow` or `count`.
@@ -288,6 +388,8 @@ class Table:
             snapshot: read the table as of this snapshot.
             timestamp: read the table as of this time: text such as '2026-01-31 12:00:00', or a datetime. A time without a time
                 zone is in UTC; with Spark it is in the time zone of the session.
+            tag: read the table as of the snapshot that has this tag, even if the snapshot has expired.
+            branch: read this branch; snapshots and tags are those of the branch.
             limit: return at most this many rows, in no particular order, then stop reading.
 
         Example:
@@ -298,7 +400,8 @@ class Table:
         if limit is not None and limit < 0:
             raise InvalidQuery("limit is negative", expected="0 or more", found=limit, cure="correct limit")
         names = None if columns is None else tuple(columns)
-        return Scan(self.meta, self.runtime, where, names, mode, Moment(snapshot, timestamp), limit)
+        meta = self.meta if branch is None else self.branch(branch).meta
+        return Scan(meta, self.runtime, where, names, mode, Moment(snapshot, timestamp, tag), limit)
 
     @overload
     def get(self, key: Mapping[str, object]) -> dict[str, object] | None: ...
@@ -336,16 +439,18 @@ class Table:
         mode: ReadMode = "fresh",
         snapshot: int | None = None,
         timestamp: str | datetime.datetime | None = None,
+        tag: str | None = None,
+        branch: str | None = None,
         limit: int | None = None,
     ) -> SparkDataFrame:
         """Spark: the rows as a DataFrame. `df(...)` is `scan(...).to_spark()`; the arguments are those of `scan`."""
-        scan = self.scan(where=where, columns=columns, mode=mode, snapshot=snapshot, timestamp=timestamp, limit=limit)
-        return scan.to_spark()
+        moment = {"snapshot": snapshot, "timestamp": timestamp, "tag": tag}
+        return self.scan(where=where, columns=columns, mode=mode, branch=branch, limit=limit, **moment).to_spark()
 
     def changes(
         self,
-        start: int,
-        end: int | None = None,
+        start: int | str,
+        end: int | str | None = None,
         *,
         mode: ChangesMode = "diff",
         where: str | None = None,
@@ -354,9 +459,9 @@ class Table:
         """Describe the row changes between two snapshots. Nothing is read until a method of the result is called.
 
         Args:
-            start: the changes after this snapshot (exclusive); 0: from the beginning.
-            end: the changes up to this snapshot (inclusive). Default: the latest snapshot.
-            mode: 'diff' compares the two snapshots and returns the net changes, each -U directly before its +U, whatever the
+            start: the changes after this snapshot (exclusive): its number, or a tag as text. 0: from the beginning.
+            end: the changes up to this snapshot (inclusive): its number, or a tag as text. Default: the latest snapshot.
+            mode: 'diff' compares the two snapshots and returns the net changes, each -U directly before its +U, under all
                 options of the table; unchanged buckets and files are not read. 'changelog' reads what the changelog producer
                 wrote, commit by commit; with the producers lookup and full-compaction these are the exact changes that the
                 compactions made visible. 'delta' returns the rows that the commits wrote, as +I and -D; of a -D row only the key
@@ -457,24 +562,34 @@ class Table:
         return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
-        """Change options of the table, all or none, as one commit.
+        """Change columns and options of the table, all or none, as one commit.
 
-        Some changes give existing files another meaning: deletion vectors, the merge engine and its options, the changelog
-        producer. These compact all buckets in full by the old options, in the same commit. Writers that began before the change
-        fail with CommitConflict, so that no writer follows the old options.
+        Columns are identified by ids, so an alteration of columns rewrites no file: rows that there are have the default of a new
+        column, and are converted to a wider type when they are read. Earlier snapshots keep their columns. A stream of changes
+        goes on with the columns that it began with; it stops with InvalidQuery once one of them was dropped or widened, and
+        continues with the new columns when it is started again.
+
+        Some options give existing files another meaning: deletion vectors, the merge engine and its options, the changelog
+        producer. Changing them compacts all buckets in full by the old options, in the same commit; so does a new column with a
+        default under a merge engine that combines rows. Writers that began before an alteration commit if their rows fit, and
+        fail with CommitConflict otherwise.
 
         Args:
-            alterations: results of `lsmlake.set_option` and `lsmlake.unset_option`.
+            alterations: results of `lsmlake.add_column`, `rename_column`, `drop_column`, `move_column`, `change_type`,
+                `set_comment`, `set_not_null`, `drop_not_null`, `set_default`, `drop_default`, `set_option` and `unset_option`,
+                applied in order.
 
         Returns:
             The snapshot, or None if the alterations change nothing.
 
         Raises:
+            InvalidSchema: an alteration of columns is impossible, for example of the type of a key column.
             InvalidOption: an option or value is unknown, or the option cannot change once the table has rows.
             InvalidData: the new options do not accept a stored row.
             CommitConflict: other commits came first on every attempt.
 
         Example:
+            >>> orders.alter(lsmlake.add_column("note", "STRING", after="status"), lsmlake.change_type("qty", "BIGINT"))
             >>> orders.alter(lsmlake.set_option("snapshot.num-retained.min", 5))
         """
         return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
@@ -486,6 +601,7 @@ class Table:
         retain_min: int | None = None,
         older_than: str | datetime.datetime | None = None,
         limit: int | None = None,
+        dry_run: bool = False,
     ) -> ExpireReport:
         """Remove old snapshots, and the files that only these snapshots need. The latest snapshot always stays.
 
@@ -500,6 +616,7 @@ class Table:
                 session. Default: option `snapshot.time-retained`.
             limit: remove at most this many snapshots. Default: no limit or, in a call without arguments, option
                 `snapshot.expire.limit`.
+            dry_run: remove nothing, report what would be removed.
 
         Returns:
             What was removed, and the reasons for which snapshots were kept although they are due.
@@ -509,7 +626,265 @@ class Table:
         """
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
         options = self.current.parsed_options
-        return expire(self.meta, snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit))
+        retention = snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit)
+        return expire(self.meta, retention, dry_run=dry_run)
+
+    @overload
+    def rollback(
+        self,
+        snapshot: int | None = None,
+        *,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        cut: bool = False,
+        dry_run: Literal[False] = False,
+    ) -> Snapshot: ...
+
+    @overload
+    def rollback(
+        self,
+        snapshot: int | None = None,
+        *,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        cut: bool = False,
+        dry_run: Literal[True],
+    ) -> RollbackReport: ...
+
+    def rollback(
+        self,
+        snapshot: int | None = None,
+        *,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        cut: bool = False,
+        dry_run: bool = False,
+    ) -> Snapshot | RollbackReport:
+        """Give the table the rows, the columns and the options that it had at an older snapshot, as one new commit.
+
+        The newer snapshots stay and can be read. Streams out of the table see the reverse changes. Commit ids of writers go on
+        from the newest: a batch that was rolled back is not applied again when it is repeated, so a stream that must write these
+        batches again needs a new checkpoint, or another `writer_id`.
+
+        Args:
+            snapshot: the number of the snapshot to go back to. Exactly one of `snapshot`, `tag` and `timestamp` is needed.
+            tag: the tag to go back to, even if its snapshot has expired.
+            timestamp: go back to the snapshot that was the latest at this time, as in `scan`.
+            cut: afterwards remove the snapshots after the target, their tags and changelogs, and the files that nothing else
+                needs. The new snapshot has the next number all the same: numbers are never used twice. Streams that have read a
+                removed snapshot, or have yet to read it, fail; they must start anew.
+            dry_run: change nothing; report what would be done.
+
+        Returns:
+            The new snapshot; or the latest one, if it is the target. With `dry_run` the report.
+
+        Raises:
+            SnapshotNotFound: the target does not exist or has expired.
+            InvalidQuery: not exactly one target is given; or, with `cut`, a consumer has read a snapshot to be removed.
+            CommitConflict: other commits came first on every attempt. The table is unchanged.
+
+        Example:
+            >>> orders.rollback(snapshot=12)
+        """
+        moment = Moment(snapshot, timestamp, tag)
+        published, report = rollback(self.meta, moment, self.runtime.zone, self.name, cut=cut, dry_run=dry_run)
+        return report if dry_run else published
+
+    def create_branch(self, name: str, *, tag: str | None = None, snapshot: int | None = None) -> Table:
+        """Create a branch: a line of commits, schemas, tags and consumers of its own that begins at a snapshot of the table.
+
+        No data is copied. The files that the branch shares with the table stay as long as the branch.
+
+        Args:
+            name: letters, digits, '_' and '-', but not 'main'.
+            tag: begin at the snapshot of this tag.
+            snapshot: begin at this snapshot. Default, without `tag`: the latest one.
+
+        Returns:
+            The branch, as `branch(name)`.
+
+        Raises:
+            InvalidQuery: the name is not valid or taken, or this is a branch itself.
+            SnapshotNotFound: there is no such snapshot or tag.
+
+        Example:
+            >>> test = orders.create_branch("test")
+            >>> test.upsert(rows)
+            >>> orders.fast_forward("test")
+        """
+        found = resolve(self.meta, Moment(snapshot, None, tag), self.runtime.zone)
+        create_branch(self.meta, name, found, tag)
+        return self.branch(name)
+
+    def branch(self, name: str) -> Table:
+        """A branch as a table, for all verbs. `lake.table("sales.orders$branch_b1")` opens the same.
+
+        Raises:
+            TableNotFound: there is no branch of that name.
+        """
+        meta = self.meta.on(None)
+        table, _ = split_branch(self.name)
+        return Table(on_branch(table, name), meta.on(meta.branches.place(name)), self.runtime)
+
+    def branches(self) -> pa.Table:
+        """One row per branch, by name."""
+        return listings.branches(self.meta.on(None))
+
+    def rename_branch(self, name: str, new_name: str) -> Table:
+        """Give a branch another name. Handles with the old name, and commits that are not yet published, fail.
+
+        Raises:
+            InvalidQuery: the new name is not valid, or it is taken.
+            TableNotFound: there is no branch of that name.
+        """
+        rename_branch(self.meta, name, new_name)
+        return self.branch(new_name)
+
+    def delete_branch(self, name: str, *, dry_run: bool = False) -> BranchReport:
+        """Delete a branch with its tags and consumers, and the files that only it needs.
+
+        Args:
+            name: the name of the branch.
+            dry_run: delete nothing; report what would be deleted.
+
+        Raises:
+            TableNotFound: there is no branch of that name.
+            CommitConflict: the table is being forwarded to the branch.
+        """
+        return delete_branch(self.meta, name, dry_run=dry_run)
+
+    def fast_forward(self, name: str) -> Snapshot | None:
+        """Make the commits of a branch the commits of the table, with their schemas and tags.
+
+        Only if the table has no commit since the branch was created; otherwise the error names the commits that came. Streams out
+        of the table see the commits one after the other. The branch remains, and begins at the latest snapshot from then on.
+        After a crash, call it again: until then the table is at one of the snapshots of the branch, and nothing expires.
+
+        Returns:
+            The latest snapshot of the table; None: neither the table nor the branch has one.
+
+        Raises:
+            CommitConflict: the table has commits that the branch does not have, or another program works on the branch.
+            TableNotFound: there is no branch of that name.
+            SnapshotNotFound: snapshots of the branch have expired.
+            InvalidQuery: the table has a tag of the same name for another snapshot.
+        """
+        return fast_forward(self.meta, name)
+
+    def create_tag(
+        self,
+        name: str,
+        snapshot: int | None = None,
+        *,
+        timestamp: str | datetime.datetime | None = None,
+        retain: str | datetime.timedelta | None = None,
+        replace: bool = False,
+    ) -> Tag:
+        """Give a snapshot a name. The snapshot can be read by this name as long as the tag exists, also after it has expired.
+
+        Args:
+            name: letters, digits, '_', '-', '.' and single blanks.
+            snapshot: the number of the snapshot. Default: the latest snapshot.
+            timestamp: the snapshot that was the latest at this time, as in `scan`.
+            retain: how long the tag is kept, such as '7 d'. Default: option `tag.default-time-retained`, or until it is deleted.
+            replace: replace the tag if there is one of that name. Files that only the old tag needs are deleted.
+
+        Raises:
+            InvalidQuery: the name is not valid, it is taken, or the table has no snapshot.
+            SnapshotNotFound: the snapshot has expired.
+
+        Example:
+            >>> orders.create_tag("end-of-day", retain="30 d")
+            >>> orders.scan(tag="end-of-day").to_arrow()
+        """
+        moment = Moment(snapshot, timestamp)
+        return create_tag(self.meta, name, moment, self.runtime.zone, retain, replacing=replace)
+
+    def rename_tag(self, name: str, new_name: str) -> Tag:
+        """Give a tag another name.
+
+        Raises:
+            InvalidQuery: the new name is not valid, or it is taken.
+            SnapshotNotFound: there is no tag of that name.
+        """
+        return rename_tag(self.meta, name, new_name)
+
+    def delete_tag(self, name: str, *, dry_run: bool = False) -> TagReport:
+        """Delete a tag. If its snapshot has expired, the files that no other tag and no snapshot needs are deleted, too.
+
+        Args:
+            name: the name of the tag.
+            dry_run: delete nothing; report what would be deleted.
+
+        Raises:
+            SnapshotNotFound: there is no tag of that name.
+        """
+        return delete_tag(self.meta, name, dry_run=dry_run)
+
+    def expire_tags(self, *, older_than: str | datetime.datetime | None = None, dry_run: bool = False) -> TagReport:
+        """Delete the tags that have been kept for their retention, and the files that nothing else needs.
+
+        Commits do so automatically, see option `snapshot.expire.on-commit`.
+
+        Args:
+            older_than: delete the tags created before this time as well, whatever their retention. Text or a datetime, as in
+                `scan`.
+            dry_run: delete nothing; report what would be deleted.
+        """
+        time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
+        return expire_tags(self.meta, time_ms, dry_run=dry_run)
+
+    def tags(self) -> pa.Table:
+        """One row per tag, ordered by snapshot, then by name."""
+        return listings.tags(self.meta)
+
+    def expire_partitions(self, *, dry_run: bool = False) -> PartitionExpiryReport:
+        """Drop the partitions that are older than option `partition.expiration-time`, as one commit.
+
+        Commits do this automatically, see option `partition.expiration-check-interval`. The time of a partition is read from its
+        values (`values-time`) or is that of its newest file (`update-time`), see option `partition.expiration-strategy`; all
+        times are in UTC. A partition whose values are no time never expires by values-time. At most
+        `partition.expiration-max-num` partitions expire in one call, the oldest first. Older snapshots keep the rows until they
+        expire.
+
+        Args:
+            dry_run: drop nothing, report what is due.
+
+        Returns:
+            The partitions, with the number of their rows and files.
+
+        Raises:
+            InvalidQuery: the option `partition.expiration-time` is not set.
+            CommitConflict: other commits won the race every time. Nothing was dropped.
+        """
+        return expire_partitions(self.version, drop_buckets, dry_run=dry_run)
+
+    def remove_orphan_files(
+        self, older_than: str | datetime.datetime | None = None, dry_run: bool = False, *, limit: int | None = None
+    ) -> OrphanReport:
+        """Delete files in the folder of the table that lsmlake wrote and that no snapshot, tag or changelog names.
+
+        Killed writers and interrupted deletions leave such files; they cost space and nothing else. Files that others put into
+        the folder stay. If any metadata of the table cannot be read, nothing is deleted.
+
+        Args:
+            older_than: delete files that were last modified before this time, by the clock of the storage. Text such as
+                '2026-01-31 12:00:00', or a datetime; a time without a time zone is in UTC, with Spark in the time zone of the
+                session. Default: a day ago. A write that has not committed yet loses files that are older than this.
+            dry_run: delete nothing, report what would be deleted.
+            limit: delete at most this many files. Default: no limit.
+
+        Returns:
+            The number, size, kinds and paths of the files.
+
+        Raises:
+            Corrupt: metadata is damaged or missing. Nothing was deleted.
+            UnsupportedFormat: the table has metadata that this version does not know. Nothing was deleted.
+        """
+        if limit is not None and limit < 1:
+            raise InvalidQuery("limit is not a number of files", expected="1 or more", found=limit, cure="correct limit")
+        time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
+        return remove_orphan_files(self.meta.on(None), time_ms, dry_run=dry_run, limit=limit)
 
     def consumers(self) -> pa.Table:
         """One row per consumer, by name: the snapshot that it reads next. That snapshot and later ones do not expire."""
@@ -532,7 +907,7 @@ class Table:
             raise InvalidQuery(
                 "next_snapshot is not a snapshot id", expected="1 or more", found=next_snapshot, cure=LIST_SNAPSHOTS
             )
-        if next_snapshot > (self.meta.latest_id() or 0) + 1:
+        if next_snapshot > (self.meta.snapshots.latest_id() or 0) + 1:
             raise InvalidQuery("next_snapshot is after the next snapshot of the table", found=next_snapshot, cure=LIST_SNAPSHOTS)
         put_consumer(self.meta, name, Progress(next_snapshot))
 
@@ -559,6 +934,27 @@ class Table:
         """
         return repair(self.version, action, keys, self.name)
 
+    def repair_snapshots(self, *, roll_back_to: int | None = None, drop: Sequence[int] = ()) -> SnapshotRepairReport:
+        """Find damaged snapshots; with consent, roll back to the newest sound one and drop unreadable ones.
+
+        Without arguments the snapshots are examined, the newest first, until one is sound, and nothing is changed. A snapshot is
+        'unreadable' if its own file is damaged: then no program can read or write the table. It is 'damaged' if a file that it
+        names is. Use this if a damaged file cannot be restored from a copy.
+
+        Args:
+            roll_back_to: the newest sound snapshot, as a report without arguments names it. Its rows become the rows of the table
+                again, as a new snapshot. Rows and commits after it are lost where their snapshots are unreadable.
+            drop: unreadable snapshots to remove.
+
+        Returns:
+            The state of the examined snapshots, and what was done.
+
+        Raises:
+            InvalidQuery: the arguments name other snapshots than those found. Nothing was changed.
+            CommitConflict: another commit came first.
+        """
+        return repair_snapshots(self.meta, roll_back_to, tuple(drop), self.name)
+
     def verify(self) -> list[Finding]:
         """Check all invariants and checksums of all snapshots. Reads all files. An empty list means that nothing is wrong."""
         return verify(self.meta)
@@ -567,24 +963,33 @@ class Table:
         """One row per retained snapshot, oldest first."""
         return listings.snapshots(self.meta)
 
-    def files(self, snapshot: int | None = None) -> pa.Table:
-        """One row per live data file, as of `snapshot` or of the latest snapshot."""
-        version = self.version
-        if snapshot is not None:
-            version = replace(version, snapshot=resolve(self.meta, Moment(snapshot), self.runtime.zone))
-        return listings.files(version)
+    def files(
+        self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
+    ) -> pa.Table:
+        """One row per live data file of the latest snapshot, or as of a snapshot, a time or a tag, as in `scan`."""
+        return listings.files(self._at(snapshot, timestamp, tag))
 
-    def buckets(self) -> pa.Table:
-        """One row per bucket: live and deleted rows, bytes, files."""
-        return listings.buckets(self.files())
+    def buckets(
+        self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
+    ) -> pa.Table:
+        """One row per bucket: live and deleted rows, bytes, files. The arguments are those of `files`."""
+        return listings.buckets(self.files(snapshot, timestamp=timestamp, tag=tag))
 
-    def partitions(self) -> pa.Table:
-        """One row per partition: live and deleted rows, bytes, files."""
-        return listings.partitions(self.files())
+    def partitions(
+        self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
+    ) -> pa.Table:
+        """One row per partition: live and deleted rows, bytes, files. The arguments are those of `files`."""
+        return listings.partitions(self.files(snapshot, timestamp=timestamp, tag=tag))
 
-    def manifests(self) -> pa.Table:
-        """One row per manifest of the latest snapshot."""
-        return listings.manifests(self.version)
+    def manifests(
+        self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
+    ) -> pa.Table:
+        """One row per manifest. The arguments are those of `files`."""
+        return listings.manifests(self._at(snapshot, timestamp, tag))
+
+    def _at(self, snapshot: int | None, timestamp: str | datetime.datetime | None, tag: str | None) -> Version:
+        """The table as of a snapshot, a time or a tag."""
+        return Version.at(self.meta, resolve(self.meta, Moment(snapshot, timestamp, tag), self.runtime.zone))
 
     def schemas(self) -> pa.Table:
         """One row per version of the schema, oldest first."""
@@ -593,6 +998,66 @@ class Table:
     def options_table(self) -> pa.Table:
         """One row per option: its name, the value that the table sets (null: none), default, possible values and meaning."""
         return listings.options(self.current)
+
+    @overload
+    def system_table(
+        self,
+        name: MetadataTable,
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+    ) -> pa.Table: ...
+
+    @overload
+    def system_table(
+        self,
+        name: RowTable,
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        start: int | str | None = None,
+    ) -> Readable: ...
+
+    def system_table(
+        self,
+        name: str,
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        start: int | str | None = None,
+    ) -> pa.Table | Readable:
+        """What the table knows about itself, by name, with the names and columns of Apache Paimon's system tables.
+
+        As a pyarrow.Table: `snapshots`, `schemas`, `options`, `files`, `manifests`, `partitions`, `buckets`, `table_indexes`,
+        `aggregation_fields`, `tags`, `branches`, `consumers`. As a stream, like a scan: `audit_log`, all rows with the column
+        `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every column as a list, [before, after] for an
+        update; `ro`, the rows of a scan in mode 'raw'.
+
+        Unlike Paimon: `writer_id` and `commit_id` stand for commit_user and commit_identifier; `options` lists all options;
+        `record_count` of partitions and buckets counts live rows; `audit_log` has no -D rows; `binlog` also holds the changes of
+        older snapshots; what this format does not store, such as row ids, has no column.
+
+        Args:
+            name: the name of the system table.
+            snapshot: as of this snapshot, as in `scan`; `binlog`: the changes up to it. Not for `snapshots`, `schemas`, `tags`,
+                `branches` and `consumers`.
+            tag: as in `scan`.
+            timestamp: as in `scan`.
+            start: `binlog` only: the changes after this snapshot or tag, as in `changes`. Default: the oldest retained snapshot,
+                or the beginning if no snapshot has expired.
+
+        Raises:
+            InvalidQuery: there is no such system table, or an argument does not apply to it.
+            SnapshotNotFound: the snapshot is not retained.
+
+        Example:
+            >>> orders.system_table("files", snapshot=3)
+            >>> orders.system_table("binlog").to_polars()
+        """
+        return system_table(name, Asked(self.meta, self.runtime, Moment(snapshot, timestamp, tag), start))
 
     def states(self) -> dict[Bucket, BucketState]:
         """The buckets of the latest snapshot: live files and deletion vectors."""
@@ -609,16 +1074,7 @@ def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zo
             found=wrong,
             cure="correct the numbers",
         )
-    predicate = None
-    if where is not None:
-        predicate = parse(where, schema.plain_columns, zone=zone)
-        if other := sorted(predicate.columns - set(schema.partition_by)):
-            raise InvalidQuery(
-                "where may use partition columns only",
-                expected=f"partition columns {list(schema.partition_by)}",
-                found=other,
-                cure="remove the other columns",
-            )
+    predicate = None if where is None else partition_predicate(schema, where, zone)
 
     def wanted(bucket: Bucket) -> bool:
         return (numbers is None or bucket.number in numbers) and (

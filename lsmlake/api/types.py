@@ -6,7 +6,9 @@ information or is not installed. Results have the types of their packages, which
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow.compute as pc
@@ -16,7 +18,23 @@ ChangesMode = Literal["diff", "changelog", "delta"]
 StartMode = Literal["latest-full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp"]
 RepairAction = Literal["drop", "null"]
 SparkStrategy = Literal["auto", "native", "arrow"]
+MetadataTable = Literal[
+    "snapshots",
+    "schemas",
+    "options",
+    "files",
+    "manifests",
+    "partitions",
+    "buckets",
+    "table_indexes",
+    "aggregation_fields",
+    "tags",
+    "branches",
+    "consumers",
+]
+RowTable = Literal["audit_log", "binlog", "ro"]
 RowKind = Literal["+I", "-U", "+U", "-D"]
+Scalar = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +91,11 @@ if TYPE_CHECKING:
 
         def empty_table(self) -> object: ...
 
+    class ArrowType(Protocol):
+        """A pyarrow.DataType."""
+
+        def to_pandas_dtype(self) -> object: ...
+
     class SparkSchema(Protocol):
         """A pyspark.sql.types.StructType."""
 
@@ -102,13 +125,20 @@ if TYPE_CHECKING:
     Data: TypeAlias = InMemory | Streamed | Queried | Paths | SparkQuery
     Keys: TypeAlias = ArrowStream | ArrowArray | Sequence[Mapping[str, object]] | Streamed | Queried
 
+    class SparkType(Protocol):
+        """A pyspark.sql.types.DataType."""
+
+        def simpleString(self) -> str: ...
+
+    Value: TypeAlias = str | bytes | bool | int | float | Decimal | datetime.date | None
+    ColumnType: TypeAlias = str | ArrowType | SparkType
     RowKinds: TypeAlias = str | RowKindColumn
     OptionValue: TypeAlias = str | int | float | bool | Sequence[str]
     TableSchema: TypeAlias = ArrowSchema | str | SparkSchema
     SparkSession: TypeAlias = ClassicSession | ConnectSession
     BatchFunction: TypeAlias = Callable[[SparkDataFrame, int], None]
 else:  # the types that the border tests at run time; the verbs themselves refuse other values, with better messages
-    Data = Keys = OptionValue = TableSchema = SparkSession = object
+    Data = Keys = OptionValue = ColumnType = Value = TableSchema = SparkSession = object
     ArrowStream = DuckDBConnection = SparkDataFrame = object
     DuckDBRelation = PandasDataFrame = PolarsDataFrame = StreamingQuery = BatchFunction = object
     ArrowExpression = pc.Expression

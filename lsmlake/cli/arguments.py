@@ -22,12 +22,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False, autocompletion=table_names)]
 DatabaseName = Annotated[
     str | None,
-    typer.Argument(metavar="[DATABASE]", help="Only its tables.", show_default=False, autocompletion=database_names),
+    typer.Argument(metavar="DATABASE", help="Only its tables.", show_default=False, autocompletion=database_names),
 ]
 OptionalTableName = Annotated[
-    str | None, typer.Argument(metavar="[TABLE]", help="database.table", show_default=False, autocompletion=table_names)
+    str | None, typer.Argument(metavar="TABLE", help="database.table", show_default=False, autocompletion=table_names)
 ]
 Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help='Only rows that satisfy this: "amount > 10".')]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")]
 SnapshotId = Annotated[int | None, typer.Option("--snapshot", min=1, metavar="N", help="Read this snapshot, not the latest.")]
+TagName = Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Read the snapshot with this tag.")]
+_AT_TIME = "Read the snapshot of this time, in UTC unless it names a zone: '2026-01-31 12:00'."
+Timestamp = Annotated[str | None, typer.Option("--timestamp", metavar="TIME", help=_AT_TIME)]
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", min=0, metavar="N", help="Only this bucket; may be repeated.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from lsmlake.read.limit import first_rows
 from lsmlake.report.rows import Rows
 from lsmlake.schema.values import json_rows
 
-Start = Annotated[int, typer.Argument(min=0, metavar="START", help="The snapshot before the first change; 0: none.")]
-End = Annotated[int | None, typer.Argument(min=1, metavar="[END]", help="The last snapshot; default: the latest.")]
+_BEFORE = "The snapshot before the first change, by number or tag; 0: none."
+Start = Annotated[str, typer.Argument(metavar="START", help=_BEFORE)]
+End = Annotated[str | None, typer.Argument(metavar="END", help="The last snapshot, by number or tag; default: the latest.")]
 Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="diff, changelog or delta.")]
 Count = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N changes.")]
 
@@ -39,11 +41,18 @@ def changes(
     Mode diff compares the two; changelog reads what the table's changelog-producer wrote; delta reads what the commits wrote.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    selected = found.changes(start, end, mode=mode, where=where, columns=column_names(columns))
+    tags = found.meta.tags.names()
+    first, last = _moment(start, tags), None if end is None else _moment(end, tags)
+    selected = found.changes(first, last, mode=mode, where=where, columns=column_names(columns))
     with spinner() as progress:
         progress.add_task("reading", total=None)
         rows = selected.to_arrow() if limit is None else _first(selected.to_batches(), limit)
     emit(json_rows(rows), Rows(rows, "change"), json)
+
+
+def _moment(text: str, tags: Sequence[str]) -> int | str:
+    """A number, unless a tag has it as its name."""
+    return int(text) if text.isdecimal() and text not in tags else text
 
 
 def _first(changes: pa.RecordBatchReader, limit: int) -> pa.Table:

@@ -22,9 +22,7 @@ def _begin_with(incomplete: str) -> list[str]:
     return [name for name in DOCUMENTS if name.startswith(incomplete.lower())]
 
 
-Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="The document.", show_default=False, autocompletion=_begin_with)
-]
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="The document.", show_default=False, autocompletion=_begin_with)]
 Where = Annotated[bool, typer.Option("--path", help="Print the path of the file, not its text.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lsmlake.cli.arguments import Columns, Debug, Json, SnapshotId, TableName, Warehouse, Where
+from lsmlake.cli.arguments import Columns, Debug, Json, SnapshotId, TableName, TagName, Timestamp, Warehouse, Where
 from lsmlake.cli.opening import column_names, open_lake, open_table
 from lsmlake.cli.output import emit
 from lsmlake.cli.progress import spinner
@@ -23,6 +23,8 @@ def head(
     where: Where = None,
     columns: Columns = None,
     snapshot: SnapshotId = None,
+    tag: TagName = None,
+    timestamp: Timestamp = None,
     json: Json = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
@@ -32,7 +34,8 @@ def head(
     The order of rows is not defined. A terminal shows the columns that fit; --json and a pipe get all columns.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    scan = found.scan(where=where, columns=column_names(columns), snapshot=snapshot, limit=limit)
+    moment = {"snapshot": snapshot, "tag": tag, "timestamp": timestamp}
+    scan = found.scan(where=where, columns=column_names(columns), limit=limit, **moment)
     with spinner() as progress:
         progress.add_task("reading", total=None)
         rows = scan.to_arrow()

@@ -17,7 +17,7 @@ from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
-from lsmlake.errors import InvalidSchema
+from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.report.text import counted
@@ -36,6 +36,11 @@ RowKind = Annotated[
     str | None,
     typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D; --create leaves it out of the table."),
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the partitions of the rows; without partitions all rows.")]
+Within = Annotated[
+    str | None,
+    typer.Option("--where", metavar="SQL", help="With --overwrite: replace these partitions: \"dt = '2026-01-31'\"."),
+]
 
 
 def load(
@@ -48,6 +53,8 @@ def load(
     option: Option = None,
     cast: CastValues = False,
     row_kind: RowKind = None,
+    overwrite: Overwrite = False,
+    where: Within = None,
     json: Json = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
@@ -59,6 +66,9 @@ def load(
     """
     new_warehouse = create and not is_directory(warehouse or ctx.obj.warehouse or "")
     lake = open_lake(ctx, warehouse, debug, create=create)
+    if (overwrite and create) or (where and not overwrite):
+        found = "--overwrite with --create" if overwrite else "--where without --overwrite"
+        raise InvalidQuery("these options do not go together", where=table, found=found, cure="leave one of them out")
     if create:
         keys, partitions = column_names(primary_key), column_names(partition_by) or ()
         if not keys:
@@ -85,7 +95,7 @@ def load(
                 where=table,
                 cure="leave out --primary-key, --partition-by and --option, which belong to --create",
             )
-        rows, snapshot = _insert(open_table(lake, table), files, cast, row_kind)
+        rows, snapshot = _insert(open_table(lake, table), files, cast, row_kind, overwrite, where)
     commit = f", snapshot {snapshot.id}" if snapshot else ", nothing to commit" if rows else ": the files are empty"
     emit(
         {"rows": rows, "snapshot_id": snapshot.id if snapshot else None},
@@ -110,10 +120,16 @@ def _no_folders_after_an_error(lake: Lake, name: str, new_warehouse: bool) -> It
         raise
 
 
-def _insert(table: Table, files: Sequence[str], cast: bool, row_kind: str | None) -> tuple[int, Snapshot | None]:
+def _insert(
+    table: Table, files: Sequence[str], cast: bool, row_kind: str | None, overwrite: bool, where: str | None
+) -> tuple[int, Snapshot | None]:
     with spinner() as progress:
         counter = _Counter(progress)
-        snapshot = table.upsert(counter.watched(as_input(files, table.schema)), cast=cast, row_kind=row_kind)
+        data = counter.watched(as_input(files, table.schema))
+        if overwrite:
+            snapshot = table.overwrite(data, where, cast=cast, row_kind=row_kind)
+        else:
+            snapshot = table.upsert(data, cast=cast, row_kind=row_kind)
         return counter.rows, snapshot
 
 

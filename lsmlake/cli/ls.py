@@ -48,8 +48,8 @@ def _records(lake: Lake, databases: list[str]) -> Iterator[dict[str, object]]:
 def _holdings(lake: Lake, name: str) -> dict[str, object]:
     try:
         table = lake.table(name)
-        latest = table.meta.latest()
-        live = table.meta.live(latest, table.current) if latest else None
+        latest = table.meta.snapshots.latest()
+        live = table.meta.manifests.live(latest, table.current) if latest else None
     except LakeError as broken:
         return {"error": one_line(broken)}
     return {

@@ -54,13 +54,18 @@ def column_names(text: str | None) -> list[str] | None:
 
 def settings(texts: Sequence[str] | None) -> dict[str, str]:
     """Parse texts of the form NAME=VALUE. Raises InvalidOption."""
-    pairs = {}
+    return dict(pairs(texts, "NAME=VALUE"))
+
+
+def pairs(texts: Sequence[str] | None, form: str) -> list[tuple[str, str]]:
+    """Parse texts of a form such as OLD=NEW. Raises InvalidOption."""
+    found = []
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
-            raise InvalidOption("an option needs a value", found=repr(text), cure="write NAME=VALUE")
-        pairs[name.strip()] = value.strip()
-    return pairs
+            raise InvalidOption(f"{form.partition('=')[2].lower()} is missing", found=repr(text), cure=f"write {form}")
+        found.append((name.strip(), value.strip()))
+    return found
 
 
 def open_table(lake: Lake, name: str) -> Table:

@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery
 from lsmlake.maintain.repair import RepairReport
+from lsmlake.maintain.repair_snapshots import repair_snapshots
 from lsmlake.report.text import counted, printable
 from lsmlake.schema.values import json_rows
 
@@ -28,12 +31,21 @@ Key = Annotated[
     typer.Option("--key", metavar="JSON", help="Only this key, as in '{\"order_id\": 7}'; may be repeated."),
 ]
 
+Snapshots = Annotated[bool, typer.Option("--snapshots", help="Examine the newest snapshots instead of rows; change nothing.")]
+RollBackTo = Annotated[
+    int | None, typer.Option("--roll-back-to", metavar="N", help="Roll back to this snapshot, the newest sound one.")
+]
+Drop = Annotated[list[int] | None, typer.Option("--drop", metavar="N", help="Drop this unreadable snapshot; may be repeated.")]
+
 
 def repair(
     ctx: typer.Context,
     table: TableName,
     action: Action = None,
     key: Key = None,
+    snapshots: Snapshots = False,
+    roll_back_to: RollBackTo = None,
+    drop: Drop = None,
     json: Json = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
@@ -43,6 +55,13 @@ def repair(
     Such a row makes every scan and compaction of its bucket fail. An example is a row that takes a sum beyond its type.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
+    if snapshots or roll_back_to is not None or drop:
+        if action or key:
+            raise InvalidQuery(
+                "rows and snapshots are repaired one after the other", where=table, cure="leave --action and --key out"
+            )
+        _repair_snapshots(found, roll_back_to, drop or [], json)
+        return
     report = found.repair(action=action, keys=[_parsed(one) for one in key] if key else None)
     rows = list(json_rows(report.rows))
     emit(
@@ -50,6 +69,26 @@ def repair(
         Sentences(tuple(map(printable, _lines(found.name, report, action)))),
         json,
     )
+
+
+def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int], json: bool) -> None:
+    with spinner() as progress:
+        task = progress.add_task("reading files", total=None)
+
+        def show(what: str) -> None:
+            progress.update(task, description=what.rpartition("/")[2])
+
+        report = repair_snapshots(table.meta, roll_back_to, drop, table.name, show)
+    rows = report.snapshots.to_pylist()
+    lines = [f"snapshot {row['snapshot_id']}: {row['state']}{'; ' + row['finding'] if row['finding'] else ''}" for row in rows]
+    if report.newest_sound is None:
+        lines.append(f"{table.name}: no snapshot is sound")
+    if report.snapshot_id is not None:
+        lines.append(f"{table.name}: rolled back to snapshot {report.newest_sound}, as snapshot {report.snapshot_id}")
+    if report.dropped:
+        lines.append(f"{table.name}: dropped {', '.join(map(str, report.dropped))}")
+    data = {"snapshots": rows, "newest_sound": report.newest_sound, "snapshot_id": report.snapshot_id, "dropped": report.dropped}
+    emit(data, Sentences(tuple(map(printable, lines))), json)
 
 
 def _parsed(text: str) -> dict[str, object]:

@@ -48,7 +48,7 @@ def _watched(meta: Metadata) -> tuple[list[Finding], int]:
 
 
 def _checked(meta: Metadata, files: int) -> str:
-    return f"{counted(len(meta.snapshot_ids()), 'snapshot')} and {counted(files, 'data file')}"
+    return f"{counted(len(meta.snapshots.ids()), 'snapshot')} and {counted(files, 'data file')}"
 
 
 def _line(finding: Finding) -> str:
