@@ -63,7 +63,7 @@ def _last_rows(meta: Metadata, latest: Snapshot) -> int:
         if snapshot.delta_rows or snapshot.id == 1:
             break
         try:
-            snapshot = meta.snapshot(snapshot.id - 1)
+            snapshot = meta.snapshots.get(snapshot.id - 1)
         except SnapshotNotFound:
             break
     return snapshot.delta_rows

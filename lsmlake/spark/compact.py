@@ -37,7 +37,7 @@ def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:
         results, errors = tasks.spread(spark, _Compaction(meta, schema, goal), busy)
         messages = [message for message in results if message]
         if errors:
-            meta.discard(messages)
+            meta.files.discard(messages)
             raise errors[0]
         return messages
 

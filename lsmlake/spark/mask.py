@@ -78,21 +78,20 @@ def marks(number: Number, place: str, unknown: str) -> Marks:
     return Marks(f"{place}.row_index", number.sql.format(place=place), failure)
 
 
-def live_rows(
-    spark,
-    rows,
-    files: Sequence[DataFile],
-    vectors: Mapping[str, DeletionVector],
-    numbers: np.ndarray,
-    found: Marks,
-    limits: Limits,
-):
-    """Returns the rows of `files` that are not deleted, and the names of the columns added to `rows`. `numbers`: the numbers of
-    the files, as in `found.file`."""
-    table = _words(files, vectors, numbers) if _words_bytes(files) <= limits.mask_bytes else None
+class Masked(NamedTuple):
+    """Files with deleted rows: their vectors by name, and their numbers, as in `Marks.file`, in the order of `files`."""
+
+    files: Sequence[DataFile]
+    vectors: Mapping[str, DeletionVector]
+    numbers: np.ndarray
+
+
+def live_rows(spark, rows, masked: Masked, found: Marks, limits: Limits):
+    """Returns the rows of the masked files that are not deleted, and the names of the columns added to `rows`."""
+    table = _words(masked) if _words_bytes(masked.files) <= limits.mask_bytes else None
     if table is not None:
         return _by_words(spark, rows, table, found, limits), ()
-    return _by_chunks(spark, rows, files, vectors, numbers, found, limits), (_CHUNK, _KNOWN, _BITS)
+    return _by_chunks(spark, rows, masked, found, limits), (_CHUNK, _KNOWN, _BITS)
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -112,8 +111,9 @@ def _words_bytes(files: Sequence[DataFile]) -> int:
     return sum(-(-file.rows >> 6) * 8 for file in files)
 
 
-def _words(files: Sequence[DataFile], vectors: Mapping[str, DeletionVector], numbers: np.ndarray) -> _Words | None:
+def _words(masked: Masked) -> _Words | None:
     """Builds the words; None if no hash is free of collisions."""
+    files, vectors, numbers = masked
     hashes = ((bits, factor, _slots(numbers, factor, bits)) for bits in _SLOT_BITS for factor in _FACTORS)
     found = next((one for one in hashes if len(np.unique(one[2])) == len(numbers)), None)
     if found is None:
@@ -171,26 +171,19 @@ def _chunk_bytes(rows: np.ndarray, dead: np.ndarray, bits: int) -> np.ndarray:
     return chunks * _ENTRY_BYTES + np.minimum(chunks, dead) * (1 << bits - 3)
 
 
-def _by_chunks(
-    spark,
-    rows,
-    files: Sequence[DataFile],
-    vectors: Mapping[str, DeletionVector],
-    numbers: np.ndarray,
-    found: Marks,
-    limits: Limits,
-):
-    dead = [len(vectors[file.name]) if file.name in vectors else 0 for file in files]
-    bits, _ = chunk_bytes([file.rows for file in files], dead, limits)
-    bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(vectors, files, numbers, bits)))
+def _by_chunks(spark, rows, masked: Masked, found: Marks, limits: Limits):
+    dead = [len(masked.vectors[file.name]) if file.name in masked.vectors else 0 for file in masked.files]
+    bits, _ = chunk_bytes([file.rows for file in masked.files], dead, limits)
+    bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(masked, bits)))
     chunk = f"shiftleft({found.file}, {_CHUNK_NUMBERS}) + shiftright({found.row}, {bits})"
     joined = rows.selectExpr("*", f"{chunk} as {_CHUNK}").join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
     bit = f"getbit({_BITS}[int(({found.row} & {(1 << bits) - 1}) >> 6)], int({found.row} & 63))"
     return joined.filter(f"if({_KNOWN} is null, boolean({found.unknown}), {_BITS} is null or {bit} = 0)")
 
 
-def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], numbers: np.ndarray, bits: int) -> pa.Table:
+def _bitmaps(masked: Masked, bits: int) -> pa.Table:
     """Returns one row per chunk: its number and its bitmap, null if no row is deleted."""
+    files, vectors, numbers = masked
     counts = np.array([-(-file.rows >> bits) for file in files])
     starts = np.cumsum(counts) - counts
     chunks = np.repeat((numbers << _CHUNK_NUMBERS) - starts, counts) + np.arange(counts.sum())
@@ -200,10 +193,10 @@ def _bitmaps(vectors: Mapping[str, DeletionVector], files: Sequence[DataFile], n
             words, dead = vectors[file.name].words()
             found.append((start * per_chunk + words, dead))
     words, dead = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 2
-    masked = np.zeros(len(chunks), bool)
-    masked[words // per_chunk] = True
-    values = np.zeros(masked.sum() * per_chunk, np.int64)
-    values[(np.cumsum(masked) - 1)[words // per_chunk] * per_chunk + words % per_chunk] = dead
-    offsets = pa.array(np.concatenate([[0], np.cumsum(masked * per_chunk)]), pa.int32())
-    lists = pa.ListArray.from_arrays(offsets, pa.array(values), type=_BITMAPS.field(_BITS).type, mask=pa.array(~masked))
+    dirty = np.zeros(len(chunks), bool)
+    dirty[words // per_chunk] = True
+    values = np.zeros(dirty.sum() * per_chunk, np.int64)
+    values[(np.cumsum(dirty) - 1)[words // per_chunk] * per_chunk + words % per_chunk] = dead
+    offsets = pa.array(np.concatenate([[0], np.cumsum(dirty * per_chunk)]), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(values), type=_BITMAPS.field(_BITS).type, mask=pa.array(~dirty))
     return pa.table([pa.array(chunks), lists], schema=_BITMAPS)

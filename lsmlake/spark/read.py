@@ -25,10 +25,11 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import arrow, mask, settings
-from lsmlake.spark.scans import Scans
+from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata
 
+_POSITIONS = "_metadata"
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
 _FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that are scanned with the others: a second scan costs more
 _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
@@ -156,36 +157,35 @@ class _Reading:
         files = [(split.bucket, file) for split in splits for file in split.files]
         vectors = _vectors(self.meta, splits)
         parts = []
-        for places, partitioned in zip(self._scans.by_directory(files), (True, False), strict=True):
-            masked = [place for place in places if place[1].name in vectors]
-            clean = [place for place in places if place[1].name not in vectors]
+        for group in self._scans.groups(files):
+            masked = [place for place in group.places if place[1].name in vectors]
+            clean = [place for place in group.places if place[1].name not in vectors]
             few = max(_FEW_CLEAN_ROWS, _FEW_CLEAN * sum(file.rows for _, file in masked))
             if masked and sum(file.rows for _, file in clean) <= few:
-                masked, clean = places, []
-            parts += [self._clean(clean, partitioned)] if clean else []
-            parts += [self._masked(masked, vectors, partitioned)] if masked else []
+                masked, clean = group.places, []
+            parts += [self._clean(group.only(clean))] if clean else []
+            parts += [self._masked(group.only(masked), vectors)] if masked else []
         return parts
 
-    def _clean(self, places: Sequence, partitioned: bool):
-        rows = self._filtered(self._scans.scan(places, partitioned=partitioned))
-        return self._in_order(rows) if partitioned else rows
+    def _clean(self, group: Group):
+        rows = self._filtered(self._scans.scan(group))
+        return self._in_order(rows) if _appends_partitions(group) else rows
 
-    def _masked(self, places: Sequence, vectors: dict[str, DeletionVector], partitioned: bool):
+    def _masked(self, group: Group, vectors: dict[str, DeletionVector]):
         """Masks deleted rows with few operations, since Spark takes about 3 ms to analyse each; most are SQL text, since a Column
         object takes many calls into the JVM."""
-        files = [file for _, file in places]
-        rows, place = self._scans.scan(places, partitioned=partitioned), "_metadata"
-        if any(name.lower() == place for name in self.plan.schema.columns.names):
-            rows, place = rows.select("*", rows.metadataColumn("_metadata").alias(mask.PLACE)), mask.PLACE
+        files = [file for _, file in group.places]
+        named = group.reading.select is not None or any(name.lower() == _POSITIONS for name in self.plan.schema.columns.names)
+        place = mask.PLACE if named else _POSITIONS
+        rows = self._scans.scan(group, (lambda scan: [scan.metadataColumn(_POSITIONS).alias(place)]) if named else lambda _: ())
         rows, number = self._filtered(rows), mask.numbered(files)
         unknown = f"{self.meta.paths.root}: a data file differs from its manifest entry; verify() names the file"
-        live, made = mask.live_rows(
-            self.spark, rows, files, vectors, number.of, mask.marks(number, place, unknown), self.meta.env.limits
-        )
+        masked, marks = mask.Masked(files, vectors, number.of), mask.marks(number, place, unknown)
+        live, made = mask.live_rows(self.spark, rows, masked, marks, self.meta.env.limits)
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return live  # `_united` selects the columns
-        made = *made, *([place] if place == mask.PLACE else [])
-        if partitioned:
+        made = *made, *([place] if named else [])
+        if _appends_partitions(group):
             return self._in_order(live, made)
         return live.selectExpr(f"* except ({', '.join(made)})") if made else live
 
@@ -198,8 +198,9 @@ class _Reading:
     def _level0_keys(self, splits: Sequence[Split]):
         """Returns the keys at level 0, including deletes and duplicates."""
         files = [(split.bucket, f) for split in splits for f in split.level0]
-        keys = self._scans.scan(files, partitioned=False)
-        keys = keys.selectExpr(*[f"{quoted(name)} as _lsmlake_key_{i}" for i, name in enumerate(self.plan.schema.primary_key)])
+        names = [f"{quoted(name)} as _lsmlake_key_{i}" for i, name in enumerate(self.plan.schema.primary_key)]
+        groups = (group._replace(partitioned=False) for group in self._scans.groups(files))
+        keys = reduce(lambda left, right: left.union(right), [self._scans.scan(group).selectExpr(*names) for group in groups])
         return F.broadcast(keys) if sum(f.rows for _, f in files) <= _BROADCAST_ROWS else keys
 
     def _level0_rows(self, splits: Sequence[Split]) -> list:
@@ -209,19 +210,20 @@ class _Reading:
         single = [split for split in splits if replaces and _is_newest(split.level0)]
         rest = [split for split in splits if split not in single]
         places = [(split.bucket, file) for split in single for file in split.level0]
-        parts = [
-            self._clean(found, partitioned)
-            for found, partitioned in zip(self._scans.by_directory(places), (True, False), strict=True)
-            if found
-        ]
+        parts = [self._clean(group) for group in self._scans.groups(places)]
         return parts + self.arrow(
             [replace(s, files=(), lookup_files=() if replaces else (*s.files, *s.lookup_files)) for s in rest]
         )
 
 
+def _appends_partitions(group: Group) -> bool:
+    """Whether the partition columns come last in a scan of the group."""
+    return group.partitioned and group.reading.select is None
+
+
 def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVector]:
     """Returns the vectors of the files that are read, by file name."""
-    return {name: vector for split in splits for name, vector in meta.vectors(split.vectors, split.files).items()}
+    return {name: vector for split in splits for name, vector in meta.vectors.read(split.vectors, split.files).items()}
 
 
 def _without(rows, keys, plan: Plan):

@@ -8,13 +8,16 @@ reads differently) are scanned by path, and the partition columns are read from 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.schema.schema import Schema
+from lsmlake.spark.evolved import Reading, reading
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import quoted, to_spark
 from lsmlake.store.metadata import Metadata
@@ -32,6 +35,17 @@ _DIRECTORY_TYPES = (
     pa.types.is_date,
     pa.types.is_boolean,
 )
+
+
+class Group(NamedTuple):
+    """Files that one scan can read. `partitioned`: Spark reads the partition columns from directory names."""
+
+    places: list[Place]
+    partitioned: bool
+    reading: Reading
+
+    def only(self, places: Sequence[Place]) -> Group:
+        return self._replace(places=list(places))
 
 
 @dataclass(frozen=True)
@@ -52,14 +66,36 @@ class Scans:
             parts[matches[bucket, file.directory]].append((bucket, file))
         return parts[True], parts[False]
 
-    def scan(self, files: Sequence[Place], *, partitioned: bool):
-        """Scans all columns. With `partitioned`, Spark reads the partition columns from directory names and appends them."""
-        reader = self.spark.read.schema(to_spark(self.schema.row_columns)).options(**READER)
-        if partitioned:
+    def groups(self, files: Sequence[Place]) -> list[Group]:
+        """Splits files into those that one scan can read. Groups that Spark prunes by partition come first."""
+        readings = {number: self._reading(number) for number in {file.schema_id for _, file in files}}
+        found: dict[tuple, Group] = {}
+        for places, partitioned in zip(self.by_directory(files), (True, False), strict=True):
+            for place in places:
+                reading = readings[place[1].schema_id]
+                group = found.setdefault((partitioned, reading.select, str(reading.columns)), Group([], partitioned, reading))
+                group.places.append(place)
+        return list(found.values())
+
+    def _reading(self, schema_id: int) -> Reading:
+        if schema_id == self.schema.id:
+            return Reading(self.schema.row_columns)
+        return reading(self.meta.schemas.get(schema_id), self.schema)
+
+    def scan(self, group: Group, extra: Callable[[object], Sequence[object]] = lambda rows: ()):
+        """Scans all columns of the table. With `partitioned`, Spark reads the partition columns from directory names and, in
+        files of the current schema, appends them. `extra`: returns further columns to select, given the scan of the stored
+        columns."""
+        reader = self.spark.read.schema(to_spark(group.reading.columns)).options(**READER)
+        if group.partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
         else:
             reader = reader.option("recursiveFileLookup", "true")
-        return reader.parquet(*[self.meta.env.storage.uri(self.meta.paths.data(file)) for _, file in files])
+        rows = reader.parquet(*[self.meta.env.storage.uri(self.meta.paths.data(file)) for _, file in group.places])
+        added = extra(rows)
+        if group.reading.select is not None:
+            return rows.select(*map(F.expr, group.reading.select), *added)
+        return rows.select("*", *added) if added else rows
 
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
         """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is

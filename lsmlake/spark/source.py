@@ -44,16 +44,20 @@ except ImportError:  # Spark 4.1
 _BATCH_ROWS = 1 << 16
 _UPSERTS = ("+I", "+U")
 
-WHERE, COLUMNS, ZONE, SNAPSHOT, TIMESTAMP = "where", "columns", "zone", "scan.snapshot-id", "scan.timestamp"
+WHERE, COLUMNS, ZONE = "where", "columns", "zone"
+SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
+BRANCH = "branch"
 OPTIONS = {
     "path": "the table's directory",
+    BRANCH: "the branch to read or write; default: the table itself",
     WHERE: "a predicate in SQL text",
     COLUMNS: "names, separated by commas, or a JSON array of names",
     ZONE: "the time zone of times without a zone, here and in `where`; default UTC",
     SNAPSHOT: "the snapshot to read, or to start from",
     TIMESTAMP: "the time to read at, or to start from",
+    TAG: "the tag to read",
     START: "stream: latest-full, latest, from-snapshot, from-snapshot-full or from-timestamp",
     MODE: "stream: changelog, diff or delta",
     CONSUMER: "stream: the consumer that protects snapshots that are not read yet",
@@ -114,7 +118,8 @@ class LakeSource(DataSource):
                 expected="the table's directory, <warehouse>/<database>.db/<table>",
                 cure='pass it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
             )
-        return table_at(self.given["path"])
+        table = table_at(self.given["path"])
+        return table.branch(self.given[BRANCH]) if BRANCH in self.given else table
 
     @property
     def changelog(self) -> bool:
@@ -151,7 +156,7 @@ class LakeSource(DataSource):
         if streaming := sorted(self.given.keys() & _STREAMING):
             raise InvalidOption(f"option {streaming[0]!r} is for streams only", where='format("lsmlake")', cure="remove it")
         table = replace(self._table(), runtime=_InZone(self.zone))
-        moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP)}
+        moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP), "tag": self.given.get(TAG)}
         scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
         return _Reader(self.package, scan.plan(), to_arrow(schema))
 
@@ -163,15 +168,21 @@ class LakeSource(DataSource):
                 expected='.mode("append"), which inserts rows and replaces those with the same key',
                 cure="delete the old rows, or write to a new table",
             )
-        if other := sorted(self.given.keys() - {"path"}):
+        if other := sorted(self.given.keys() - {"path", BRANCH}):
             raise InvalidOption(
-                f"option {other[0]!r} is not supported for a write", where='format("lsmlake")', expected="path", cure="remove it"
+                f"option {other[0]!r} is not supported for a write",
+                where='format("lsmlake")',
+                expected="path or branch",
+                cure="remove it",
             )
         self._recall(schema)
         return Writer(self.package, self._table(), to_arrow(schema))
 
     def following(self) -> Following:
         """Parses the options of a stream."""
+        if TAG in self.given:
+            cure = f"start the stream with {SNAPSHOT!r}"
+            raise InvalidOption(f"option {TAG!r} is not for streams", where='format("lsmlake")', cure=cure)
         number = {name: self._number(name) for name in (SNAPSHOT, MAX_ROWS, MAX_BYTES, MAX_FILES)}
         return Following(
             self.given.get(START),

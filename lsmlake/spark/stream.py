@@ -12,17 +12,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
 from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema import rowkind
 from lsmlake.spark import source
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.ship import carried
+from lsmlake.spark.types import to_arrow
 from lsmlake.store.metadata import Metadata
 from lsmlake.write.prepare import Request
 
@@ -53,8 +56,12 @@ class Sink:
         query = None if self.writer_id is None else calling.query  # a query's id is unique as a writer id
         identity = Identity(self.writer_id or calling.query, batch_id, query, self.replaces)
         table = self.table
-        with _WRITTEN.once(table.meta.env.storage.place(table.path), identity.writer_id, calling.run, batch_id):
-            table.runtime.upsert(table.version, df, identity, request=self.request, compact=None)
+        with _WRITTEN.once(table.meta.env.storage.place(table.meta.paths.home), identity.writer_id, calling.run, batch_id):
+            version = table.version
+            if version.options.write.merge_schema:
+                compactions = partial(table.runtime.compactions, table.meta)
+                version = evolve(version, table.name, to_arrow(df.schema), self.request.row_kind, compactions)
+            table.runtime.upsert(version, df, identity, request=self.request, compact=None)
 
     def __reduce__(self):
         values = [getattr(self, field.name) for field in fields(self) if field.name != "arrival"]
@@ -125,6 +132,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         source.MAX_BYTES: following.limit.bytes,
         source.MAX_FILES: following.limit.files,
         source.ZONE: zone,
+        source.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
         source.CHANGELOG: "true",
     }
     reader = spark.readStream.format(source.LakeSource.name())

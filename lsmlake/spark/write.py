@@ -18,7 +18,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage
@@ -30,9 +29,10 @@ from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.version import Version
-from lsmlake.write.bucket import base_states, write_onto
+from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
+from lsmlake.write.replace import publish
 from lsmlake.write.upsert import inline_picker, upsert_rows
 
 _BUCKET, _ORDER = "bucket_number", "row_order"
@@ -72,7 +72,7 @@ def upsert(
     if rows is not None:
         rows = rows.rename_columns(columns)
         pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
-        return upsert_rows(version, prepare(rows, schema, request, None)[0], identity, pick)
+        return upsert_rows(version, prepare(rows, schema, request, None)[0], identity, pick, request.replaces)
     write = _Write(version, columns, request, pick is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
     if limit and snapshot and snapshot.delta_rows <= limit:
@@ -85,9 +85,9 @@ def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapsh
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
-        write.base.meta.discard(messages)
+        write.base.meta.files.discard(messages)
         raise errors[0]
-    return commit(write.base, messages, identity).snapshot if messages else None
+    return publish(write.base, messages, identity, write.request.replaces)
 
 
 def _check(schema: Schema, df, request: Request) -> list[str]:
@@ -152,7 +152,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     try:
         messages.extend(_messages(write, _unplaced(write, batches)))
     except BaseException as error:
-        write.base.meta.discard(messages)
+        write.base.meta.files.discard(messages)
         if not isinstance(error, LakeError):
             raise
         outcome = error
@@ -174,18 +174,23 @@ def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], 
     try:
         messages.extend(_messages(write, placed))
     except BaseException:
-        base.meta.discard(messages)
+        base.meta.files.discard(messages)
         raise
-    return commit(base, messages, identity).snapshot if messages else None
+    return publish(base, messages, identity, None)
 
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
     base = write.base
     pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
-    with Intake(base.schema, write.request) as intake:
+    replaces = write.request.replaces is not None
+    with Intake(base.schema, write.request, changelog=not replaces) as intake:
         for rows, numbers, order in placed:
             intake.add(rows, numbers, order)
         for bucket, rows, given in intake.sorted():
-            state = base_states(base, [bucket]).get(bucket) if pick else None
-            if message := write_onto(base, bucket, rows, state, pick, given):
+            if replaces:
+                message = write_alone(base, bucket, rows)
+            else:
+                state = base_states(base, [bucket]).get(bucket) if pick else None
+                message = write_onto(base, bucket, rows, state, pick, given)
+            if message:
                 yield message
