@@ -9,17 +9,31 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import changelog, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tiers, upsert
+from bench import (
+    changelog,
+    commit_growth,
+    compact,
+    compact_memory,
+    embedded_upsert,
+    engines,
+    planning,
+    point_read,
+    raw_read,
+    tiers,
+    upsert,
+)
 from bench.peers import cli as peers
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
     "changelog": changelog.run,
+    "commit_growth": commit_growth.run,
     "compact": compact.run,
     "compact_memory": compact_memory.run,
     "embedded_upsert": embedded_upsert.run,
     "engines": engines.run,
     "planning": planning.run,
+    "point_read": point_read.run,
     "raw_read": raw_read.run,
     "upsert": upsert.run,
 }

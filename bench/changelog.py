@@ -43,7 +43,7 @@ def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int =
         return lambda: found.__setitem__(mode, tables["lookup"].changes(last - 1, last, mode=mode).to_arrow())
 
     read = take_turns({mode: partial(reading, mode) for mode in READS}, rounds)
-    assert of_table(found["changelog"]) == of_table(found["diff"]), "one commit: what compaction told is what differs"
+    assert of_table(found["changelog"]) == of_table(found["diff"]), "the changelog of one compaction equals the difference"
     answers = {name: of_table(_newest(tables[name])) for name in ("input", "lookup")}
     answers["rows"] = of_table(tables["none"].scan(where=f"{KEY} >= 0").to_arrow())
     measures = [m for name in ("input", "lookup") for m in compared(f"upsert, {name} / none", spent[name], spent["none"], None)]
@@ -69,8 +69,8 @@ def _drawn(number: int, rows: int, batch: int) -> np.ndarray:
 
 def _newest(table: Table) -> pa.Table:
     """The rows that result from the changelog: the last of each key."""
-    told = table.changes(0, mode="changelog").to_arrow()
-    added = told.filter(pc.is_in(told["_row_kind"], value_set=pa.array(["+I", "+U"]))).drop_columns(["_row_kind"])
+    emitted = table.changes(0, mode="changelog").to_arrow()
+    added = emitted.filter(pc.is_in(emitted["_row_kind"], value_set=pa.array(["+I", "+U"]))).drop_columns(["_row_kind"])
     keys = added[KEY].to_numpy()
     order = np.argsort(keys, kind="stable")  # the changes of a key are in order
     last = np.append(keys[order][1:] != keys[order][:-1], True)

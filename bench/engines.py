@@ -60,13 +60,13 @@ def run(folder: Path, rows: int = 5_000_000, rounds: int = 4) -> Report:
 
     with ThreadPoolExecutor(2) as pool:
         best = take_turns({name: partial(side, name, pool) for name in ENGINES}, rounds)
-    told = [f"{name} {_checked(answers[name], runs, name)}" for name in ENGINES]
+    answers_checked = [f"{name} {_checked(answers[name], runs, name)}" for name in ENGINES]
     keys = answers["deduplicate"].num_rows
     return Report(
         "engines",
         f"{rounds} rounds in turns after one that does not count, best of them; two threads make columns",
         {"rows": f"{rows:,} x {len(_COLUMNS)} columns in {RUNS} runs, {keys:,} keys"},
-        "; ".join(told),
+        "; ".join(answers_checked),
         tuple(
             measure
             for name in ENGINES

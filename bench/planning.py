@@ -77,12 +77,12 @@ def _long_lived(folder: Path, files: int, commits: int) -> list[Measure]:
     for number in range(commits):
         writer = (table, other)[number % 2]
         messages = [
-            CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (_file(writer, bucket, number),))) for bucket in _buckets(_DAY)
+            CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(writer, bucket, number),))) for bucket in _buckets(_DAY)
         ]
         commit(writer.version, messages, Identity(f"later-{number}"))
         seconds.append(clock(partial(table.scan(where=f"day = '2026-01-03' and id = {_ROWS // 2}").plan)).seconds)
         resident.append(process.memory_info().rss)
-        kept.append(table.meta.cache.bytes)
+        kept.append(table.meta.files.cache.bytes)
     settled = commits // 4
     return [
         Measure(f"plan of one key by a handle that is kept, {files:,} files, after a commit", min(seconds[settled:]), None),
@@ -110,10 +110,10 @@ def _buckets(day: datetime.date) -> list[Bucket]:
 
 def _files(table: Table, bucket: Bucket, each: int) -> tuple[DataFile, ...]:
     """A run of `each` files; file n holds ids from n million on and values from n to n + 1."""
-    return tuple(_file(table, bucket, number) for number in range(each))
+    return tuple(file_of(table, bucket, number) for number in range(each))
 
 
-def _file(table: Table, bucket: Bucket, number: int) -> DataFile:
+def file_of(table: Table, bucket: Bucket, number: int) -> DataFile:
     day, first, last, chance = bucket.partition[0], number * _ROWS, (number + 1) * _ROWS - 1, table.meta.env.random
     bounds = {name: (number + chance() / 4, number + 1 - chance() / 4) for name in _VALUES}
     bounds |= {"day": (day, day), "id": (first, last), "text": (f"{chance():.14f}", f"{1 + chance():.14f}")}

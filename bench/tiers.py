@@ -7,8 +7,8 @@ the library; only their execution is simulated.
     python bench/tiers.py [scale]
 
 All sizes are multiplied by `scale` (default 0.1); the outcome hardly depends on it. Columns: bytes written (the batches
-themselves included) over bytes of the batches; sorted runs standing after a batch, most and mean; dead rows over live rows,
-most and mean; files standing, most.
+themselves included) over bytes of the batches; sorted runs after a batch, maximum and mean; dead rows over live rows,
+maximum and mean; files, maximum.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Unsupported(Exception):
 class Wanted(NamedTuple):
     """A table to make.
 
-    `inline`: the peer's own maintenance runs while it writes. `engine`: what upserted rows of a key come to: "upsert": the newest
+    `inline`: the peer's own maintenance runs while it writes. `engine`: how rows of a key become one: "upsert": the newest
     row; "partial": the same, and `update` will bring some of its columns; "partial-update" and "aggregation": Paimon's merge
     engines. `changes`: its changes will be read. `deletes`: keys will be deleted."""
 

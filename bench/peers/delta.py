@@ -10,7 +10,7 @@ from bench.peers.spark import SqlPeer, properties_sql
 
 class Delta(SqlPeer):
     """Auto compaction and optimized writes are its inline maintenance. It wants to be Spark's own catalog. Its snapshots are
-    read in fifty tasks unless told that there are two cores."""
+    read in fifty tasks unless a setting says that there are two cores."""
 
     database, name = "bench", "bench.t"
     conf: ClassVar = {

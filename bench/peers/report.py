@@ -130,8 +130,8 @@ def show(results: Sequence[Result], console: Console | None = None) -> None:
         console.print(f"{peer} never came to an end: {reason}", highlight=False, markup=False)
     if growth := _growth(results):
         console.print("\n  ".join(["growth of the cost of a row with N", *growth]), highlight=False)
-    for peer, told in _settings(results):
-        console.print(f"[bold]{peer}[/bold] {told}", highlight=False)
+    for peer, settings in _settings(results):
+        console.print(f"[bold]{peer}[/bold] {settings}", highlight=False)
 
 
 def _show_case(console: Console, title: str, group: list[Result], results: Sequence[Result]) -> None:
@@ -157,7 +157,7 @@ def _cell(name: str, measures: Mapping[str, float], divided: Mapping[str, float]
 
 
 def markdown(results: Sequence[Result], machine: str) -> str:
-    """For RESULTS.md: a table per case and engine, peers that did not come to their end below it."""
+    """For RESULTS.md: a table per case and engine, below it the peers that did not finish."""
     never = _never(results)
     ran = [one for one in results if one.peer not in never]
     parts = [machine, *(_markdown_case(title, group, ran) for title, group in _cases(ran))]
@@ -165,7 +165,9 @@ def markdown(results: Sequence[Result], machine: str) -> str:
         parts.append(_listed("Never came to an end:", [f"{peer}: {reason}" for peer, reason in never.items()]))
     if growth := _growth(results):
         parts.append(_listed("Growth of the cost of a row with N:", growth))
-    parts.append(_listed("Versions, and what is not a peer's default:", [f"{peer} {told}" for peer, told in _settings(results)]))
+    parts.append(
+        _listed("Versions, and what is not a peer's default:", [f"{peer} {named}" for peer, named in _settings(results)])
+    )
     return "\n\n".join(parts) + "\n"
 
 

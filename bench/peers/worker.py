@@ -45,21 +45,21 @@ def _parser() -> argparse.ArgumentParser:
 def result(arguments: list[str]) -> dict[str, object]:
     """The line, as a value. Works in the process that calls it."""
     given = _parser().parse_args(arguments)
-    peer, told = None, {}
+    peer, described = None, {}
     try:
         entry = PEERS[given.peer]
         kind = getattr(importlib.import_module(f"bench.peers.{entry.module}"), entry.cls)
         peer = kind(given.work / "table", given.jars, **entry.options)
-        told = {"version": peer.version, "settings": dict(peer.settings)}
+        described = {"version": peer.version, "settings": dict(peer.settings)}
         found = ALL[given.workload].run(peer, Data(given.data), given.params)
-        return {"status": "ok", **told, **split(found)}
+        return {"status": "ok", **described, **split(found)}
     except Unsupported as reason:
-        return {"status": "unsupported", **told, "error": str(reason)}
+        return {"status": "unsupported", **described, "error": str(reason)}
     except Wrong as found:
-        return {"status": "wrong", **told, "error": str(found)}
+        return {"status": "wrong", **described, "error": str(found)}
     except Exception as error:
         traceback.print_exc()
-        return {"status": "error", **told, "error": _first(error)}
+        return {"status": "error", **described, "error": _first(error)}
     finally:
         _close(peer)
 

@@ -37,5 +37,5 @@ def _consumed(peer: Peer, since: object, expected: int) -> float:
     found = []
     spent = clock(lambda: found.append(peer.count_changes(since)))
     if found != [expected]:
-        raise Wrong(f"{found[0]} changes are told, {expected} were made")
+        raise Wrong(f"{found[0]} changes are reported, {expected} were made")
     return spent.seconds

@@ -28,7 +28,7 @@ class Wrong(Exception):
 
 
 def note(progress: str) -> None:
-    """Tell how far it is, for the report of a run that does not come to its end."""
+    """Record the step, for the report of a run that does not finish."""
     print(f"@ {progress}", file=sys.stderr, flush=True)
 
 
@@ -102,8 +102,8 @@ def _both(name: str, table: Callable[[], object], plain: Callable[[], object]) -
 
 
 class Written:
-    """Bytes that were written below a folder: of files as they appear or grow, told each time it is asked. What comes and goes
-    in between, or is written over in place, is not seen."""
+    """Bytes written below a folder, counted at each `look` from the files that are new or have grown. Files that appear and
+    disappear between two looks, and bytes overwritten in place, are not counted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.sizes, self.total = folder, {}, 0
