@@ -11,13 +11,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spark_support import classic_session, connect_session, on_connect
+from spark_support import JVM_OPTIONS, classic_session, connect_session, on_connect
 
 import lsmlake
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "connect: needs Spark, and runs a second time on Spark Connect")
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    if JVM_OPTIONS not in given:  # a worker of pytest-xdist inherits them
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM_OPTIONS} {given}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

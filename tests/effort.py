@@ -13,6 +13,11 @@ def scaled(number: int) -> int:
     return max(1, round(number * SCALE))
 
 
+def sampled(number: int, one_in: int) -> bool:
+    """Whether case `number` of many is tried: one in so many, and all of them on a long run."""
+    return SCALE > 1 or number % one_in == 0
+
+
 def examples(number: int, **more: object) -> settings:
     """The settings of a property: so many examples, scaled, each of which may take its time."""
     return settings(max_examples=scaled(number), deadline=None, **more)

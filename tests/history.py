@@ -31,11 +31,23 @@ from merge_setups import INTS, SETUPS, MergeSetup
 from naive import File, NaiveTable, buckets_of, naive
 from strategies import KEYS, PARTITIONS, UTC, Condition, Names, Shape, conditions, lake_on, multiset, rows_of, seen, tiny_units
 
-from lsmlake import set_option, unset_option
+from lsmlake import (
+    add_column,
+    change_type,
+    drop_column,
+    move_column,
+    rename_column,
+    set_comment,
+    set_default,
+    set_option,
+    unset_option,
+)
+from lsmlake.api.changes import Changes
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.lsm.levels import SortedRun
+from lsmlake.schema.alterations import Alteration
 from lsmlake.store.memory import MemoryStorage
 
 ROW_BYTES, STEPS_MAX, INNER_MAX = 3, 8, 2
@@ -65,7 +77,11 @@ SIZES: tuple[dict[str, str], ...] = (
     {},
 )
 VERBS = ("upsert", "upsert", "upsert", "upsert", "erase", "delete", "once", "replay", "nothing", "compact", "compact", "full")
-RARE = ("bucket", "reopen", "alter")
+RARE = ("bucket", "reopen", "evolve", "alter")
+REPLACING = ("overwrite", "overwrite", "truncate")
+ADDED = ("added_", "nest")
+"""How the names of columns that a step adds begin."""
+COMBINING = ("partial-update", "aggregation")
 TRANSPARENT = (Newest(), first)
 """Rules that leave a row that is alone as it is."""
 
@@ -145,8 +161,9 @@ def _steps(most: int, verbs: tuple[str, ...], during: st.SearchStrategy[tuple[St
 
 
 @st.composite
-def histories(draw: Callable, rule: str, *, alters: bool = True, **fixed: object) -> Plan:
-    """A plan for a table of the merge rule. `alters`: it may get other options on the way. `fixed`: fields of its world."""
+def histories(draw: Callable, rule: str, *, alters: bool = True, replaces: bool = False, **fixed: object) -> Plan:
+    """A plan for a table of the merge rule. `alters`: it may get other options on the way. `replaces`: there are overwrites, also
+    while other steps are under way. `fixed`: fields of its world."""
     keys = draw(st.sampled_from([5, 60]))
     drawn = {
         "mode": draw(st.sampled_from(list(MODES))),
@@ -162,8 +179,9 @@ def histories(draw: Callable, rule: str, *, alters: bool = True, **fixed: object
     }
     world = World(rule, keys=keys, **(drawn | fixed))
     most = 8 if keys == 5 else 40
-    others = st.just(()) | st.just(()) | st.lists(_steps(most, VERBS, st.just(())), min_size=1, max_size=INNER_MAX).map(tuple)
-    verbs = VERBS + (RARE if alters and world.setup.columns == INTS else RARE[:2])
+    often = VERBS + REPLACING if replaces else VERBS
+    others = st.just(()) | st.just(()) | st.lists(_steps(most, often, st.just(())), min_size=1, max_size=INNER_MAX).map(tuple)
+    verbs = often + (RARE if alters and world.setup.columns == INTS else RARE[:3])
     return Plan(world, tuple(draw(st.lists(_steps(most, verbs, others), min_size=2, max_size=STEPS_MAX))))
 
 
@@ -207,7 +225,8 @@ def fold_upserts(rows: Mapping, changes: Iterable[Row], key: Callable[[Row], obj
 
 
 def seen_row(row: Row) -> dict[str, object]:
-    return {name: seen(value) for name, value in row.items()}
+    """The values of a row, without columns that an alteration added."""
+    return {name: seen(value) for name, value in row.items() if not name.startswith(ADDED)}
 
 
 # --- playing ---
@@ -250,6 +269,7 @@ class Player:
         self.since = 0  # the snapshot of the last alteration
         self.given: dict[int, list[tuple[str, Row]]] = {}  # with producer input
         self.replays: list[tuple] = []
+        self.overwritten: set[int] = set()  # the snapshots of overwrites
         self.outer: Table | None = None  # the handle of a step that is under way, while others take theirs
 
     # -- rows --
@@ -351,6 +371,52 @@ class Player:
         self._apply(rows)
         assert self._noted(rows) <= 1
 
+    def _overwrite(self, step: Step) -> None:
+        """The partitions of the rows, those with a value (or without), or all rows are replaced by rows."""
+        rows, partition = self.decoded(step.rows), bool(self.shape.partition)
+        scope = ("data", "null", "value", "all")[step.number % 4 if partition else 3 * (step.number % 2)]
+        if scope in ("null", "value"):
+            rows = [(kind, row) for kind, row in rows if (row["p"] is None) == (scope == "null")]
+        how = {"null": {"where": "p IS NULL"}, "value": {"where": "p IS NOT NULL"}, "all": {"truncate": True}, "data": {}}[scope]
+        dropped = ("-U",) if isinstance(self.setup.fold, Partial) and self.setup.fold.remove_on_delete else ()
+        named = {seen(row["p"]) for kind, row in rows if kind not in dropped} if partition else set()
+        self._replaced(
+            lambda: self.table.overwrite(self.batch(rows), row_kind="op", **how),
+            lambda row: {
+                "data": not partition or seen(row["p"]) in named,
+                "all": True,
+                "null": partition and row["p"] is None,
+                "value": partition and row["p"] is not None,
+            }[scope],
+            rows,
+        )
+
+    def _truncate(self, step: Step) -> None:
+        self._replaced(self.table.truncate, lambda row: True, [])
+
+    def _replaced(self, run: Callable, gone: Callable[[Row], bool], rows: list[tuple[str, Row]]) -> None:
+        before = max(self.history)
+        published = run()
+        others = max(self.history) - before  # commits of others while it was under way: they are replaced, too
+        old = dict(self.rows)
+        self.rows = {key: row for key, row in self.rows.items() if not gone(row)}
+        self._apply(rows)
+        assert self._noted() == (published is not None)
+        if published is None:
+            assert self.same_rows(old, self.rows) is None
+            return
+        assert published.id == before + others + 1
+        self.overwritten.add(published.id)
+        self.given[published.id] = list(self._difference(old, self.rows))
+
+    def _difference(self, old: Rows, new: Rows) -> Iterator[tuple[str, Row]]:
+        for key in {**old, **new}:
+            if key in old and key in new:
+                if self._seen(old[key]) != self._seen(new[key]):
+                    yield from (("-U", old[key]), ("+U", new[key]))
+            else:
+                yield ("-D", old[key]) if key in old else ("+I", new[key])
+
     def _erase(self, step: Step) -> None:
         if self.world.producer != "input":
             self._keys(step, "erase", ignore_sequence=True)
@@ -388,6 +454,28 @@ class Player:
     def _reopen(self, step: Step) -> None:
         self.lake = self._opened()
         self.table = self.lake.table("d.t")
+
+    def _evolve(self, step: Step) -> None:
+        """Columns are added, renamed, moved, dropped or widened; those of the model keep their names and values."""
+        added = [name for name in self.table.schema.names if name not in self.shape.names]
+        ints = [name for name in self.setup.columns if self.setup.columns == INTS and name in "abcd"]
+        column, default = f"{ADDED[0]}{next(self.names)}", [None, 7][step.number // 8 % 2]
+        wanted: list[Alteration] = [add_column(column, "INT", first=step.number % 2 > 0, default=default)]
+        if not ints:  # no merge rule has a function that refuses a struct
+            wanted.append(add_column(["nest", "x"], "BIGINT") if "nest" in added else add_column("nest", "STRUCT<y: INT>"))
+        wanted.append(change_type(ints[step.number % len(ints)], "BIGINT") if ints else set_comment(self.shape.names[0], column))
+        wanted.append(rename_column(added[0], column) if added and added[0] != "nest" else wanted[0])
+        wanted.append(drop_column(added[-1]) if added else wanted[0])
+        wanted.append(move_column(self.shape.names[-1], first=True))
+        wanted.append(set_default(self.shape.names[-1], None))
+        alteration = wanted[step.number % len(wanted)]
+        if alteration in wanted[1:2] and "nest" in added and "x" in _inner_names(self.table, "nest"):
+            return
+        settles = bool(default) and alteration is wanted[0] and self.setup.options.get("merge-engine", "") in COMBINING
+        self.table.alter(alteration)
+        self._noted()
+        if settles:
+            self.since = max(self.history)
 
     def _alter(self, step: Step) -> None:
         """Another merge rule, mode and producer."""
@@ -495,13 +583,17 @@ class Player:
             self._check_filter(draw(conditions(self.shape)), draw(st.permutations(self.shape.names)), mode)
         start, end = sorted([draw(st.integers(0, last)), draw(st.integers(1, last))])
         for where in (None, draw(conditions(self.shape, depth=1))):
-            found = self.table.changes(start, end, mode="diff", where=where and where.sql).to_arrow().to_pylist()
+            found = self._listed(self.table.changes(start, end, mode="diff", where=where and where.sql))
             before, after = (self._matching(self.history[n], where) for n in (start, end))
             self.same_rows(fold(before, found, self.key_of), after)
             assert all(pair["-U"] != pair["+U"] for pair in self._updates(found).values()), "an update that changes nothing"
-        found = self.table.changes(start, end, mode="delta").to_arrow().to_pylist()
+        found = self._listed(self.table.changes(start, end, mode="delta"))
         self.same_rows(fold_upserts(self.history[start], found, self.key_of), self.history[end])
         self._check_changelog(draw)
+
+    def _listed(self, changes: Changes) -> list[Row]:
+        """The changes, without columns that an alteration added."""
+        return changes.to_arrow().select(["_row_kind", *self.shape.names]).to_pylist()
 
     def _check_filter(self, where: Condition, names: list[str], mode: str) -> None:
         rows = self._matching(self.view(max(self.history), mode), where).values()
@@ -519,13 +611,19 @@ class Player:
         if producer == "none" or self.since == last:
             return
         start, end = sorted([draw(st.integers(self.since, last)), draw(st.integers(self.since + 1, last))])
-        found = self.table.changes(start, end, mode="changelog").to_arrow().to_pylist()
+        found = self._listed(self.table.changes(start, end, mode="changelog"))
         emitted = {number: snapshot["changelog_rows"] for number, snapshot in self.naive.snapshots().items()}
-        assert len(found) == sum(emitted[number] for number in range(start + 1, end + 1))
+        between = range(start + 1, end + 1)
+        assert len(found) == sum(emitted[n] for n in between) or not self.overwritten.isdisjoint(between)
+        assert all(emitted[number] == 0 for number in self.overwritten)
         if producer == "input":
             dropped = ("-U",) if isinstance(self.setup.fold, Partial) and self.setup.fold.remove_on_delete else ()
-            commits = (self.given.get(number, ()) for number in range(start + 1, end + 1))
-            given = [(kind, row) for kind, row in chain.from_iterable(commits) if kind not in dropped]
+            given = [
+                (kind, row)
+                for number in between
+                for kind, row in self.given.get(number, ())
+                if kind not in dropped or number in self.overwritten
+            ]
             assert self._by_key((change["_row_kind"], change) for change in found) == self._by_key(given)
             return
         view = "compacted" if producer == "lookup" else "raw"
@@ -547,6 +645,10 @@ class Player:
             if change["_row_kind"] in ("-U", "+U"):
                 found.setdefault(self.key_of(change), {})[change["_row_kind"]] = self._seen(change)
         return found
+
+
+def _inner_names(table: Table, name: str) -> list[str]:
+    return [field.name for field in table.schema.field(name).type]
 
 
 def _stored(column: pa.ChunkedArray) -> object:

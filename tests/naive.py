@@ -162,16 +162,38 @@ class NaiveTable:
         """Schema 0: its uuid and what never changes, columns and key."""
         return self._json(self._bytes(f"{self.root}/schema/schema-0"), "schema")
 
-    def _published(self, folder: str) -> dict[int, dict]:
+    @property
+    def line(self) -> tuple[str, str]:
+        """The directory and the uuid of the table's own snapshots."""
+        return self.root, self.schema["table_uuid"]
+
+    def branches(self) -> dict[str, dict]:
         found = {}
-        for entry in self.storage.list(f"{self.root}/{folder}/{self.schema['table_uuid']}"):
+        folder = f"{self.root}/branch/{self.schema['table_uuid']}"
+        for entry in self.storage.list(folder):
+            name, _, file = entry.path.removeprefix(f"{folder}/").partition("/")
+            if file == "branch.json":
+                found[name] = self._json(self._bytes(entry.path), "branch")
+        return found
+
+    def _published(self, folder: str, line: tuple[str, str] | None = None) -> dict[int, dict]:
+        found, (home, uuid) = {}, line or self.line
+        for entry in self.storage.list(f"{home}/{folder}/{uuid}"):
             number = entry.path.rsplit("/", 1)[1].removeprefix(f"{folder}-")
-            if number.isdigit() and (data := self._bytes(entry.path)) != b"expired\n":
+            if number.isdigit() and (data := self._bytes(entry.path)) not in (b"expired\n", b"rolled back\n"):
                 found[int(number)] = self._once(data, lambda data=data: self._json(data, "snapshot"))
         return dict(sorted(found.items()))
 
     def snapshots(self) -> dict[int, dict]:
         return self._published("snapshot")
+
+    def tags(self, line: tuple[str, str] | None = None) -> dict[str, dict]:
+        """Name -> snapshot. Pins have the name of their file."""
+        found, (home, uuid) = {}, line or self.line
+        for entry in self.storage.list(f"{home}/tag/{uuid}"):
+            content = self._json(self._bytes(entry.path), "tag")
+            found[content["name"] or entry.path] = content["snapshot"]
+        return found
 
     def _manifests(self, listed: list | None) -> list[tuple[str, int]]:
         """(path, sequence) of the manifests of a list."""
@@ -196,11 +218,20 @@ class NaiveTable:
         """Data file -> (puffin, offset, length)."""
         if snapshot["index_manifest"] is None:
             return {}
-        content = self._binary(f"{self.root}/manifest/{snapshot['index_manifest'][0]}", b"INDX")
-        if not content["file"]:
-            return {}
-        columns = (content[name] for name in ("puffin", "offset", "length"))
-        return dict(zip(content["file"], zip(*columns, strict=True), strict=True))
+        found = {}
+        for path in self._index_paths(snapshot):
+            content = self._binary(path, b"INDX")
+            columns = [content.get(name, []) for name in ("puffin", "offset", "length")]
+            found |= dict(zip(content["file"], zip(*columns, strict=True), strict=True))
+        return {name: place for name, place in found.items() if place[0] is not None}
+
+    def _index_paths(self, snapshot: dict) -> list[str]:
+        """The index manifests of a snapshot, oldest first."""
+        if snapshot["index_manifest"] is None:
+            return []
+        path = f"{self.root}/manifest/{snapshot['index_manifest'][0]}"
+        parts = self._binary(path, b"INDX")["parts"]
+        return [*(f"{self.root}/manifest/{name}" for name, _, _ in parts), path]
 
     def _vector(self, puffin: str, offset: int, length: int) -> BitMap64:
         def read() -> BitMap64:
@@ -278,15 +309,23 @@ class NaiveTable:
             self._once(("buckets", file.path), check)
 
     def referenced(self) -> set[str]:
-        """Every manifest, vector and data file that a snapshot or a kept changelog needs."""
+        """Every manifest, vector and data file that a snapshot, a tag or a kept changelog needs, of the table or of a branch."""
+        branches = self.branches()
+        folder = f"{self.root}/branch/{self.schema['table_uuid']}"
+        lines = [self.line, *((f"{folder}/{name}", branch["uuid"]) for name, branch in branches.items())]
+        begun = [branch[name] for branch in branches.values() for name in ("base", "forward") if branch[name]]
+        return set().union(*(self._referenced(line, begun) for line in lines))
+
+    def _referenced(self, line: tuple[str, str], begun: list[dict]) -> set[str]:
         used: set[str] = set()
-        for snapshot in (published := self.snapshots()).values():
+        for snapshot in (*(published := self._published("snapshot", line)).values(), *self.tags(line).values(), *begun):
             listed = [snapshot[name] for name in ("base_manifest_list", "delta_manifest_list", "index_manifest")]
             used |= {f"{self.root}/manifest/{one[0]}" for one in listed if one}
             used |= {path for one in listed[:2] for path, _ in self._manifests(one)}
+            used |= set(self._index_paths(snapshot))
             used |= {f"{self.root}/index/{puffin}" for puffin, _, _ in self._vectors(snapshot).values()}
             used |= {file.path for file in self.files(snapshot)}
-        for snapshot in (*published.values(), *self._published("changelog").values()):
+        for snapshot in (*published.values(), *self._published("changelog", line).values()):
             if listed := snapshot["changelog_manifest_list"]:
                 manifests = [path for path, _ in self._manifests(listed)]
                 entries = [entry for path in manifests for entry in self._entries(path)]
@@ -297,7 +336,7 @@ class NaiveTable:
     def unreferenced(self) -> list[str]:
         """Data, vector and manifest files below the table that no snapshot needs."""
         used = self.referenced()
-        kept = tuple(f"{self.root}/{folder}/" for folder in ("schema", "snapshot", "changelog", "consumer"))
+        kept = tuple(f"{self.root}/{folder}/" for folder in ("schema", "snapshot", "changelog", "consumer", "tag", "branch"))
         return [e.path for e in self.storage.list(self.root) if e.path not in used and not e.path.startswith(kept)]
 
 

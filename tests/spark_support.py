@@ -16,21 +16,20 @@ from pyspark.sql import SparkSession
 
 CONNECT = "LSMLAKE_TEST_CONNECT"
 """Environment variable: set in the process that runs the tests on Spark Connect."""
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2"
+"""Options of every JVM that a test starts, also through a program or a command: data is small, so compile fast, not well."""
 
 # --- sessions ---
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Of every session of the tests: quiet, small, nothing of it outside `folder`."""
+    """The settings of every session of the tests; all its files lie in `folder`."""
     return {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.host": "localhost",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # small data: compile fast, not well
         "spark.default.parallelism": "2",
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.python.authenticate.socketTimeout": "120s",  # for a Python worker to start on a busy machine; 15 s by default
@@ -47,12 +46,12 @@ def _configured(builder: SparkSession.Builder, folder: Path, python: str) -> Spa
 
 
 def classic_session(folder: Path, python: str = sys.executable) -> SparkSession:
-    """`python`: what the workers run."""
+    """`python`: the interpreter of the workers."""
     return _configured(SparkSession.builder, folder, python).master("local[2,3]").getOrCreate()
 
 
 def connect_session(folder: Path, python: str = sys.executable) -> SparkSession:
-    """A Connect server of our own at a free port, and a session on it. Once a process."""
+    """A session on a Connect server that it starts at a free port. At most one per process."""
     from pyspark.sql.connect.client.core import DefaultChannelBuilder  # classic sessions do without grpc
 
     with socket.create_server(("localhost", 0)) as probe:
@@ -70,7 +69,7 @@ def on_connect() -> bool:
 
 @contextmanager
 def configured(spark: SparkSession, **values: object) -> Iterator[None]:
-    """SQL settings for a while; '__' stands for a dot."""
+    """SQL settings that hold inside the block; '__' stands for a dot."""
     named = {name.replace("__", "."): str(value) for name, value in values.items()}
     before = {name: spark.conf.get(name, None) for name in named}
     try:
@@ -91,7 +90,7 @@ def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
 
 
 def seen(value: object) -> object:
-    """A value that equals only itself, whatever brought it: NaN equals NaN, -0.0 is not 0.0, moments are in UTC."""
+    """A form of a value for comparison, the same for every reader: NaN equals NaN, -0.0 is not 0.0, times are in UTC."""
     if isinstance(value, float):
         return ("float", repr(value))
     if isinstance(value, dt.datetime) and value.tzinfo:
@@ -102,14 +101,14 @@ def seen(value: object) -> object:
 
 
 def rows(data: object) -> list[tuple]:
-    """The rows of an Arrow table or a DataFrame, `seen`, in an order of their own."""
+    """The rows of an Arrow table or a DataFrame, each value passed through `seen`, sorted by their text."""
     table = data if isinstance(data, pa.Table) else data.toArrow()
     values = zip(*(column.to_pylist() for column in table.columns), strict=True)
     return sorted((tuple(map(seen, row)) for row in values), key=repr)
 
 
 def same(found: object, expected: object) -> None:
-    """Raises AssertionError, telling the first rows that differ, unless both hold the same rows, in any order."""
+    """Raises AssertionError with the first rows that differ, unless both hold the same rows, in any order."""
     found, expected = (data if isinstance(data, list) else rows(data) for data in (found, expected))
     if found != expected:
         surplus, missing = _less(found, expected), _less(expected, found)

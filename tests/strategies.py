@@ -250,7 +250,7 @@ class Shape:
         return tuple(row[self.names.index(name)] for name in self.primary_key)
 
     def row(self, key_code: int, value_code: int, stamp: int) -> tuple:
-        """One row as a user might bring it. Codes are bytes; 60 keys or so are told apart."""
+        """One row as a user might bring it. Codes are bytes; they give about 60 different keys."""
         values = [kind.values[(value_code + 3 * i) % len(kind.values)] for i, kind in enumerate(VALUES.values())]
         return (*self.key_values(key_code), *values, stamp)
 

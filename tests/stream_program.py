@@ -2,9 +2,9 @@
 
     stream_program.py FOLDER MOMENT BATCH
 
-Reads FOLDER/in, a file a micro-batch, into the table d.t of FOLDER/warehouse, all there is. MOMENT of BATCH at which the process
-kills itself: `written` (data files are there, nothing else), `publishing` (all but the snapshot is there), `committed` (the
-snapshot is there, Spark's checkpoint does not know), or `never`.
+Streams all files of FOLDER/in, one per micro-batch, into the table d.t of FOLDER/warehouse. The process kills itself at MOMENT of
+micro-batch BATCH: `written` (only the data files exist), `publishing` (everything but the snapshot exists) or `committed` (the
+snapshot exists, and Spark's checkpoint does not have the micro-batch).
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ class DyingStorage(LocalStorage):
         return die() if "/snapshot-" in path else super().put_if_absent(path, data)
 
 
+def stream(spark, table: lsmlake.Table, folder: Path):
+    """The started query, which ends after the last file."""
+    source = spark.readStream.schema("id BIGINT, v BIGINT").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    return table.write_stream(source, checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True})
+
+
 def main(folder: Path, moment: str, batch: int) -> None:
     def dying(version, messages, identity):
         if identity.commit_id != batch:
@@ -48,10 +54,8 @@ def main(folder: Path, moment: str, batch: int) -> None:
     write.commit = upsert.commit = dying  # tasks write the first batch, the driver those that follow
     spark = classic_session(folder / "spark")
     table = lsmlake.connect(folder / "warehouse", spark=spark).table("d.t")
-    source = spark.readStream.schema("id BIGINT, v BIGINT").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    query = table.write_stream(source, checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True})
-    query.awaitTermination()
-    spark.stop()
+    stream(spark, table, folder).awaitTermination()
+    raise AssertionError("the process outlived the moment of its death")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from lsmlake.cdc.changes import view_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQuery
 from lsmlake.maintain.alter import must_settle
 from lsmlake.options.table_options import Options
+from lsmlake.schema.alterations import altered
 from lsmlake.store.memory import MemoryStorage
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -40,7 +41,7 @@ PRODUCERS = ["none", "input", "lookup", "full-compaction"]
 @pytest.mark.parametrize("to", PRODUCERS)
 @pytest.mark.parametrize("was", PRODUCERS)
 def test_a_changelog_continues_where_the_previous_one_ended(was, to):
-    """From any snapshot under the new producer changes lead to any later one, and no row is told twice or never."""
+    """From any snapshot under the new producer changes lead to any later one, and each row is emitted exactly once."""
     table = made({"changelog-producer": was, **MERGING})
     write(table, [1, 2, 3], 1, compact=True)
     write(table, [2, 3, 4], 2)
@@ -215,7 +216,7 @@ def test_a_writer_that_began_before_an_alteration_fails():
     assert storage.size(put) is None
     assert upsert_rows(late.version, rows, Identity("late"), choose).id == 3
     table.alter(set_option("target-file-size", "64 mb"))
-    for_schema_1 = replace(late.version, schema=late.meta.schema(1))
+    for_schema_1 = replace(late.version, schema=late.meta.schemas.get(1))
     assert upsert_rows(for_schema_1, rows, Identity("late"), choose).schema_id == 2, "which rows do not depend on"
     assert table.verify() == []
 
@@ -252,7 +253,7 @@ def test_a_schema_that_was_stored_but_not_published_is_not_in_effect():
     write(table, [1], 1)
     world = copied(storage)
     left = lake_on(world, "x-").table("d.t")
-    left.meta.put_schema(left.current.with_options({"merge-engine": "first-row"}, 1, 0, "d.t"))
+    left.meta.schemas.put(altered(left.current, [set_option("merge-engine", "first-row")], 1, 0, "d.t"))
     assert dict(left.options) == {}
     write(left, [1], 2)
     assert left.scan().to_arrow()["a"].to_pylist() == [2]

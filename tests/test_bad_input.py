@@ -231,7 +231,7 @@ BAD_VALUES = {
     "time without zone for TIMESTAMP": ("t", pa.array([0], pa.timestamp("us")), ["column 't'", "TIMESTAMP", "timestamp[us]"]),
     "time with zone for TIMESTAMP_NTZ": ("n", pa.array([0], pa.timestamp("us", "UTC")), ["column 'n'", "TIMESTAMP_NTZ", "UTC"]),
     "nanoseconds": ("t", pa.array([NS], pa.timestamp("ns", "UTC")), ["column 't'", "TIMESTAMP", str(NS)]),
-    "date for TIMESTAMP": ("n", pa.array([dt.date(2026, 1, 1)]), ["column 'n'", "TIMESTAMP_NTZ", "date32"]),
+    "date for TIMESTAMP": ("t", pa.array([dt.date(2026, 1, 1)]), ["column 't'", "TIMESTAMP", "date32"]),
     "timestamp after year 9999": ("t", pa.array([2**62], pa.timestamp("us", "UTC")), ["column 't'", "9999"]),
     "seconds that overflow": ("n", pa.array([2**60], pa.timestamp("s")), ["column 'n'", "TIMESTAMP_NTZ"]),
     "null in NOT NULL": ("r", pa.array(["x", None]), ["column 'r'", "null", "1 null"]),

@@ -10,7 +10,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from bench import changelog, checksum, compact, compact_memory, embedded_upsert, engines, planning, raw_read, tables, upsert
+from bench import (
+    changelog,
+    checksum,
+    commit_growth,
+    compact,
+    compact_memory,
+    embedded_upsert,
+    engines,
+    planning,
+    point_read,
+    raw_read,
+    tables,
+    upsert,
+)
 from bench.__main__ import WORKLOADS, main
 from bench.result import Measure, Report, markdown, text
 from bench.rows import SCHEMA, orders
@@ -125,7 +138,7 @@ def test_planning(tmp_path: Path):
 
 
 def stub_environment(folder: Path, answer: str) -> Path:
-    """A virtual environment whose Python says `answer` of whatever table it is told to make."""
+    """A virtual environment whose Python prints `answer` for every table."""
     python = folder / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n{answer}\n")
@@ -181,3 +194,10 @@ def test_the_command_line_prints_a_section(capsys: pytest.CaptureFixture[str], t
     main(["planning", "--files", "100", "--rounds", "1", "--markdown", "--work", str(tmp_path)])
     assert capsys.readouterr().out.startswith("### planning\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):
+    grown = commit_growth.run(tmp_path / "growth", commits=12, window=4, files=100, turns=3)
+    assert [measure.theirs is not None for measure in grown.measures] == [True] * 8
+    found = point_read.run(tmp_path / "points", rows=2_000, lookups=8, batch=100)
+    assert found.checksum == "100 rows" and found.measures[-1].ours >= 0

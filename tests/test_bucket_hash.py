@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from naive import hash_row
 from test_keys import TYPES, array
 
-from lsmlake.kernels import bucket_hash
 from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
 
 thorough = examples(100)
@@ -59,9 +58,7 @@ def test_columns_are_combined_across_any_chunks(drawn, data):
 @given(st.lists(st.binary(max_size=40), max_size=30))
 def test_blocks_do_not_show(values):
     expected = [hash_row([value], [pa.binary()]) for value in values]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucket_hash, "_BLOCK_ROWS", 4)
-        assert spark_hash([pa.array(values, pa.binary())]).tolist() == expected
+    assert spark_hash([pa.array(values, pa.binary())], block_rows=4).tolist() == expected
 
 
 @thorough

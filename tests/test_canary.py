@@ -25,9 +25,9 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.lsm.pick import Compaction, strategy, task
 from lsmlake.maintain import alter
 from lsmlake.read import plan, scan
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.table_files import TableFiles
 from lsmlake.write import bucket as write_bucket
-from lsmlake.write import upsert, upsert_tables
+from lsmlake.write import upsert_tables
 
 
 def changed(module: object, name: str, change: Callable) -> AbstractContextManager:
@@ -39,7 +39,7 @@ def changed(module: object, name: str, change: Callable) -> AbstractContextManag
 @contextmanager
 def never_replayed() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (commit, upsert, upsert_tables):
+        for module in (commit, upsert_tables):
             stack.enter_context(patch.object(module, "replayed", lambda *args: None))
         yield
 
@@ -78,7 +78,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager]] = {
     "rows go to another bucket": lambda: changed(write_bucket, "bucket_of", lambda numbers: numbers[::-1]),
     "an alteration settles nothing": lambda: patch.object(alter, "must_settle", lambda old, new: False),
     "statistics prune too much": lambda: changed(plan, "may_match", lambda matches: matches & False),
-    "files of a lost race stay": lambda: patch.object(Metadata, "delete_quietly", lambda meta, paths: None),
+    "files of a lost race stay": lambda: patch.object(TableFiles, "delete_quietly", lambda files, paths: None),
 }
 
 

@@ -96,7 +96,7 @@ def test_case(name, way, full):
         write(table, value, compact=False)
     table.compact(full=full)
     assert emitted(table, start) == case.emitted
-    assert table.compact(full=True).snapshot_id is None or emitted(table, start) == case.emitted, "told once"
+    assert table.compact(full=True).snapshot_id is None or emitted(table, start) == case.emitted, "emitted once"
 
 
 def test_inline_and_in_a_job_of_its_own_a_changelog_is_the_same():

@@ -81,7 +81,7 @@ def test_an_update_out_of_the_filter_is_a_delete_and_into_it_an_insert(table):
 
 
 def test_buckets_that_did_not_change_are_not_read(table):
-    before, after = (plan(replace(table.version, snapshot=table.meta.snapshot(number))) for number in (3, 4))
+    before, after = (plan(replace(table.version, snapshot=table.meta.snapshots.get(number))) for number in (3, 4))
     assert {pair.bucket.partition for pair in pairs(before, after)} == {("b",), ("c",)}
     assert pairs(after, after) == []
 
@@ -96,8 +96,9 @@ def test_an_empty_table_has_no_changes():
     ("start", "end", "error", "words"),
     [
         (3, 1, InvalidQuery, "end of the changes is before their start"),
-        (-1, 1, InvalidQuery, "a snapshot id, or 0"),
-        ("1", 1, InvalidQuery, "an integer"),
+        (-1, 1, InvalidQuery, "a snapshot id, a tag, or 0"),
+        ("1", 1, SnapshotNotFound, "no tag '1'"),
+        (1.0, 1, InvalidQuery, "an integer or text"),
         (1, 9, SnapshotNotFound, "no snapshot 9"),
     ],
 )

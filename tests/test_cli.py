@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -303,6 +304,57 @@ def test_a_damaged_consumer_can_be_removed(copy: Path):
     assert call("consumers", "sales.orders", "--remove", "torn", "-w", copy).startswith("consumer")
 
 
+def test_tags_are_created_read_and_deleted(copy: Path):
+    def tags(*how: str) -> list[str]:
+        return [row["tag_name"] for row in json.loads(call("tag", "sales.orders", *how, "--json", "-w", copy))]
+
+    assert tags() == []
+    assert call("tag", "sales.orders", "-w", copy) == "tag  snapshot  commit_time  rows  created  kept_for\n"
+    assert tags("--create", "first", "--snapshot", "1") == ["first"]
+    assert tags("--create", "2026", "--retain", "7 d") == ["first", "2026"]
+    assert "the name of the tag is taken" in complaint("tag", "sales.orders", "--create", "first", "-w", copy)
+    assert tags("--create", "2026", "--replace", "--snapshot", "2") == ["first", "2026"]
+    assert tags("--rename", "first", "--to", "begin") == ["begin", "2026"]
+    call("expire", "sales.orders", "--retain-max", "1", "-w", copy)
+    assert len(json.loads(call("head", "sales.orders", "--tag", "begin", "-n", "999", "--json", "-w", copy))) == 100
+    assert "did you mean 'begin'" in complaint("head", "sales.orders", "--tag", "begn", "-w", copy)
+    for listing in ("files", "partitions"):
+        listed = json.loads(call(listing, "sales.orders", "--tag", "begin", "--json", "-w", copy))
+        assert sum(row["record_count"] for row in listed) == 100
+    changes = json.loads(call("changes", "sales.orders", "begin", "2026", "--json", "-w", copy))
+    assert {row["id"] for row in changes} == set(range(100, 130))
+    assert json.loads(call("changes", "sales.orders", "1", "2", "--json", "-w", copy)) == changes
+    dry = json.loads(call("tag", "sales.orders", "--delete", "begin", "--dry-run", "--json", "-w", copy))
+    said = call("tag", "sales.orders", "--delete", "begin", "-w", copy)
+    assert said == f"sales.orders: begin deleted, {dry['files']} files removed\n"
+    assert call("tag", "sales.orders", "--expire", "-w", copy) == "sales.orders: no tag to delete\n"
+    assert tags() == ["2026"]
+    assert "no tag 'nope'" in complaint("tag", "sales.orders", "--delete", "nope", "-w", copy)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--create", "a", "--delete", "b"], "--create and --delete exclude each other"),
+        (["--to", "b"], "--to has no effect without --rename"),
+        (["--replace"], "--replace has no effect without --create"),
+        (["--retain", "1 d", "--delete", "a"], "--retain has no effect without --create"),
+        (["--dry-run"], "--dry-run has no effect without --delete or --expire"),
+        (["--rename", "a"], "--rename needs the new name"),
+        (["--create", "a", "--retain", "soon"], "correct --retain"),
+        (["--create", "a/b"], "not the name of a tag"),
+    ],
+)
+def test_options_of_tag_that_have_no_effect_are_refused(warehouse: Path, args: list[str], said: str):
+    assert said in complaint("tag", "sales.orders", *args, "-w", warehouse)
+
+
+def test_rows_of_a_time_are_shown(copy: Path):
+    at = str(table_of(copy).snapshots()["commit_time"][0].as_py() + dt.timedelta(milliseconds=1))
+    assert len(json.loads(call("head", "sales.orders", "--timestamp", at, "-n", "999", "--json", "-w", copy))) == 100
+    assert "newer than the timestamp" in complaint("head", "sales.orders", "--timestamp", "2000-01-01", "-w", copy)
+
+
 @pytest.mark.parametrize(
     ("columns", "cure"), [("id,,day", "write --columns id,day"), ("id,", "write --columns id"), (" , ", "leave --columns out")]
 )
@@ -339,6 +391,9 @@ def test_options_are_listed_and_altered(copy: Path):
     assert call("alter", "sales.orders", "--set", "write-only=true", "-w", copy) == "sales.orders: nothing changed\n"
     assert json.loads(call("alter", "sales.orders", "--unset", "write-only", "--json", "-w", copy)) == {"snapshot_id": 5}
     assert "write NAME=VALUE" in complaint("alter", "sales.orders", "--set", "write-only", "-w", copy)
+    call("alter", "sales.orders", "--add", "nothing STRING DEFAULT NULL", "--add", "text STRING DEFAULT 'NULL'", "-w", copy)
+    added = lsmlake.connect(copy).table("sales.orders").scan(columns=["nothing", "text"], limit=1).to_arrow().to_pylist()
+    assert added == [{"nothing": None, "text": "NULL"}]
     assert "`lsmlake options` lists" in complaint("alter", "sales.orders", "--set", "colour=red", "-w", copy)
 
 
@@ -372,6 +427,13 @@ def test_help_lists_every_command_with_its_own_summary():
     own = {name: getattr(importlib.import_module(entry.module), name).__doc__.split("\n")[0] for name, entry in COMMANDS.items()}
     assert listed == own == {name: entry.summary for name, entry in COMMANDS.items()}
     assert max(map(len, own.values())) <= 80 - 2 - len("partitions") - 6, "longer lines are cut off on a terminal of 80 columns"
+
+
+@pytest.mark.parametrize(("name", "optional"), [("options", "TABLE"), ("ls", "DATABASE"), ("changes", "END"), ("docs", "NAME")])
+def test_help_shows_an_optional_argument_in_one_pair_of_brackets(name: str, optional: str):
+    shown = CliRunner().invoke(app, [name, "--help"]).output
+    assert f"[{optional}]" in shown
+    assert "[[" not in shown
 
 
 # -- show -------------------------------------------------------------------------------------------------------------
@@ -680,6 +742,50 @@ def test_compaction_on_spark_prints_its_result_and_nothing_else(copy: Path):
     assert table_of(copy).files().num_rows == 4
 
 
+# -- branches ---------------------------------------------------------------------------------------------------------
+
+
+def test_branches_are_created_listed_forwarded_and_deleted(copy: Path):
+    table = table_of(copy)
+    call("branch", "sales.orders", "--create", "b1", "--snapshot", "1", "-w", copy)
+    call("branch", "sales.orders", "--create", "b2", "-w", copy)
+    listed = json.loads(call("branch", "sales.orders", "--rename", "b1", "--to", "b3", "--json", "-w", copy))
+    assert [(row["branch_name"], row["created_from_snapshot"]) for row in listed] == [
+        ("b2", table.meta.snapshots.latest_id()),
+        ("b3", 1),
+    ]
+    assert "begins_at" in call("branch", "sales.orders", "-w", copy)
+    table.branch("b2").compact(full=True)
+    assert "FULL" not in call("head", "sales.orders$branch_b2", "-w", copy)
+    assert call("branch", "sales.orders", "--fast-forward", "b2", "-w", copy).endswith("of branch b2\n")
+    assert "would be deleted" in call("branch", "sales.orders", "--delete", "b2", "--dry-run", "-w", copy)
+    assert re.search(r"b2 deleted, \d+ files? removed", call("branch", "sales.orders", "--delete", "b2", "-w", copy))
+    assert "has commits" in complaint("branch", "sales.orders", "--fast-forward", "b3", "-w", copy, code=1)
+    assert "--tag has no effect" in complaint("branch", "sales.orders", "--tag", "x", "-w", copy)
+    assert "did you mean" in complaint("branch", "sales.orders", "--delete", "b33", "-w", copy)
+
+
+# -- rollback ---------------------------------------------------------------------------------------------------------
+
+
+def test_rollback_reports_what_it_does(copy: Path):
+    table = table_of(copy)
+    first, last = table.scan(snapshot=1).count(), table.meta.snapshots.latest_id()
+    to = ["rollback", "sales.orders", "--snapshot", "1", "-w", copy]
+    assert f"{last - 1} newer snapshots would stay" in call(*to, "--dry-run")
+    assert re.search(r"would remove \d newer snapshots and \d+ files\n", call(*to, "--cut", "--dry-run"))
+    assert table.meta.snapshots.latest_id() == last
+    done = rf"sales.orders: snapshot {last + 1} restores snapshot 1: \d+ -> {first} rows; {last - 1} newer snapshots can still"
+    assert re.match(done, call(*to))
+    assert table.scan().count() == first
+    emitted = json.loads(call(*to, "--cut", "--json"))
+    assert (emitted["snapshot_id"], emitted["target"], emitted["files"] > 0) == (last + 2, 1, True)
+    assert table.snapshots()["snapshot_id"].to_pylist() == [1, last + 2]
+    latest = ["--snapshot", str(last + 2)]
+    assert call("rollback", "sales.orders", *latest, "-w", copy).endswith("is the latest, nothing to do\n")
+    assert "--snapshot, --tag or --timestamp" in complaint("rollback", "sales.orders", "-w", copy)
+
+
 # -- expire -----------------------------------------------------------------------------------------------------------
 
 
@@ -699,3 +805,57 @@ def test_expire_removes_old_snapshots_and_reports_them(copy: Path):
     assert table_of(copy).scan().count() == before
     nonsense = ["--retain-max", "1", "--retain-min", "2"]
     assert "--retain-max is less than --retain-min" in complaint("expire", "sales.orders", *nonsense, "-w", copy)
+
+
+# -- housekeeping -----------------------------------------------------------------------------------------------------
+
+
+def test_truncate_and_load_overwrite(copy: Path, tmp_path: Path):
+    pq.write_table(orders(range(500, 504)).slice(0, 1), tmp_path / "one.parquet")
+    assert "1 row loaded, snapshot 4" in call("load", "sales.orders", tmp_path / "one.parquet", "--overwrite", "-w", copy)
+    found = table_of(copy).scan().to_arrow()
+    assert found.filter(pc.equal(found["day"], DAY))["id"].to_pylist() == [500]
+    assert found.num_rows == 1 + 70
+    where = ["--where", "day = '2026-01-02'"]
+    refusal = complaint("load", "sales.orders", tmp_path / "one.parquet", "--overwrite", *where, "-w", copy, code=1)
+    assert "outside of the partitions to overwrite" in refusal
+    assert "do not go together" in complaint("load", "sales.orders", tmp_path / "one.parquet", *where, "-w", copy)
+    assert call("truncate", "sales.orders", "-w", copy) == "sales.orders: truncated, snapshot 5\n"
+    assert call("truncate", "sales.orders", "-w", copy) == "sales.orders: no rows to remove\n"
+    assert json.loads(call("truncate", "sales.orders", "--json", "-w", copy)) == {"snapshot_id": None}
+
+
+def test_orphans_lists_then_removes(copy: Path):
+    name = "sales.db/orders/manifest/manifest-list-of-a-killed-writer"
+    (copy / name).write_bytes(b"some")
+    assert call("orphans", "sales.orders", "-w", copy) == "sales.orders: no orphan files\n", "it is young"
+    lines = call("orphans", "sales.orders", "--dry-run", "--older-than", "2100-01-01", "-w", copy).splitlines()
+    assert lines == [name, "sales.orders: 1 orphan file, 4 B (1 manifest list); nothing was deleted"]
+    report = json.loads(call("orphans", "sales.orders", "--older-than", "2100-01-01", "--json", "-w", copy))
+    assert (report["files"], report["kinds"], report["paths"]) == (1, {"manifest list": 1}, [name])
+    assert not (copy / name).exists()
+    assert "correct it" in complaint("orphans", "sales.orders", "--limit", "0", "-w", copy)
+
+
+def test_expire_with_a_dry_run_and_expire_of_partitions(copy: Path):
+    assert call("expire", "sales.orders", "--retain-max", "1", "--dry-run", "-w", copy).endswith("dry run, nothing was changed\n")
+    assert len(table_of(copy).snapshots()) == 3
+    assert "partition.expiration-time" in complaint("expire", "sales.orders", "--partitions", "-w", copy)
+    call("alter", "sales.orders", "--set", "partition.expiration-time=1 d", "-w", copy)
+    assert "give no other option" in complaint("expire", "sales.orders", "--partitions", "--limit", "3", "-w", copy)
+    report = json.loads(call("expire", "sales.orders", "--partitions", "--dry-run", "--json", "-w", copy))
+    done = call("expire", "sales.orders", "--partitions", "-w", copy)
+    assert report["partitions"] == ["day=2026-01-01", "day=2026-01-02"]
+    assert done == "sales.orders: 2 partitions, 150 rows: day=2026-01-01; day=2026-01-02; snapshot 5\n"
+
+
+def test_repair_of_snapshots_needs_consent(copy: Path):
+    path = table_of(copy).meta.paths.snapshot(3)
+    (copy / path).write_bytes(b"no longer JSON")
+    lines = call("repair", "sales.orders", "--snapshots", "-w", copy).splitlines()
+    assert lines[0].startswith("snapshot 3: unreadable; ")
+    assert lines[1] == "snapshot 2: sound"
+    assert "--roll-back-to" in complaint("repair", "sales.orders", "--drop", "3", "-w", copy)
+    done = call("repair", "sales.orders", "--roll-back-to", "2", "--drop", "3", "-w", copy).splitlines()
+    assert done[-2:] == ["sales.orders: rolled back to snapshot 2, as snapshot 4", "sales.orders: dropped 3"]
+    assert call("verify", "sales.orders", "-w", copy).startswith("sales.orders: sound")

@@ -14,7 +14,7 @@ from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.invariants import apply, violations
+from lsmlake.commit.invariants import apply, check_edits, violations
 from lsmlake.commit.rebase import rebase
 from lsmlake.commit.replay import Identity
 from lsmlake.commit.requirements import BucketAsRead
@@ -40,7 +40,7 @@ def created(storage: Storage | None = None, **options: object) -> Table:
 
 def on(storage: Storage, table: Table, **env: object) -> Table:
     """The same table, its calls made on another storage."""
-    return Table("d.t", Metadata(replace(fake_env(storage, "on-"), **env), table.meta.paths), Runtime())
+    return Table("d.t", Metadata.of(replace(fake_env(storage, "on-"), **env), table.meta.paths), Runtime())
 
 
 def state(storage: Storage) -> list[tuple]:
@@ -70,7 +70,7 @@ def test_a_snapshot_counts_rows_and_names_its_kind():
     second = table.upsert(rows(table, 5, 12), compact=False)
     assert (second.delta_rows, second.total_rows) == (7, 17), "level 0 counts though it supersedes"
     report = table.compact(full=True)
-    third = table.meta.snapshot(report.snapshot_id)
+    third = table.meta.snapshots.get(report.snapshot_id)
     assert (third.kind, third.delta_rows, third.total_rows) == ("COMPACT", 0, 12)
     assert table.scan().count() == 12
     assert table.upsert(rows(table, 0, 0)) is None
@@ -88,7 +88,7 @@ def test_manifests_stay_few_and_say_the_same(merge_count):
     table = created(manifest__merge_min_count=merge_count)
     for number in range(12):
         table.upsert(rows(table, 3 * number, 3 * number + 8, number), compact=number % 2 == 0)
-        assert len(table.meta.manifest_metas(table.meta.latest())) <= merge_count + 1
+        assert len(table.meta.manifests.metas(table.meta.snapshots.latest())) <= merge_count + 1
         assert table.verify() == []
     for number in range(1, 13):
         assert table.scan(snapshot=number).count() == len({code for i in range(number) for code in range(3 * i, 3 * i + 8)})
@@ -99,7 +99,7 @@ def test_the_hint_is_written_now_and_then():
     for number in range(21):
         table.upsert(rows(table, 0, 1, number), compact=False)
     assert contents(table.meta.env.storage)[table.meta.paths.latest] == b"20"
-    assert lake_on(table.meta.env.storage).table("d.t").meta.latest_id() == 21
+    assert lake_on(table.meta.env.storage).table("d.t").meta.snapshots.latest_id() == 21
 
 
 # --- replays ---
@@ -114,6 +114,18 @@ def test_a_replay_returns_its_snapshot_however_old():
         assert table.upsert(rows(table, 20, 30), writer_id="w", commit_id=10 * number) == snapshot
         assert table.delete_keys({"k0": [1]}, writer_id="w", commit_id=10 * number) == snapshot
     assert table.upsert(rows(table, 20, 30), writer_id="v", commit_id=0) == other
+    assert contents(table.meta.env.storage) == before
+
+
+def test_a_replay_that_is_found_only_by_the_commit_leaves_nothing():
+    """As when the writer read the version before its commit was published by an earlier run."""
+    table = created()
+    late = table.version
+    first = batch(table, 5, None, 0)
+    before = contents(table.meta.env.storage)
+    prepared = prepare(rows(table, 0, 4), late.schema)[0]
+    for version in (late, table.version):
+        assert upsert_rows(version, prepared, Identity("w", 5), None) == first
     assert contents(table.meta.env.storage) == before
 
 
@@ -168,7 +180,7 @@ def test_a_writers_name_belongs_to_one_query():
 
 
 def test_a_query_may_take_the_place_of_another():
-    """Its batches are new whatever their numbers, and the query it replaced cannot come back."""
+    """Its batches are new even if their numbers repeat, and the query it replaced cannot come back."""
     table = created()
     for number in range(3):
         batch(table, number, "q1", number)
@@ -177,7 +189,7 @@ def test_a_query_may_take_the_place_of_another():
     assert [batch(table, number, "q2", 10, replaces="q1") for number in range(2)] == taken
     with pytest.raises(InvalidData, match="expected query q2, found query q1"):
         batch(table, 3, "q1", 3)
-    assert table.meta.latest().queries == {"w": "q2"}
+    assert table.meta.snapshots.latest().queries == {"w": "q2"}
 
 
 def test_a_query_does_not_continue_the_numbers_of_a_job():
@@ -192,7 +204,7 @@ def test_batches_of_an_unknown_query_are_recognised_by_number():
     table = created()
     assert [batch(table, number, query, 1).id for number, query in enumerate(("", "q1", ""))] == [1, 2, 3]
     assert (batch(table, 2, "q1", 1).id, batch(table, 2, "", 1).id) == (3, 3)
-    assert table.meta.latest().queries == {"w": "q1"}
+    assert table.meta.snapshots.latest().queries == {"w": "q1"}
     with pytest.raises(InvalidData, match="expected query q1, found query q2"):
         batch(table, 3, "q2", 1)
 
@@ -291,7 +303,7 @@ def test_taken_by_oneself_is_published():
     table = created(storage)
     for number, how in enumerate(({}, {"writer_id": "w", "commit_id": 3}), start=1):
         assert table.upsert(rows(table, 0, 9, number), **how).id == number
-    assert table.meta.latest_id() == 2
+    assert table.meta.snapshots.latest_id() == 2
     assert table.verify() == []
     assert unreferenced(table) == []
 
@@ -387,6 +399,21 @@ def test_a_commit_that_violates_an_invariant_is_not_published():
     with pytest.raises(Corrupt, match=r"d\.db/t: the commit violates invariants of the table.*not published.*I1: .*overlap"):
         commit(table.version, [message], Identity("w"))
     assert contents(table.meta.env.storage) == before
+
+
+def test_one_commit_edits_a_bucket_once():
+    edits = [BucketEdit(Bucket((), number), 2, added=(file(name, 0, 4),)) for number, name in enumerate("ab")]
+    check_edits([(edit, None) for edit in edits], "d.t")
+    with pytest.raises(Corrupt, match=r"I5: two edits of Bucket\(partition=\(\), number=1\);") as caught:
+        check_edits([(edit, None) for edit in (*edits, replace(edits[1], added=(file("c", 5, 9),)))], "d.t")
+    assert caught.value.found.count("I5") == 1
+
+
+def test_an_edit_of_an_empty_bucket_is_checked_like_any_other():
+    """As of a compaction that found nothing there: its state is None."""
+    marked = BucketEdit(HERE, 1, added=(file("a", 0, 4),), vectors={"a": VectorRef("dv", 4, 9, 11)}, base=BucketState(HERE, 1))
+    with pytest.raises(Corrupt, match=r"I3: .* marks 11 of 10 rows"):
+        check_edits([(marked, None)], "d.t")
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,19 @@ QUESTIONS = (
     {"where": "k0 = 3"},
     {"where": "s = 'x' OR d > 1", "columns": ["stamp"]},
     {"columns": ["n"]},
+    {"tag": "t"},
 )
-KINDS = ("schema/", "snapshot/", "manifest/manifest-0", "manifest/manifest-list", "manifest/index-manifest", "index/", "bucket-")
+KINDS = (
+    "schema/",
+    "snapshot/",
+    "manifest/manifest-0",
+    "manifest/manifest-list",
+    "manifest/index-manifest",
+    "index/",
+    "bucket-",
+    "tag/",
+)
+JSON = "schema/", "snapshot/", "tag/"
 
 
 @lru_cache(maxsize=1)
@@ -52,8 +63,9 @@ def world() -> MemoryStorage:
     (state,) = table.states().values()
     assert {file.level > 0 for file in state.files} == {True, False}
     assert state.vectors
+    table.create_tag("t", 3)
     assert table.verify() == []
-    table.meta.hint_latest(table.meta.latest_id())
+    table.meta.snapshots.hint(table.meta.snapshots.latest_id())
     return storage
 
 
@@ -116,7 +128,7 @@ def test_a_flipped_bit_never_gives_wrong_rows(kind):
 def harmless(kind: str, path: str, damaged: bytes) -> bool:
     """Blanks between the words of a JSON file, and what a Puffin footer says to others beside what and where its vectors are."""
     before = contents(world())[path]
-    if kind in ("schema/", "snapshot/"):
+    if kind in JSON:
         return unwrap_json(kind[:-1], damaged, path) == unwrap_json(kind[:-1], before, path)
     return kind == "index/" and damaged[: before.rindex(b"PFA1{")] == before[: before.rindex(b"PFA1{")]
 
@@ -137,7 +149,7 @@ def test_extra_bytes_never_give_wrong_rows(kind):
     assert any(path in finding for finding in check(path, data + b"\0"))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("schema/", "snapshot/")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("schema/", "snapshot/", "tag/")])
 def test_a_missing_file_is_named(kind):
     for path, _ in files_of(kind):
         storage = copied(world())
@@ -179,7 +191,7 @@ def future_binary(data: bytes) -> bytes:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("index/", "bucket-")])
 def test_a_file_of_a_future_version_is_refused_by_name(kind):
     path, data = files_of(kind)[-1]
-    future = future_json(kind[:-1], data, path) if kind in ("schema/", "snapshot/") else future_binary(data)
+    future = future_json(kind[:-1], data, path) if kind in JSON else future_binary(data)
     found = list(answers(with_file(path, future)))
     assert all(type(one) is UnsupportedFormat for one in found if isinstance(one, LakeError))
     for error in [one for one in found if isinstance(one, LakeError)]:
@@ -212,12 +224,12 @@ def test_a_storage_failure_is_not_reported_as_damage():
 
 
 def test_the_hint_of_the_latest_snapshot_may_be_anything():
-    latest = table_on(world()).meta.latest_id()
+    latest = table_on(world()).meta.snapshots.latest_id()
     path = table_on(world()).meta.paths.latest
     for content in (b"", b"0", b"1", b"99", b"\xff\xfe", b"x" * 100, b"9" * 19, b"1" + b"0" * (32 << 20)):
         table = table_on(with_file(path, content))
         tracemalloc.start()
-        assert table.meta.latest_id() == latest
+        assert table.meta.snapshots.latest_id() == latest
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1 << 20

@@ -67,7 +67,7 @@ class TestBytes:
 
 
 class TestDamage:
-    """Whatever happens to the bytes, decoding raises Corrupt or tells the truth."""
+    """Decoding changed bytes raises Corrupt or returns the original positions."""
 
     blob = vector([*GOLDEN_POSITIONS, *range(70_000, 80_000), *range(200_000, 300_000, 3), 1 << 40]).encode()
 

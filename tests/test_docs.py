@@ -20,7 +20,7 @@ from strategies import lake_on, multiset
 from test_tidy import LIBRARY, ROOMS, ROOT
 
 from lsmlake.cli.docs import DOCUMENTS
-from lsmlake.format import manifest, snapshot
+from lsmlake.format import branch, manifest, manifest_list, packed, snapshot, tag, vector_index
 from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS
 from lsmlake.schema import schema
@@ -53,7 +53,9 @@ SAMPLES: dict[str, object] = {
     "named": ["manifest-list-1", 5],
     "list of text": ["a b"],
     "list of fields": [{}],
+    "object": {},
     "list of stored values": [None, 5],
+    "stored value": 5,
     "object of text": {"a": "b"},
     "object of integers": {"a": 5},
 }
@@ -65,8 +67,10 @@ SAMPLES: dict[str, object] = {
         ("Schema", 0, schema._KINDS),
         ("Snapshot", 0, snapshot._KINDS),
         ("Changelogs and consumers", 1, consumers._KINDS),
-        ("Manifests", 1, manifest._LIST_COLUMNS),
-        ("Manifests", 2, manifest._INDEX_COLUMNS),
+        ("Tags", 0, tag._KINDS),
+        ("Branches", 0, branch.KINDS),
+        ("Manifests", 1, manifest_list._LIST_COLUMNS),
+        ("Manifests", 2, vector_index._INDEX_COLUMNS),
     ],
 )
 def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, Kind]):
@@ -89,7 +93,7 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: manifest._type_name(type_) for name, type_ in manifest._FIXED}
+    fixed = {name: packed.type_name(type_) for name, type_ in manifest._FIXED}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
     assert {name for name in fixed if documented[name]["null"] == "yes"} == set(manifest._MAY_BE_NULL)
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}

@@ -61,7 +61,7 @@ def batch(table: Table, rows: Sequence[tuple]) -> pa.Table:
     return made.append_column("op", pa.array(kinds))
 
 
-def standing(table: Table, mode: str = "fresh") -> list[tuple]:
+def scanned(table: Table, mode: str = "fresh") -> list[tuple]:
     found = table.scan(mode=mode).to_arrow()
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
@@ -78,7 +78,7 @@ def waiting(table: Table, rows: Sequence[tuple]) -> None:
 def compacted(table: Table, rows: Sequence[tuple]) -> None:
     for row in rows:
         table.upsert(batch(table, [row]), row_kind="op")
-        assert standing(table, "raw") == standing(table)
+        assert scanned(table, "raw") == scanned(table)
 
 
 def in_turns(table: Table, rows: Sequence[tuple]) -> None:
@@ -389,11 +389,11 @@ def test_case(name, way):
     case = CASES[name]
     table = table_of(case)
     way(table, case.rows)
-    assert standing(table) == case.expected
+    assert scanned(table) == case.expected
     table.compact()
-    assert standing(table, "raw") == standing(table) == case.expected
+    assert scanned(table, "raw") == scanned(table) == case.expected
     table.compact(full=True)
-    assert standing(table, "raw") == case.expected
+    assert scanned(table, "raw") == case.expected
     assert table.verify() == []
     assert table.scan().count() == len(case.expected)
 
@@ -411,13 +411,13 @@ def test_case_without_deletion_vectors(name, way, mode):
     case = CASES[name]
     table = table_of(case._replace(options=case.options | WITHOUT_VECTORS[mode]))
     way(table, case.rows)
-    assert standing(table) == case.expected
+    assert scanned(table) == case.expected
     if mode == "copy on write" and way is inline:
-        assert standing(table, "raw") == case.expected
+        assert scanned(table, "raw") == case.expected
     table.compact()
-    assert standing(table) == case.expected
+    assert scanned(table) == case.expected
     table.compact(full=True)
-    assert standing(table, "raw") == standing(table) == case.expected
+    assert scanned(table, "raw") == scanned(table) == case.expected
     assert table.verify() == []
     assert table.scan().count() == len(case.expected)
 
@@ -552,7 +552,7 @@ def test_a_row_without_meaning_is_refused_before_anything_is_written(name):
     for word in words:
         assert word in str(caught.value), caught.value
     assert (table.snapshots(), {entry.path for entry in table.meta.env.storage.list("")}) == before
-    assert standing(table) == [(1, 7, 7, 7)]
+    assert scanned(table) == [(1, 7, 7, 7)]
 
 
 @pytest.mark.parametrize("limit", [{}, {"fields.f1.count-limit": "2"}])
@@ -564,14 +564,14 @@ def test_a_null_in_a_nested_key_is_refused_even_if_rows_are_not_combined_at_once
         one_batch(table, [(1, [ONE, {"i": NULL, "v": "a"}])])
     assert table.snapshots().num_rows == 0
     one_batch(table, [(1, [ONE, TWO]), D(1, [TWO, {"i": NULL, "v": "a"}])])
-    assert standing(table) == [(1, [ONE])]
+    assert scanned(table) == [(1, [ONE])]
 
 
 def test_a_retract_with_a_null_sequence_of_a_group_is_accepted_by_all_its_functions():
     table = table_of(Case(PARTIAL, ints(4), MAX_GROUP | {"fields.f3.sequence-group": "f4"}, [], []))
     for row in [(1, 5, 7, 1, 8), D(1, NULL, 9, 2, 8), (1, 6, 3, NULL, NULL)]:
         inline(table, [row])
-    assert standing(table) == [(1, 6, 7, 2, NULL)]
+    assert scanned(table) == [(1, 6, 7, 2, NULL)]
 
 
 @pytest.mark.parametrize(
@@ -583,7 +583,7 @@ def test_a_delete_by_key_is_refused_where_it_has_no_meaning(engine, options):
     table.upsert(batch(table, [(1, 7, 7, 7)]), row_kind="op")
     with pytest.raises(InvalidData, match="cannot delete by key"):
         table.delete_keys({"k": [1]})
-    assert standing(table) == [(1, 7, 7, 7)]
+    assert scanned(table) == [(1, 7, 7, 7)]
 
 
 @pytest.mark.parametrize(
@@ -599,9 +599,9 @@ def test_a_delete_by_key_removes_the_row(engine, options, compact):
     table = table_of(Case(engine, ints(3), options, [], []))
     table.upsert(batch(table, [(1, 7, 7, 7), (2, 7, 7, 7)]), row_kind="op")
     table.delete_keys({"k": [1, 3]}, compact=compact)
-    assert standing(table) == [(2, 7, 7, 7)]
+    assert scanned(table) == [(2, 7, 7, 7)]
     table.upsert(batch(table, [(1, NULL, 8, NULL)]), row_kind="op", compact=compact)
-    assert standing(table) == [(1, NULL, 8, NULL), (2, 7, 7, 7)]
+    assert scanned(table) == [(1, NULL, 8, NULL), (2, 7, 7, 7)]
 
 
 def test_a_delete_that_is_ignored_is_nothing_to_commit():
@@ -609,7 +609,7 @@ def test_a_delete_that_is_ignored_is_nothing_to_commit():
     table.upsert(batch(table, [(1, 7)]), row_kind="op")
     assert table.delete_keys({"k": [1]}) is None
     assert table.delete_keys({"k": [1]}, ignore_sequence=True).id == 2, "an erasure is not ignored"
-    assert standing(table) == []
+    assert scanned(table) == []
 
 
 BY_SEQUENCE = {"sequence.field": "f1"}
@@ -633,13 +633,13 @@ def test_a_delete_by_key_takes_the_sequence(engine, options, compact):
         table.delete_keys({"k": [1, 2], "f1": [3, None]})
     assert table.snapshots().num_rows == 1
     table.delete_keys({"k": [1, 2], "f1": [6, 8]}, compact=compact)
-    assert standing(table) == [(1, 7, 7)]
+    assert scanned(table) == [(1, 7, 7)]
     with pytest.raises(InvalidData, match="extra columns"):
         table.delete_keys({"k": [1], "f1": [1]}, ignore_sequence=True)
     table.delete_keys({"k": [1]}, ignore_sequence=True, compact=compact)
-    assert standing(table) == []
+    assert scanned(table) == []
     table.upsert(batch(table, [(1, 2, 9)]), row_kind="op", compact=compact)
-    assert standing(table) == [(1, 2, 9)], "an erased key begins anew, whatever the sequence"
+    assert scanned(table) == [(1, 2, 9)], "an erased key begins anew, independent of its old sequence"
 
 
 def test_an_erasure_survives_a_compaction_that_does_not_reach_the_oldest_file():
@@ -705,7 +705,7 @@ def test_a_sequence_field_inside_a_group_is_refused(order):
 
 
 def test_two_commits_that_raced_count_in_the_order_they_landed():
-    """The writer that read an older snapshot lands later, so its row is the newer one, whatever it merged with."""
+    """The writer that read an older snapshot lands later, so its row is the newer one. What it merged with does not matter."""
     for engine, options, expected in (
         (DEDUPLICATE, {}, (1, 5, 5)),
         (PARTIAL, {}, (1, 5, 2)),
@@ -723,7 +723,7 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")
         commit(table.version, [message], Identity("late"))
-        assert standing(table) == [expected]
+        assert scanned(table) == [expected]
         table.compact()
-        assert standing(table, "raw") == [expected]
+        assert scanned(table, "raw") == [expected]
         assert table.verify() == []

@@ -26,7 +26,7 @@ from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery, SnapshotNotFound
 from lsmlake.store.env import Limits
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.snapshots import Snapshots
 
 DAY = dict.fromkeys(range(1, 11), 0) | {8: 80, 9: 90, 10: 100}
 
@@ -172,7 +172,7 @@ def test_a_changelog_with_its_own_retention_outlives_its_snapshot():
         write(table, range(2), number)
     table.expire_snapshots(retain_max=1)
     assert table.snapshots()["snapshot_id"].to_pylist() == [8]
-    assert table.meta.recorded_ids() == [4, 5, 6, 7]
+    assert table.meta.snapshots.recorded_ids() == [4, 5, 6, 7]
     found = table.changes(3, mode="changelog", where="k = 0").to_arrow()
     assert found["v"].to_pylist()[:4] == ["2", "3", "3", "4"]
     assert table.verify() == []
@@ -269,7 +269,7 @@ def test_a_commit_that_expires_snapshots_never_fails_for_it():
         if done.fault.after and done.call[0] in ("read", "size", "list"):
             continue  # it only looked
         left = lake_on(done.world, "look-").table("d.t")
-        latest = left.meta.latest_id()
+        latest = left.meta.snapshots.latest_id()
         seen.add((latest, left.snapshots().num_rows))
         assert multiset(rows_of(left.scan().to_arrow())) == (new if latest == 10 else old)
         if done.fault.call % 3 == 0:
@@ -385,15 +385,15 @@ def test_a_snapshot_of_a_suspended_and_then_killed_commit_does_not_count():
         raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        storage.then = lambda: (others(), patch.setattr(Metadata, "is_in_place", dies), patch.setattr(storage, "delete", dies))
+        storage.then = lambda: (others(), patch.setattr(Snapshots, "is_in_place", dies), patch.setattr(storage, "delete", dies))
         with pytest.raises(Crash):
             table.upsert({"k": [99], "v": ["slow"]})
     assert storage.size(table.meta.paths.snapshot(3)) > 8, "it stands there"
     for hint in (None, 3, 2, 10):
         fresh = lake_on(storage, f"fresh{hint}-").table("d.t")
         if hint is not None:
-            fresh.meta.hint_latest(hint)
-        assert fresh.meta.latest_id() == 10
+            fresh.meta.snapshots.hint(hint)
+        assert fresh.meta.snapshots.latest_id() == 10
         assert fresh.snapshots()["snapshot_id"].to_pylist() == [9, 10]
         with pytest.raises(SnapshotNotFound):
             fresh.scan(snapshot=3).count()
@@ -416,7 +416,7 @@ def test_one_commit_dated_in_the_future_does_not_keep_all_that_follow():
     for number, writer in enumerate([table, ahead, table, table, behind, table]):
         clock.now_ms = START_MS + number * 3_600_000
         write(writer, range(number + 1), number)
-    hours = [round((table.meta.snapshot(number).time_ms - START_MS) / 3_600_000) for number in range(1, 7)]
+    hours = [round((table.meta.snapshots.get(number).time_ms - START_MS) / 3_600_000) for number in range(1, 7)]
     assert hours == [0, 1 + 2 * 8760, 2, 3, 3, 5]
     for hour, keys in [(0.5, 1), (2.5, 3), (3.5, 5), (5.5, 6)]:
         moment = dt.datetime.fromtimestamp(START_MS / 1000 + 3600 * hour, dt.timezone.utc)
@@ -554,7 +554,7 @@ def test_a_writer_whose_base_expires_under_it_does_not_fail(part):
         other.expire_snapshots(retain_max=1)
 
     storage.then = others
-    write(Table("d.t", type(table.meta)(table.meta.env, table.meta.paths), table.runtime), range(2, 5), "mine")
+    write(Table("d.t", table.meta.with_empty_cache(), table.runtime), range(2, 5), "mine")
     assert storage.then is None
     expected = {k: "other" if k < 2 else "mine" if k < 5 else "1" if k < 12 else "0" for k in range(20)}
     assert {row["k"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == expected
@@ -603,7 +603,7 @@ def test_a_changelog_that_a_consumer_needs_stays_though_it_is_kept_no_longer():
     table.expire_snapshots(retain_max=2)
     assert [batch.snapshot for batch in table.follow(consumer="c")] == [3, 4, 5, 6]
     table.expire_snapshots(retain_max=1)
-    assert table.meta.recorded_ids() == []
+    assert table.meta.snapshots.recorded_ids() == []
 
 
 def test_from_a_time_on_means_changelogs_that_outlived_their_snapshots_too():
@@ -615,3 +615,17 @@ def test_from_a_time_on_means_changelogs_that_outlived_their_snapshots_too():
     assert [batch.snapshot for batch in table.follow(timestamp=moment)] == [1, 2, 3, 4, 5, 6]
     with pytest.raises(SnapshotNotFound, match="snapshot 2 has expired"):
         table.changes(1, mode="delta").count()
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_a_dry_run_reports_what_the_expiry_does_and_changes_nothing(producer):
+    more = {} if producer == "none" else {"changelog_producer": producer, "changelog__num_retained__max": "6"}
+    table = filled(made(snapshot__expire__on_commit="false", consumer__expiration_time="1 ms", **more))
+    assert [batch.snapshot for batch in table.follow(consumer="late")]
+    table.create_tag("t", snapshot=3)
+    for arguments in ({"retain_max": 7}, {"retain_max": 2}):
+        before = contents(table.meta.env.storage)
+        report = table.expire_snapshots(**arguments, dry_run=True)
+        assert contents(table.meta.env.storage) == before
+        assert table.expire_snapshots(**arguments) == report
+        assert report.files > report.snapshots > 0

@@ -104,13 +104,13 @@ probes = {
     "changes.to_pandas": lambda: orders.changes(0).to_pandas(),
     "sketch": lambda: lake.create_table("sales.seen", "id INT NOT NULL, s BINARY", primary_key=["id"], options=sketch),
 }
-told = {}
+messages = {}
 for name, probe in probes.items():
     try:
         probe()
     except lsmlake.errors.MissingDependency as missing:
-        told[name] = str(missing)
-print(json.dumps([list(probes), told, lake.tables("sales")]))
+        messages[name] = str(missing)
+print(json.dumps([list(probes), messages, lake.tables("sales")]))
 """
 
 

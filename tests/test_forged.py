@@ -28,14 +28,14 @@ from test_damage import QUESTIONS, with_file, world
 
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError
-from lsmlake.format import manifest, puffin
+from lsmlake.format import manifest, packed, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.store.checksum import footer_in
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.env import Env
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
+from lsmlake.store.table_files import TableFiles
 
 FORGERIES = scaled(4)
 KINDS = {"schema/": "schema", "snapshot/": "snapshot", "manifest/manifest-0": "MANF"}
@@ -65,7 +65,7 @@ VALUES += ([None], {"type": "struct"}, "DECIMAL(99,1)", "x" * 100_000)
 
 
 def opened(kind: str, data: bytes, path: str) -> object:
-    return unwrap_json(kind, data, path) if kind.islower() else manifest._unpack(kind, data, path)
+    return unwrap_json(kind, data, path) if kind.islower() else packed.unpack(kind, data, path)
 
 
 def closed(kind: str, content: object) -> bytes:
@@ -119,8 +119,8 @@ def survives(storage: MemoryStorage, emitted: object) -> None:
 def test_no_verb_stumbles_over_forged_metadata(where):
     chance, kind = random.Random(where), KINDS[where]
     files = [(path, data) for path, data in contents(world()).items() if f"/{where}" in path and not path.endswith("LATEST")]
-    read = Metadata._read
-    with patch.object(Metadata, "_read", lambda self, path, length: read(self, path, None)):  # as if who names it were forged too
+    read = TableFiles.read
+    with patch.object(TableFiles, "read", lambda files, path, length: read(files, path, None)):  # as if names were forged, too
         for _ in range(FORGERIES):
             path, data = chance.choice(files)
             content = forged(opened(kind, data, path), chance)
@@ -181,7 +181,7 @@ def test_json_nested_without_end_is_refused(depth):
 def forged_footers(first: int, last: int) -> None:
     """Reads a data file of the world with a forged Parquet footer for each number, printed first. Runs in its own process."""
     storage, table = world(), lake_on(world(), "again-").table("d.t")
-    schema = table.meta.latest_schema()
+    schema = table.version.schema
     places = [(table.meta.paths.data(file), file) for state in table.states().values() for file in state.files]
     for number in range(first, last):
         print(number, flush=True)
@@ -218,7 +218,7 @@ def test_a_forged_footer_is_an_error_and_ends_no_process():
 
 def test_a_footer_is_compared_with_the_manifest_before_a_column_is_read():
     table = lake_on(world(), "again-").table("d.t")
-    schema = table.meta.latest_schema()
+    schema = table.version.schema
     (state,) = table.states().values()
     file = next(file for file in state.files if file.rows > 1)
     path = table.meta.paths.data(file)

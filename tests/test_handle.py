@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 from effort import examples
 from faults import FaultStorage
@@ -18,6 +16,7 @@ from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.cdc.follow import Offset
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.schema.alterations import altered
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 
@@ -39,10 +38,15 @@ def described(table: pa.Table) -> str:
 
 def metadata(meta: Metadata, number: int) -> list[str]:
     """All that a snapshot says of the table, with types."""
-    snapshot = meta.snapshot(number)
-    schema, metas = meta.schema_of(snapshot), meta.manifest_metas(snapshot)
-    tables = [meta.live(snapshot, schema), *(meta.entries(one, schema) for one in metas)]
-    return [*map(described, tables), repr(metas), repr(meta.vector_refs(snapshot)), repr(meta.states(snapshot, schema))]
+    snapshot = meta.snapshots.get(number)
+    schema, manifests = meta.schemas.of(snapshot), meta.manifests
+    metas = manifests.metas(snapshot)
+    states = sorted(
+        (str(bucket), state.total_buckets, sorted(map(repr, state.files)), sorted(state.vectors.items()))
+        for bucket, state in manifests.states(snapshot, schema).items()
+    )
+    tables = [manifests.live(snapshot, schema).sort_by("name"), *(manifests.entries(one, schema) for one in metas)]
+    return [*map(described, tables), repr(metas), repr(sorted(manifests.vector_refs(snapshot).items())), repr(states)]
 
 
 @examples(12)
@@ -51,9 +55,9 @@ def test_a_handle_that_wrote_the_metadata_reads_what_a_new_one_reads(data):
     """Its cache holds what it has written itself, and the live files continued commit by commit."""
 
     def same(player: Player) -> None:
-        if last := player.table.meta.latest_id():
+        if last := player.table.meta.snapshots.latest_id():
             for number in (last, data.draw(st.integers(1, last))):
-                assert metadata(player.table.meta, number) == metadata(replace(player.table.meta, cache=None), number)
+                assert metadata(player.table.meta, number) == metadata(player.table.meta.with_empty_cache(), number)
 
     played(data.draw(histories(data.draw(st.sampled_from(list(SETUPS))))), same)
 
@@ -86,8 +90,8 @@ def test_a_schema_that_lost_its_race_is_not_remembered():
     storage = MemoryStorage()
     table = made(storage)
     write(table, 1)
-    lost = table.current.with_options({"bucket": "1", "write-only": "true"}, 1, 0, "d.t")
-    assert table.meta.put_schema(lost)
+    lost = altered(table.current, [set_option("write-only", "true")], 1, 0, "d.t")
+    assert table.meta.schemas.put(lost)
     assert table.schemas()["schema_id"].to_pylist() == [0, 1]
     storage.delete(table.meta.paths.schema(1))
     lake_on(storage, "other-").table("d.t").alter(set_option("target-file-size", "64 mb"))
@@ -104,7 +108,7 @@ def test_a_handle_that_slept_for_long_finds_the_newest_snapshot_by_the_hint():
     for number in range(203):
         write(other, number)
     storage.calls = []
-    assert table.meta.latest_id() == 204
+    assert table.meta.snapshots.latest_id() == 204
     assert len(storage.calls) <= 40
 
 
@@ -114,7 +118,7 @@ def test_the_live_files_of_an_older_snapshot_are_folded_once():
     write(table, 2)
     schema = table.current
     table.scan().count()
-    assert table.meta.live(first, schema) is table.meta.live(first, schema)
+    assert table.meta.manifests.live(first, schema) is table.meta.manifests.live(first, schema)
 
 
 # -- bounded memory ---------------------------------------------------------------------------------------------------

@@ -26,6 +26,16 @@ def test_a_table_is_its_model_after_every_step(rule):
     check()
 
 
+@pytest.mark.parametrize("rule", SETUPS)
+def test_a_table_whose_rows_are_replaced_is_its_model(rule):
+    @examples(EXAMPLES // 4)
+    @given(st.data())
+    def check(data):
+        play(data.draw(histories(rule, replaces=True)), data.draw)
+
+    check()
+
+
 @pytest.mark.parametrize("rule", ["deduplicate, values of every sort", "partial-update, values of every sort"])
 def test_a_run_with_deletes_in_some_of_its_files_is_merged(rule):
     """A plan that failed: without vectors the run keeps the delete of one key, and its other files have no row kinds."""

@@ -129,7 +129,7 @@ def test_every_verb_of_a_handle_to_a_dropped_table_raises_table_not_found(fate, 
     before = contents(table.meta.env.storage)
     reason = "another one was created under its name" if "replaced" in fate.__name__ else "dropped or renamed"
     for name, verb in VERBS.items():
-        for handle in (table, Table("d.t", Metadata(table.meta.env, table.meta.paths), Runtime())):
+        for handle in (table, Table("d.t", table.meta.with_empty_cache(), Runtime())):
             with pytest.raises(TableNotFound, match=reason):
                 print(name, verb(handle))
     assert contents(table.meta.env.storage) == before
@@ -168,7 +168,7 @@ def test_a_table_created_after_a_drop_that_died_anywhere_is_empty():
             assert [entry.path for entry in again.list("d.db/t")] == ["d.db/t/schema/schema-0"]
             table.upsert(rows(0, 3, "new"))
             table.alter(set_option("snapshot.num-retained.min", 7))
-            assert (table.consumers().num_rows, table.schemas().num_rows, table.meta.recorded_ids()) == (0, 2, [])
+            assert (table.consumers().num_rows, table.schemas().num_rows, table.meta.snapshots.recorded_ids()) == (0, 2, [])
             assert values(again) == {0: "new", 1: "new", 2: "new"}
             is_sound(again)
     assert states > 20
@@ -298,7 +298,7 @@ def test_a_linked_folder_is_not_a_table_and_is_never_touched(tmp_path):
 
 def opened(storage: Storage, like: Table, prefix: str) -> Table:
     """A handle from before the race: no call of the storage."""
-    return Table("d.t", Metadata(fake_env(storage, prefix), like.meta.paths), Runtime())
+    return Table("d.t", Metadata.of(fake_env(storage, prefix), like.meta.paths), Runtime())
 
 
 def races(world: MemoryStorage, like: Table, program: Callable[[Table], object], other: Callable) -> Iterator[Interleaving]:
@@ -354,13 +354,13 @@ def test_what_is_under_way_when_its_table_is_replaced_never_reaches_the_new_one(
 def test_a_commit_during_a_rename_moves_with_the_table_or_fails(name):
     world = MemoryStorage()
     like = old_table(world)
-    before, latest = values(world), like.meta.latest_id()
+    before, latest = values(world), like.meta.snapshots.latest_id()
     after = before | dict.fromkeys(range(5, 14), "stale") if name == "upsert" else before
     outcomes = set()
     for done in races(world, like, PROGRAMS[name], lambda storage: lake_on(storage, "r-").rename_table("d.t", "d.u").name):
         outcome = done.results[0]
         outcomes.add(outcome if isinstance(outcome, type) else str)
-        published = lake_on(done.world).table("d.u").meta.latest_id() > latest
+        published = lake_on(done.world).table("d.u").meta.snapshots.latest_id() > latest
         assert values(done.world, "d.u") == (after if published else before)
         assert published or not isinstance(outcome, str)
         assert outcome is not TableNotFound or not published
@@ -373,7 +373,7 @@ def test_a_commit_under_way_when_tables_are_swapped_is_not_said_to_have_failed()
     """The table goes to another name, and another table takes its name."""
     world = MemoryStorage()
     like = old_table(world)
-    latest = like.meta.latest_id()
+    latest = like.meta.snapshots.latest_id()
     lake_on(world, "n-").create_table("d.new", COLUMNS, primary_key=["k"])
 
     def swap(storage: Storage) -> None:
@@ -384,7 +384,7 @@ def test_a_commit_under_way_when_tables_are_swapped_is_not_said_to_have_failed()
     for done in races(world, like, PROGRAMS["upsert"], swap):
         outcome = done.results[0]
         outcomes.add(outcome if isinstance(outcome, type) else str)
-        published = lake_on(done.world).table("d.old").meta.latest_id() > latest
+        published = lake_on(done.world).table("d.old").meta.snapshots.latest_id() > latest
         assert published or not isinstance(outcome, str)
         assert outcome is not TableNotFound or not published
         assert lake_on(done.world).table("d.old").verify() == []

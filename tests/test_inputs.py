@@ -47,12 +47,12 @@ def rows_of(table: Table) -> list[dict]:
 
 
 def refused(table: Table, data: object, *words: str, **how: object) -> None:
-    before = table.meta.latest_id()
+    before = table.meta.snapshots.latest_id()
     with pytest.raises(InvalidData) as caught:
         table.upsert(data, **how)
     for word in words:
         assert word in str(caught.value), caught.value
-    assert table.meta.latest_id() == before
+    assert table.meta.snapshots.latest_id() == before
 
 
 def arrow() -> pa.Table:
@@ -498,7 +498,7 @@ def test_local_times_are_those_of_the_zone():
 )
 @pytest.mark.parametrize("cast", [False, True])
 def test_numbers_of_mixed_types_are_never_cut(lake, type_, values, row, cast):
-    """PyArrow cuts fractions off where it is told a type and the values have several."""
+    """PyArrow cuts fractions off where it is given a type and the values have several."""
     table = lake.create_table("d.mixed", f"k INT, v {type_}", primary_key=["k"])
     for data in ({"k": [1, 2], "v": values}, [{"k": k, "v": value} for k, value in enumerate(values)]):
         with pytest.raises(InvalidData, match=rf"column 'v'.*row {row}"):

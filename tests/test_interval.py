@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.format.files import APPEND, DataFile
-from lsmlake.lsm.levels import disjoint
+from lsmlake.lsm.levels import overlaps
 from lsmlake.lsm.sections import sections
 
 
@@ -83,6 +83,6 @@ def test_sections_are_the_components_of_overlap_and_runs_are_as_few_as_can_be(gi
     for left, right in pairwise(found):
         assert left.max_key < right.min_key
     for section in found:
-        assert all(disjoint(run) for run in section.runs)
+        assert not any(map(overlaps, section.runs))
         assert len(section.runs) == depth(section.files)
         assert len(section.runs) > 1 or len(section.files) == 1

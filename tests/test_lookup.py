@@ -17,6 +17,7 @@ from lsmlake.lsm import lookup
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_writer import Origin
 from lsmlake.store.env import Limits
+from lsmlake.store.metadata import Metadata
 
 QUICK = examples(60)
 CODES = st.binary(max_size=40)
@@ -91,7 +92,7 @@ TINY = Limits(row_group_rows=5, small_file_rows=5, chunk_rows=14, stream_buffer_
 def test_find_finds_every_key_in_every_file(table, runs, wanted):
     shape, made = table
     schema, files, rows_of_file = made.current, [], {}
-    bucket = BucketFiles(replace(made.meta, env=replace(made.meta.env, limits=TINY)), schema, HERE)
+    bucket = BucketFiles(Metadata.of(replace(made.meta.env, limits=TINY), made.meta.paths), schema, HERE)
     for codes in runs:
         keys = sorted_keys(shape, codes)
         rows = {shape.key_of(shape.stored(shape.row(code, code, 0))): shape.stored(shape.row(code, code, 0)) for code in codes}

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import manifest
+from lsmlake.format import manifest, manifest_list, packed, vector_index
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
+from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, VectorIndex
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
 
@@ -82,7 +83,7 @@ def test_what_is_written_is_read(key, partition, data):
     given_entries = data.draw(entries(shape, schema))
     table = manifest.to_table(given_entries, schema)
     again = manifest.decode(manifest.encode(table), "manifest-1")
-    manifest.check_columns(again, schema, "manifest-1")
+    manifest.under(again, schema, "manifest-1")
     assert again.equals(table)
     assert values_of(again, schema) == given_entries
 
@@ -191,22 +192,45 @@ def test_a_list_describes_its_manifests_and_is_read_back(data, partition):
     metas = []
     for number, part in enumerate(made):
         table = manifest.to_table(part, schema)
-        meta = manifest.describe(f"manifest-{number}", b"x" * (number + 1), table, 0, number)
+        meta = manifest_list.describe(f"manifest-{number}", b"x" * (number + 1), table, 0, number)
         assert (meta.added, meta.deleted) == (sum(e.kind == ADD for e in part), sum(e.kind == DELETE for e in part))
         assert (meta.bucket_min, meta.bucket_max) == (min(e.bucket.number for e in part), max(e.bucket.number for e in part))
         assert (meta.level_min, meta.level_max) == (min(e.file.level for e in part), max(e.file.level for e in part))
         metas.append(meta)
-    assert list(manifest.decode_list(manifest.encode_list(metas), "list")) == metas
+    assert list(manifest_list.decode_list(manifest_list.encode_list(metas), "list")) == metas
 
 
 FILES = st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True)
 
 
 @QUICK
-@given(st.dictionaries(FILES, st.tuples(FILES, *[st.integers(20, 2**31 - 1)] * 3), max_size=5))
-def test_an_index_is_read_back(vectors):
-    refs = {name: VectorRef(*ref) for name, ref in vectors.items()}
-    assert manifest.decode_index(manifest.encode_index(refs), "index") == refs
+@given(
+    st.dictionaries(FILES, st.none() | st.tuples(FILES, *[st.integers(20, 2**31 - 1)] * 3), max_size=5),
+    st.lists(st.tuples(FILES, st.integers(1, 99), st.integers(0, 99)), max_size=3),
+    st.none() | FILES,
+)
+def test_an_index_is_read_back(vectors, parts, follows):
+    changes = Changes((name, ref and VectorRef(*ref)) for name, ref in vectors.items())
+    index = IndexManifest(tuple(IndexPart(*part) for part in parts), follows, changes)
+    assert vector_index.decode_index(vector_index.encode_index(index), "index") == index
+
+
+@QUICK
+@given(st.lists(st.dictionaries(FILES, st.none() | st.tuples(FILES, *[st.integers(20, 99)] * 3), max_size=5), max_size=5))
+def test_an_index_is_the_fold_of_its_changes(parts):
+    layers = [Changes((name, ref and VectorRef(*ref)) for name, ref in part.items()) for part in parts]
+    folded = {}
+    for layer in layers:
+        folded |= layer
+    live = {name: ref for name, ref in folded.items() if ref is not None}
+    index = VectorIndex(layers)
+    assert (dict(index), len(index)) == (live, len(live))
+    assert [index.get(name) for name in folded] == list(folded.values())
+    used = {ref.puffin for ref in live.values()}
+    assert index.puffins_in_use({"nobody", *(ref.puffin for layer in layers for ref in layer.values() if ref)}) == used
+
+
+INDEX = {"kind": "deletion-vector-v1", "follows": None, "parts": [], "file": []}
 
 
 @pytest.mark.parametrize(
@@ -216,13 +240,19 @@ def test_an_index_is_read_back(vectors):
         (manifest.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "NO SUCH TYPE", "values": [0]}]}),
         (manifest.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "TINYINT", "values": ["x"]}]}),
         (manifest.decode, "MANF", {"rows": 1}),
-        (manifest.decode_list, "MLST", {"name": ["manifest-1"]}),
-        (manifest.decode_index, "INDX", {"kind": "deletion-vector-v1", "file": ["a"], "puffin": ["p"]}),
-        (manifest.decode_index, "INDX", {"kind": "deletion-vector-v1"}),
+        (manifest_list.decode_list, "MLST", {"name": ["manifest-1"]}),
+        (vector_index.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
+        (
+            vector_index.decode_index,
+            "INDX",
+            INDEX | {"file": ["a"], "puffin": ["p"], "offset": [3], "length": [20], "cardinality": [1]},
+        ),
+        (vector_index.decode_index, "INDX", INDEX | {"parts": [["index-manifest-1", 5]]}),
+        (vector_index.decode_index, "INDX", {"kind": "deletion-vector-v1"}),
     ],
 )
 def test_content_that_is_whole_but_not_right_is_refused_by_name(decode, kind, content):
-    data = manifest._pack(kind, content)
+    data = packed.pack(kind, content)
     with pytest.raises(Corrupt, match="somewhere/manifest-7"):
         decode(data, "somewhere/manifest-7")
 
@@ -269,7 +299,7 @@ def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
     good = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file)], schema)
 
     def read(table: pa.Table) -> None:
-        manifest.check_columns(manifest.decode(manifest.encode(table), "manifest-7"), schema, "manifest-7")
+        manifest.under(manifest.decode(manifest.encode(table), "manifest-7"), schema, "manifest-7")
 
     read(good)
     with pytest.raises(Corrupt, match=f"manifest-7: manifest has an invalid '({column}|kmin:0|lo:{column[-1]})'"):

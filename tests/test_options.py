@@ -114,6 +114,8 @@ def some_value(name: str) -> object:
 
 
 LOOKUP = {"changelog-producer": "lookup"}
+EXPIRING = {"partition.expiration-time": "7 d"}
+AUTOMATIC = {"tag.automatic-creation": "process-time"}
 GENTLE = UNIVERSAL | {"lookup-compact": "gentle"}
 EFFECTS = [
     (["compaction.tier-runs", "compaction.reclaim-dead-percent"], {}, UNIVERSAL),
@@ -135,6 +137,7 @@ EFFECTS = [
     (["compaction.offpeak.end.hour"], UNIVERSAL | {"compaction.offpeak.start.hour": 4}, {}),
     (["lookup-compact"], LOOKUP | UNIVERSAL | {"deletion-vectors.enabled": "false"}, {"deletion-vectors.enabled": "false"}),
     (["lookup-compact.max-interval"], GENTLE, UNIVERSAL),
+    (["deletion-vectors.merge-min-count"], {}, {"deletion-vectors.enabled": "false"}),
     (["file.compression.zstd-level"], {}, {"file.compression": "lz4"}),
     (["sequence.field"], {"merge-engine": "partial-update"}, {"merge-engine": "first-row"}),
     (["sequence.field.sort-order"], {"sequence.field": "a"}, {}),
@@ -155,6 +158,8 @@ EFFECTS = [
         {"changelog-producer": "input"},
         {},
     ),
+    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("tag.")], AUTOMATIC, {}),
+    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("partition.")], EXPIRING, {}),
 ]
 """Options, others under which they have an effect, and others under which they have none."""
 
@@ -193,6 +198,7 @@ BROKEN = [
     ({}, {"snapshot.num-retained.max": 9}),
     (LOOKUP | {"changelog.num-retained.min": 5}, {"changelog.num-retained.max": 4}),
     ({}, {"commit.min-retry-wait": "11 s"}),
+    (AUTOMATIC | {"tag.creation-delay": "2 h"}, {"tag.creation-period": "two-hours"}),
 ]
 """For each rule, in order: options that are accepted, and one more that is not."""
 
@@ -272,6 +278,7 @@ def test_options_that_paimon_does_not_have():
         "compaction.strategy",
         "compaction.tier-runs",
         "compaction.reclaim-dead-percent",
+        "deletion-vectors.merge-min-count",
         "metadata.stats-truncate",
         "read.vector-broadcast-limit",
         "snapshot.expire.on-commit",
@@ -373,9 +380,9 @@ def test_the_null_partition_and_the_text_of_its_name_are_two_rows_of_a_listing()
 def test_tier_runs_is_how_many_runs_stand():
     for runs in (2, 4):
         table = table_with(compaction__tier_runs=runs)
-        standing = []
+        run_counts = []
         for number in range(9):
             table.upsert(rows(10 * number, 10 * number + 5))
-            standing.append(len(set(table.files()["level"].to_pylist())))
-        assert max(standing) < 2 * runs
-        assert max(standing) >= runs - 1
+            run_counts.append(len(set(table.files()["level"].to_pylist())))
+        assert max(run_counts) < 2 * runs
+        assert max(run_counts) >= runs - 1

@@ -201,7 +201,7 @@ def test_data_that_makes_no_table_leaves_none(data, error, words):
 
 
 def test_reprs_are_short_and_html_is_escaped(table):
-    snapshot = table.meta.latest()
+    snapshot = table.meta.snapshots.latest()
     lake = new_lake()
     evil = lake.create_table("d.evil", "`<b>` INT NOT NULL", primary_key=["<b>"], options={"bucket": 2}, comment="<i>")
     report = table.compact(full=True)

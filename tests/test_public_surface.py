@@ -51,6 +51,8 @@ def start() -> MemoryStorage:
     table.upsert(rows())
     table.upsert([{"k": 1, "p": "a", "v": 9}], compact=False)
     table.delete_keys([{"k": 2, "p": "a"}])
+    table.create_tag("d")
+    table.create_branch("d")
     return storage
 
 
@@ -67,22 +69,33 @@ OWNERS: dict[type, Callable[[Lake], object]] = {
 }
 
 VALID: dict[str, object] = {
+    "truncate": False,
+    "roll_back_to": None,
+    "drop": (),
     "action": None,
+    "after": None,
     "alterations": (lsmlake.set_option("write-only", True),),
+    "branch": None,
     "buckets": [0],
     "cascade": True,
     "cast": True,
     "checkpoint": "/nowhere",
+    "column": "v",
     "columns": ["k", "v"],
     "connection": None,
     "consumer": "c",
     "comment": "text",
     "commit_id": 5,
     "compact": None,
+    "cut": False,
     "data": rows(),
     "database": "d",
+    "default": 7,
     "df": rows(),
+    "dry_run": False,
     "end": None,
+    "evolve": True,
+    "first": True,
     "full": True,
     "if_not_exists": True,
     "ignore_sequence": True,
@@ -94,14 +107,27 @@ VALID: dict[str, object] = {
     "max_files": 5,
     "max_rows": 5,
     "mode": None,
-    "name": {"table": "d.t", "default": "d", "create_table": "d.new", "reset_consumer": "c", "drop_table": "d.t"},
-    "new_name": "d.t2",
+    "name": {
+        "table": "d.t",
+        "default": "d",
+        "create_table": "d.new",
+        "create_tag": "new",
+        "create_branch": "new",
+        "create_table_from": "d.new",
+        "rename_table": "d.t",
+        "reset_consumer": "c",
+        "drop_table": "d.t",
+        "system_table": "files",
+    },
+    "new_name": {"default": "d.t2", "rename_branch": "other"},
     "next_snapshot": 1,
     "older_than": "2026-01-01",
     "options": {"bucket": 2},
     "partition_by": [],
     "primary_key": ["k"],
+    "replace": False,
     "replaces": "w",
+    "retain": "7 d",
     "retain_max": 5,
     "retain_min": 1,
     "row_kind": None,
@@ -110,8 +136,10 @@ VALID: dict[str, object] = {
     "spark": None,
     "start": 0,
     "strategy": "auto",
+    "tag": None,
     "timestamp": None,
     "trigger": {"availableNow": True},
+    "type": "INT",
     "value": "true",
     "wait": 1,
     "where": "p = 'a'",
@@ -142,7 +170,7 @@ NASTY: list[object] = [
 ]  # fmt: skip
 
 
-class Door(NamedTuple):
+class Entry(NamedTuple):
     """One public callable. `owner` None: a function of the package."""
 
     owner: type | None
@@ -158,27 +186,27 @@ class Door(NamedTuple):
         }  # a capsule of the consumer
 
 
-def doors() -> list[Door]:
+def entries() -> list[Entry]:
     found = []
     for name in lsmlake.__all__:
         thing = getattr(lsmlake, name)
         if inspect.isfunction(thing):
-            found.append(Door(None, name, thing))
+            found.append(Entry(None, name, thing))
     for owner in OWNERS:
         for name, member in inspect.getmembers(owner):
             if isinstance(member, property) and not name.startswith("_"):
-                found.append(Door(owner, name, member.fget, is_property=True))
+                found.append(Entry(owner, name, member.fget, is_property=True))
             elif inspect.isfunction(member) and (not name.startswith("_") or name in ("__len__", "__arrow_c_stream__")):
-                found.append(Door(owner, name, member))
+                found.append(Entry(owner, name, member))
     return found
 
 
-DOORS = doors()
+ENTRIES = entries()
 
 
-def valid(name: str, door: Door) -> object:
+def valid(name: str, entry: Entry) -> object:
     value = VALID[name]
-    return value.get(door.name, value["default"]) if isinstance(value, dict) and "default" in value else value
+    return value.get(entry.name, value["default"]) if isinstance(value, dict) and "default" in value else value
 
 
 EXPECTED = Path(__file__).with_name("public_surface.txt")
@@ -187,7 +215,7 @@ EXPECTED = Path(__file__).with_name("public_surface.txt")
 def surface() -> list[str]:
     """Every public name with its signature, and every error with its bases: a line each."""
     lines = [f"lsmlake.{name}" for name in sorted(lsmlake.__all__)]
-    lines += [f"lsmlake.{door.name}{inspect.signature(door.function)}" for door in DOORS if door.owner is None]
+    lines += [f"lsmlake.{entry.name}{inspect.signature(entry.function)}" for entry in ENTRIES if entry.owner is None]
     classes = [thing for thing in (getattr(lsmlake, name) for name in lsmlake.__all__) if inspect.isclass(thing)]
     for owner in sorted(classes, key=lambda each: each.__name__):
         for name, member in inspect.getmembers(owner):
@@ -212,13 +240,13 @@ def test_every_public_class_and_parameter_is_known():
     verbs = [owner for owner in classes if not issubclass(owner, tuple) and any(map(inspect.isfunction, vars(owner).values()))]
     values = {"CompactionReport"}
     assert {owner.__name__ for owner in verbs} - values <= {owner.__name__ for owner in OWNERS}, "add the class to OWNERS"
-    for door in DOORS:
-        unknown = [name for name in door.parameters if name not in VALID]
-        assert not unknown, f"{door.name}: add a valid value for {unknown} to VALID"
+    for entry in ENTRIES:
+        unknown = [name for name in entry.parameters if name not in VALID]
+        assert not unknown, f"{entry.name}: add a valid value for {unknown} to VALID"
 
 
 def test_every_public_callable_has_the_border():
-    without = [door.name for door in DOORS if not hasattr(door.function, "__wrapped__")]
+    without = [entry.name for entry in ENTRIES if not hasattr(entry.function, "__wrapped__")]
     assert without == [], "put @public on it"
 
 
@@ -236,15 +264,15 @@ def used(result: object) -> None:
         repr(one)
 
 
-def call(door: Door, world: MemoryStorage, nasty: dict[str, object]) -> None:
+def call(entry: Entry, world: MemoryStorage, nasty: dict[str, object]) -> None:
     lake = lake_of(world)
-    arguments = [OWNERS[door.owner](lake)] if door.owner else []
+    arguments = [OWNERS[entry.owner](lake)] if entry.owner else []
     named = {}
-    for name, parameter in door.parameters.items():
+    for name, parameter in entry.parameters.items():
         if name in nasty:
             value = nasty[name]
         elif parameter.default is inspect.Parameter.empty:
-            value = valid(name, door)
+            value = valid(name, entry)
         else:
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -253,39 +281,39 @@ def call(door: Door, world: MemoryStorage, nasty: dict[str, object]) -> None:
             arguments.append(value)
         else:
             named[name] = value
-    used(door.function(*arguments, **named))
+    used(entry.function(*arguments, **named))
 
 
-def cases() -> list[tuple[Door, dict[str, object]]]:
-    found = [(door, {}) for door in DOORS]
-    every = [(door, {name: value}) for door in DOORS for name in door.parameters for value in NASTY]
+def cases() -> list[tuple[Entry, dict[str, object]]]:
+    found = [(entry, {}) for entry in ENTRIES]
+    every = [(entry, {name: value}) for entry in ENTRIES for name in entry.parameters for value in NASTY]
     rng = random.Random(11)
     rng.shuffle(every)
     found += every[:CALLS]
     for _ in range(CALLS - len(every)):
-        door = rng.choice([door for door in DOORS if len(door.parameters) > 1])
-        names = rng.sample(list(door.parameters), 2)
-        found.append((door, {name: rng.choice(NASTY) for name in names}))
+        entry = rng.choice([entry for entry in ENTRIES if len(entry.parameters) > 1])
+        names = rng.sample(list(entry.parameters), 2)
+        found.append((entry, {name: rng.choice(NASTY) for name in names}))
     return found
 
 
 def test_nothing_but_errors_of_the_library_comes_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     world, wrong, refused, done = start(), [], 0, 0
-    for door, nasty in cases():
+    for entry, nasty in cases():
         try:
-            call(door, copied(world), nasty)
+            call(entry, copied(world), nasty)
             done += 1
         except InternalError as error:
-            wrong.append((door.name, shown(nasty), f"{error.found}"))
+            wrong.append((entry.name, shown(nasty), f"{error.found}"))
         except LakeError as error:
             refused += 1
             assert str(error).encode(), "a message that can be printed"
         except Exception as error:
-            wrong.append((door.name, shown(nasty), repr(error)[:300]))
+            wrong.append((entry.name, shown(nasty), repr(error)[:300]))
     assert not wrong, "\n".join(sorted({f"{name} {given}: {found}" for name, given, found in wrong}))
     assert refused > 100
-    assert done > len(DOORS)
+    assert done > len(ENTRIES)
 
 
 def shown(nasty: dict[str, object]) -> str:

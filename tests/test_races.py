@@ -17,12 +17,13 @@ from faults import Interleaving, interleavings
 from naive import unreferenced
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units
 
+from lsmlake import add_column, change_type
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.bucket import compact_bucket
-from lsmlake.errors import TableExists
+from lsmlake.errors import CommitConflict, SnapshotNotFound, TableExists
 from lsmlake.format.files import CommitMessage
 from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.store.memory import MemoryStorage
@@ -67,7 +68,7 @@ def history(commits: int, waiting: int) -> MemoryStorage:
 def opened(storage: Storage, prefix: str) -> Table:
     """The table as somebody sees it who has opened it before the race began: no call of the storage."""
     table = lake_on(history(0, 0)).table("d.t")
-    return Table("d.t", Metadata(fake_env(storage, prefix), table.meta.paths), Runtime())
+    return Table("d.t", Metadata.of(fake_env(storage, prefix), table.meta.paths), Runtime())
 
 
 def state(storage: Storage, **how: object) -> list[tuple]:
@@ -102,12 +103,29 @@ def upsert(start: int, stop: int, stamp: int, **how: object) -> Program:
     return lambda table: table.upsert(rows(start, stop, stamp), **how).id
 
 
+def overwrite(start: int, stop: int, stamp: int) -> Program:
+    return lambda table: table.overwrite(rows(start, stop, stamp)).id
+
+
+def truncate(table: Table) -> object:
+    return table.truncate().id
+
+
 def delete(start: int, stop: int, **how: object) -> Program:
     return lambda table: table.delete_keys(rows(start, stop, 0).select(["k0"]), **how).id
 
 
 def compact(full: bool) -> Program:
     return lambda table: table.compact(full=full).snapshot_id
+
+
+def rollback(to: int, **how: object) -> Program:
+    return lambda table: table.rollback(to, **how).id
+
+
+def alter(name: str) -> Program:
+    """Adds a column and widens one, so that every batch still fits."""
+    return lambda table: table.alter(add_column(name, "INT", default=3), change_type("n", "BIGINT")).id
 
 
 class Race(NamedTuple):
@@ -127,6 +145,20 @@ RACES = {
     "upsert, compaction": Race((4, 1), upsert(0, 9, 10), compact(full=False)),
     "upsert, full compaction": Race((3, 1), upsert(0, 9, 10), compact(full=True)),
     "compaction, compaction": Race((4, 2), compact(full=False), compact(full=False)),
+    "overwrite, append": Race((3, 1), overwrite(0, 4, 10), upsert(2, 9, 20, compact=False)),
+    "overwrite, upsert": Race((3, 1), overwrite(0, 4, 10), upsert(2, 9, 20)),
+    "overwrite, full compaction": Race((3, 1), overwrite(0, 4, 10), compact(full=True)),
+    "overwrite, overwrite": Race((3, 1), overwrite(0, 4, 10), overwrite(2, 9, 20)),
+    "truncate, upsert": Race((3, 1), truncate, upsert(2, 9, 20)),
+    "alteration, append": Race((3, 1), alter("added"), upsert(2, 9, 20, compact=False)),
+    "alteration, upsert": Race((3, 1), alter("added"), upsert(2, 9, 20)),
+    "alteration, full compaction": Race((3, 1), alter("added"), compact(full=True)),
+    "alteration, overwrite": Race((3, 1), alter("added"), overwrite(0, 4, 10)),
+    "alteration, rollback": Race((3, 1), alter("added"), rollback(2)),
+    "alterations": Race((3, 1), alter("added"), alter("other")),
+    "rollback, upsert": Race((3, 0), rollback(2), upsert(0, 9, 10)),
+    "rollback, compaction": Race((4, 2), rollback(3), compact(full=True)),
+    "rollbacks": Race((4, 1), rollback(2), rollback(3)),
     "full compaction, compaction": Race((4, 2), compact(full=True), compact(full=False)),
 }
 
@@ -148,6 +180,81 @@ def test_two_at_a_time_are_one_after_the_other(name):
         is_in_order(done)
         seen.add(a_first)
     assert seen == {True, False} or "compaction, compaction" in name
+
+
+# --- files that come back ---
+
+
+def expire(table: Table) -> object:
+    return table.expire_snapshots(retain_max=1).snapshots
+
+
+def outcome(program: Program) -> Program:
+    """The result, or the name of the error."""
+
+    def run(table: Table) -> object:
+        try:
+            return program(table)
+        except (SnapshotNotFound, CommitConflict) as failed:
+            return type(failed).__name__
+
+    return run
+
+
+@pytest.mark.parametrize("how", ["snapshot", "tag"])
+def test_a_rollback_meets_the_deletion_of_its_target(how):
+    """The table is rolled back, and no file is missing; or the target has gone, and the table is as before."""
+    world = copied(history(4, 1))
+    table = lake_on(world).table("d.t")
+    goal = state(world, snapshot=1)
+    if how == "tag":
+        table.create_tag("one", 1)
+        expire(table)
+    target = {"snapshot": 1} if how == "snapshot" else {"tag": "one"}
+    delete = expire if how == "snapshot" else lambda table: table.delete_tag("one").files
+    before, seen = state(world), set()
+    for done in races(world, outcome(lambda table: table.rollback(**target).id), outcome(delete), switches=1):
+        failed = done.results[0] == "SnapshotNotFound"
+        seen.add(failed)
+        assert state(done.world) == (before if failed else goal)
+        left = lake_on(done.world).table("d.t")
+        assert left.verify() == []
+        assert failed or done.results[0] == left.meta.snapshots.latest_id()
+        expire(left)
+        assert left.verify() == []
+        assert state(done.world) == (before if failed else goal)
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("name", ["upsert", "compaction", "rollback", "expiry", "cut", "reader"])
+def test_a_cut_meets_another_program(name):
+    world = copied(history(4, 1))
+    before = {number: state(world, snapshot=number) for number in range(1, 5)}
+    other = {
+        "upsert": upsert(0, 9, 10),
+        "compaction": compact(full=True),
+        "rollback": rollback(3),
+        "expiry": expire,
+        "cut": rollback(1, cut=True),
+        "reader": lambda table: multiset(rows_of(table.scan().to_arrow())),
+    }[name]
+    for done in races(world, outcome(rollback(2, cut=True)), outcome(other), switches=1):
+        left = lake_on(done.world).table("d.t")
+        assert left.verify() == [], done.results
+        assert unreferenced(left) == []
+        cut, result = done.results
+        if name == "reader":
+            assert result in (before[4], before[2], "SnapshotNotFound")
+        elif name == "upsert":
+            rows_then = {row[0]: row for row in before[2]}
+            new = {row[0]: row for row in rows_of(rows(0, 9, 10))} if result > cut else {}
+            assert state(done.world) == multiset(list({**rows_then, **new}.values()))
+        else:
+            goals = {"rollback": before[3], "cut": before[1]}
+            last = before[2] if cut != "SnapshotNotFound" else before[4]  # its target has expired
+            if name in goals and isinstance(result, int) and (not isinstance(cut, int) or result > cut):
+                last = goals[name]
+            assert state(done.world) == last
 
 
 # --- commits alone: their calls are few, so more orders can be tried ---
@@ -210,12 +317,12 @@ def test_a_commit_made_twice_at_once_is_applied_once(inline):
         return table.upsert(rows(0, 9, 10), writer_id="stream", commit_id=7, compact=None if inline else False).id
 
     world = history(3, 1)
-    latest = lake_on(world).table("d.t").meta.latest_id()
+    latest = lake_on(world).table("d.t").meta.snapshots.latest_id()
     for done in races(world, program, program, switches=1):
         assert done.results == (latest + 1, latest + 1)
         table = lake_on(done.world).table("d.t")
-        assert table.meta.latest_id() == latest + 1
-        assert table.meta.latest().writers == {"stream": 7}
+        assert table.meta.snapshots.latest_id() == latest + 1
+        assert table.meta.snapshots.latest().writers == {"stream": 7}
         is_in_order(done)
 
 

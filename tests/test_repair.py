@@ -121,7 +121,7 @@ def test_repair_takes_out_the_row_that_does_not_fit_and_no_other(vectors, action
     table = poisoned(**{"deletion-vectors.enabled": vectors})
     report = table.repair(action=action)
     assert report.rows.num_rows == 3
-    assert report.snapshot_id == table.meta.latest_id()
+    assert report.snapshot_id == table.meta.snapshots.latest_id()
     kept = "bad" if action == "null" else "old"
     expected = {
         0: (HALF, 2, "old"),
@@ -175,7 +175,7 @@ def test_a_batch_that_does_not_fit_is_refused_by_a_writer_that_compacts():
 def test_a_writer_never_fails_because_of_rows_that_were_there():
     table = poisoned()
     table.alter(lsmlake.set_option("write-only", False))
-    assert table.upsert([row(5, 1)]).id == table.meta.latest_id()
+    assert table.upsert([row(5, 1)]).id == table.meta.snapshots.latest_id()
     table.repair(action="drop")
     assert sums(table)[5][0] == HALF + 1
 

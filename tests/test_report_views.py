@@ -23,7 +23,15 @@ from lsmlake.maintain.listings import option_reference
 from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.reference import Reference
 from lsmlake.report.rows import Rows
-from lsmlake.report.views import consumers_view, files_view, options_view, partitions_view, snapshots_view, tables_view
+from lsmlake.report.views import (
+    consumers_view,
+    files_view,
+    options_view,
+    partitions_view,
+    snapshots_view,
+    tables_view,
+    tags_view,
+)
 from lsmlake.schema.values import json_rows, texts
 
 MOMENT = pa.array([1_767_225_600_000, 1_767_312_001_500], pa.timestamp("ms", "UTC"))
@@ -76,6 +84,16 @@ PARTITIONS = pa.table(
     }
 )
 CONSUMERS = pa.table({"consumer_id": ["mailer", "audit"], "next_snapshot_id": [3, 12_345], "last_progress": MOMENT})
+TAGS = pa.table(
+    {
+        "tag_name": ["2026-01-01", "before the migration"],
+        "snapshot_id": [3, 12_345],
+        "commit_time": MOMENT,
+        "record_count": [18, 17_800],
+        "create_time": MOMENT,
+        "time_retained": ["30 d", None],
+    }
+)
 OPTIONS = pa.table(
     {
         "name": ["bucket", "fields.amount.aggregate-function"],
@@ -117,6 +135,7 @@ VIEWS = {
     "files": files_view(FILES),
     "partitions": partitions_view(PARTITIONS),
     "consumers": consumers_view(CONSUMERS),
+    "tags": tags_view(TAGS),
     "options": options_view(OPTIONS, 55),
     "changes": Rows(ROWS, "change"),
     "options without a table": Reference(option_reference().slice(0, 3)),

@@ -154,7 +154,7 @@ def test_the_latest_snapshot_is_found_with_any_hint(hint):
     else:
         with lake.env.storage.write(table.meta.paths.latest) as sink:
             sink.write(hint)
-    assert lake.table("d.t").meta.latest_id() == 4
+    assert lake.table("d.t").meta.snapshots.latest_id() == 4
     assert lake.table("d.t").scan().count() == 4
 
 
@@ -164,8 +164,8 @@ def test_files_that_are_not_snapshots_do_not_matter():
     table.upsert({"k": [1]})
     for name in ("snapshot-2.bak", "snapshot-x", "snapshot--3", "EARLIEST", "deeper/snapshot-9.old"):
         lake.env.storage.put_if_absent(f"{table.meta.paths.snapshots}/{name}", b"")
-    assert table.meta.snapshot_ids() == [1]
-    assert table.meta.latest_id() == 1
+    assert table.meta.snapshots.ids() == [1]
+    assert table.meta.snapshots.latest_id() == 1
 
 
 def test_a_snapshot_under_the_number_of_another_is_refused():
@@ -192,7 +192,7 @@ def table_with_history(commits: int = 5):
 def test_every_snapshot_is_found_by_its_number_and_its_millisecond():
     _, table = table_with_history()
     for number in range(1, 6):
-        time_ms = table.meta.snapshot(number).time_ms
+        time_ms = table.meta.snapshots.get(number).time_ms
         for moment, count in ((time_ms - 1, number - 1), (time_ms, number), (time_ms + 1, number)):
             aware = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=moment)
             naive, text = aware.replace(tzinfo=None), aware.isoformat(timespec="milliseconds")
@@ -223,12 +223,12 @@ def tokyo(monkeypatch: pytest.MonkeyPatch):
 def test_a_time_without_a_zone_is_in_the_zone_of_the_runtime_in_any_zone_of_the_machine(tokyo, runtime, ahead):
     _, table = table_with_history()
     table = replace(table, runtime=runtime)
-    made = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(2).time_ms)
+    made = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshots.get(2).time_ms)
     local = (made + dt.timedelta(hours=ahead)).replace(tzinfo=None)
     for timestamp in (local, local.isoformat(sep=" ", timespec="milliseconds")):
         assert table.scan(timestamp=timestamp).count() == 2
         assert [batch.snapshot for batch in table.follow(timestamp=timestamp)] == [2, 3, 4, 5]
-    first = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(1).time_ms, hours=ahead)
+    first = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshots.get(1).time_ms, hours=ahead)
     zone = " UTC" if not ahead else "+01:00"
     earliest = f"{first:%Y-%m-%d %H:%M:%S}.{first.microsecond // 1000:03}{zone}"
     with pytest.raises(
@@ -281,7 +281,7 @@ def test_a_moment_is_exact_to_the_millisecond(time_ms):
     table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
     lake.env.clock.now_ms = time_ms
     table.upsert({"k": [1]})
-    moment = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshot(1).time_ms)
+    moment = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=table.meta.snapshots.get(1).time_ms)
     assert table.scan(timestamp=moment).count() == 1
     with pytest.raises(SnapshotNotFound):
         table.scan(timestamp=moment - dt.timedelta(milliseconds=1)).count()
@@ -293,7 +293,7 @@ def test_snapshots_do_not_go_back_in_time_though_clocks_do():
     for number, now_ms in enumerate([9000, 5000, 7000, 9500]):
         lake.env.clock.now_ms = START_MS + now_ms
         table.upsert({"k": [number]})
-    times = [table.meta.snapshot(number).time_ms for number in range(1, 5)]
+    times = [table.meta.snapshots.get(number).time_ms for number in range(1, 5)]
     assert times == sorted(times)
     moment = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=times[2])
     assert table.scan(timestamp=moment).count() == 3

@@ -37,7 +37,7 @@ def masked_files(draw) -> tuple[list[DataFile], dict[str, set[int]]]:
 def test_words_tell_each_dead_row(found):
     files, dead = found
     numbers = mask.numbered(files).of
-    words = mask._words(files, vectors_of(dead), numbers)
+    words = mask._words(mask.Masked(files, vectors_of(dead), numbers))
     for file, number in zip(files, numbers.tolist(), strict=True):
         slot = (number * words.factor >> mask._HASH_SHIFT) & (words.slots - 1)
         assert words.values[slot] == number
@@ -52,7 +52,7 @@ def test_words_tell_each_dead_row(found):
 def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
     files, dead = found
     numbers = mask.numbered(files).of
-    table = mask._bitmaps(vectors_of(dead), files, numbers, bits)
+    table = mask._bitmaps(mask.Masked(files, vectors_of(dead), numbers), bits)
     bitmaps = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
     for file, number in zip(files, numbers.tolist(), strict=True):
         masked = set()

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from spark_support import on_connect, plan_of, same
 
+from lsmlake.errors import InvalidData
+
 pytestmark = pytest.mark.spark
 
 KEEP_DEAD = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
@@ -118,3 +120,28 @@ def test_two_partition_columns_and_a_null_in_one(spark, lake, spark_lake):
     same(frame, table.scan().to_arrow())
     found = frame.where("a = 1 and b = 'y/z'")
     assert (found.collect(), files_read(found)) == ([("y/z", 1, 0, 1)], 1 + 5)  # and those of null partitions
+
+
+def written(frame, how: str, table) -> None:
+    table.overwrite(frame, **({"where": "dt <= '2026-01-03'"} if how == "where" else {"truncate": True} if how == "all" else {}))
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("collected", [True, False])
+@pytest.mark.parametrize("how", ["data", "where", "all"])
+def test_an_overwrite_with_a_frame_is_one_with_its_rows(spark, spark_lake, lake, days, how, collected):
+    """Whether tasks write the rows, or the driver because the last batch was small."""
+    table = spark_lake.table("d.days")
+    frame = spark.sql("SELECT id, id * 10 AS v, DATE'2026-01-02' AS dt, 'new' AS s FROM range(5)").repartition(3)
+    if not collected:
+        table.upsert(spark.sql("SELECT id, id AS v, DATE'2026-01-09' AS dt, 'many' AS s FROM range(200000)"))
+    twin = lake.create_table("d.twin", days.schema, primary_key=["dt", "id"], partition_by=["dt"], options=KEEP_DEAD)
+    twin.upsert(table.scan().to_arrow())
+    written(frame, how, table)
+    written(frame.toArrow(), how, twin)
+    same(table.df(), twin.scan().to_arrow())
+    same(table.changes(2, mode="delta").to_spark(), table.changes(2, mode="delta").to_arrow())
+    assert table.verify() == []
+    with pytest.raises(InvalidData, match="outside of the partitions"):
+        table.overwrite(frame, where="dt = '2026-01-03'")
+    assert table.truncate().total_rows == table.df().count() == 0

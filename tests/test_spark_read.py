@@ -17,7 +17,7 @@ from spark_support import configured, plan_of, same, seen
 from strategies import Shape, conditions, encoded_rows
 
 import lsmlake
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
 
 pytestmark = pytest.mark.spark
 
@@ -313,6 +313,23 @@ def _small(lake, spark):
     table = lake.create_table("d.small", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"])
     table.upsert(spark.range(5).selectExpr("id", "id AS v"))
     return table
+
+
+@pytest.mark.connect
+def test_a_tag_is_read_by_every_strategy_after_its_snapshot_has_expired(spark, spark_lake):
+    table = _small(spark_lake, spark)
+    table.create_tag("then")
+    table.upsert(spark.range(2).selectExpr("id", "-1L AS v"))
+    table.compact(full=True)
+    table.expire_snapshots(retain_max=1)
+    then = pa.table({"id": range(5), "v": range(5)})
+    for strategy in STRATEGIES:
+        same(table.scan(tag="then").to_spark(strategy), then)
+    same(table.df(tag="then"), then)
+    assert table.changes("then").to_spark().count() == 4
+    table.delete_tag("then")
+    with pytest.raises(SnapshotNotFound, match="no tag 'then'"):
+        table.df(tag="then")
 
 
 @pytest.mark.connect

@@ -119,7 +119,7 @@ def test_changes_are_delivered_once_across_a_restart(spark, table, tmp_path):
         run(stream, dies, checkpoint)
     assert len(emitted.batches()) == 1
     put(spark, table, 4, {4: "+U"})
-    for _ in range(1 if LIMITS else 2):  # on Spark 4.1 availableNow is one micro-batch, be it one that is run again
+    for _ in range(1 if LIMITS else 2):  # on Spark 4.1 availableNow runs one micro-batch, even if it only repeats one
         run(table.read_stream(snapshot=2, max_rows=1), emitted, checkpoint)
     expected = [("-U", 1, 1), ("+U", 1, 2), ("-D", 2, 1), ("+I", 5, 2)]
     expected += [("-U", 1, 2), ("+U", 1, 3), ("+I", 2, 3), ("-D", 3, 1), ("-U", 4, 1), ("+U", 4, 4)]
@@ -175,13 +175,15 @@ def test_by_format(spark, table, tmp_path):
     history(spark, table)
     folder = table.meta.env.storage.place(table.path)
     lsmlake.register(spark)
-    door = spark.read.format("lsmlake")
-    same(door.load(folder), rows(table.df()))
+    reader = spark.read.format("lsmlake")
+    same(reader.load(folder), rows(table.df()))
     same(
-        door.option("where", "id > 1").option("columns", "id, tags").load(folder),
+        reader.option("where", "id > 1").option("columns", "id, tags").load(folder),
         rows(table.df(where="id > 1").select("id", "tags")),
     )
     same(spark.read.format("lsmlake").option("scan.snapshot-id", 1).load(folder), rows(table.df(snapshot=1)))
+    table.create_tag("first", 1)
+    same(spark.read.format("lsmlake").option("scan.tag-name", "first").load(folder), rows(table.df(tag="first")))
     stream = spark.readStream.format("lsmlake").option("scan.mode", "from-snapshot").option("scan.snapshot-id", 3).load(folder)
     assert stream.columns == table.schema.names
     query = stream.writeStream.format("memory").queryName("by_format").option("checkpointLocation", str(tmp_path / "c"))
@@ -191,7 +193,11 @@ def test_by_format(spark, table, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"scan.snapshot": "1"}, "did you mean 'scan.snapshot-id'"), ({"read.stream.maxRowsPerTrigger": "many"}, "is a number")],
+    [
+        ({"scan.snapshot": "1"}, "did you mean 'scan.snapshot-id'"),
+        ({"read.stream.maxRowsPerTrigger": "many"}, "is a number"),
+        ({"scan.tag-name": "a"}, "not for streams"),
+    ],
 )
 def test_wrong_options_are_reported(spark, table, tmp_path, options, words):
     history(spark, table)

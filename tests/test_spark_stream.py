@@ -148,13 +148,13 @@ def test_a_sink_may_have_a_name(table, source, tmp_path):
     assert stream("a").id == first.id
     check(table)
     assert commits(table) == [("orders", number, WIDTH) for number in range(FILES)]
-    assert table.meta.latest().queries == {"orders": first.id}
+    assert table.meta.snapshots.latest().queries == {"orders": first.id}
     with pytest.raises(PySparkException, match=rf"another streaming query.*expected query {first.id}, found query .*replaces = "):
         stream("b")
     check(table)
     second = stream("b", replaces=first.id)
     assert commits(table)[FILES:] == [("orders", number, WIDTH) for number in range(FILES)]
-    assert table.meta.latest().queries == {"orders": second.id}
+    assert table.meta.snapshots.latest().queries == {"orders": second.id}
 
 
 @pytest.mark.parametrize(

@@ -14,25 +14,42 @@ import pytest
 from faults import FaultStorage
 from strategies import new_lake
 
+from lsmlake import set_option
 from lsmlake.api.table import Table
 from lsmlake.store.memory import MemoryStorage
 
-KINDS = {"read": "read", "write-publish": "write", "put_if_absent": "create", "list": "list", "size": "size", "delete": "delete"}
-NEWEST = {"read snapshot": 2}
-"""The newest snapshot that the handle knows, and that there is no next one."""
-PUBLISH = {"create snapshot": 1, "read snapshot": 1, "read schema": 1}
-"""The conditional create; the snapshot before it and schema 0 must still be there."""
-LISTS = {"write manifest": 1, "write manifest-list": 2}
+KINDS = {
+    "read": "read",
+    "write-publish": "write",
+    "put_if_absent": "create",
+    "list": "list",
+    "folders": "list",
+    "size": "size",
+    "delete": "delete",
+}
 
 
 def plus(*parts: dict[str, int]) -> dict[str, int]:
     return dict(sum(map(Counter, parts), Counter()))
 
 
+NEWEST = {"read snapshot": 2}
+"""The newest snapshot that the handle knows, and that there is no next one."""
+OPENED = plus(NEWEST, NEWEST)
+"""A follower reads the schema when it is made, and the newest snapshot when it starts to read: it may start much later."""
+PUBLISH = {"create snapshot": 1, "read snapshot": 1, "read schema": 1}
+"""The conditional create; the snapshot before it and schema 0 must still be there."""
+LISTS = {"write manifest": 1, "write manifest-list": 2}
+
+
 def kind_of(path: str) -> str:
     """'snapshot-12' -> 'snapshot'; a data file is 'data'."""
     name = path.rsplit("/", 1)[-1]
     return name.rsplit("-", 1)[0]
+
+
+def call_of(name: str, path: str) -> str:
+    return "list" if KINDS[name] == "list" else f"{KINDS[name]} {kind_of(path)}"
 
 
 def history(storage: MemoryStorage, **options: str) -> Table:
@@ -71,15 +88,63 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
             PUBLISH,
         ),
     ),
+    "overwrite": (
+        lambda table: table.overwrite(rows(1)),
+        plus(NEWEST, {"write data": 1}, LISTS, PUBLISH),
+    ),
+    "truncate": (lambda table: table.truncate(), plus(NEWEST, LISTS, PUBLISH)),
     "scan of three files": (lambda table: table.scan().to_arrow(), plus(NEWEST, {"read data": 3})),
     "scan of a key": (lambda table: table.scan(where="k = 50").to_arrow(), plus(NEWEST, {"read data": 1})),
     "get": (lambda table: table.get({"k": 50}), plus(NEWEST, {"read data": 1})),
     "count": (lambda table: table.scan().count(), NEWEST),
     "count of a snapshot read before": (lambda table: table.scan(snapshot=12).count(), {"read snapshot": 1}),
+    "count of a tag": (lambda table: table.scan(tag="old").count(), {"read tag": 1}),
+    "create tag": (
+        lambda table: table.create_tag("new"),
+        {"read snapshot": 7, "size snapshot": 1, "write pin": 1, "create tag": 1, "size pin": 1, "delete pin": 1},
+    ),
     "plan": (lambda table: table.scan().plan(), NEWEST),
     "files": (lambda table: table.files(), NEWEST),
     "compact with nothing to do": (lambda table: table.compact(), NEWEST),
+    "compact a bucket to one run": (
+        lambda table: table.compact(full=True),
+        plus(NEWEST, {"read data": 3, "write data": 1}, LISTS, PUBLISH),
+    ),
     "changes of the last commit": (lambda table: table.changes(13).count(), plus(NEWEST, {"read snapshot": 1, "read data": 3})),
+    "changes of two commits, one by one": (
+        lambda table: table.changes(12, mode="auto").count(),
+        plus(NEWEST, {"read snapshot": 2 * 2, "read data": 2 * 3}),
+    ),
+    "follow two commits": (
+        lambda table: list(map(pa.table, table.follow(snapshot=13))),
+        plus(OPENED, {"read snapshot": 1 + 2 * 2, "read data": 2 * 3}),
+    ),
+    "follow, first all rows": (
+        lambda table: list(map(pa.table, table.follow())),
+        plus(OPENED, NEWEST, {"read snapshot": 1, "read data": 3}),
+    ),
+    "follow from now on": (lambda table: list(table.follow(start="latest")), plus(OPENED, NEWEST)),
+    "follow as a consumer": (
+        lambda table: list(table.follow(start="latest", consumer="c")),
+        plus(OPENED, NEWEST, {"read consumer": 1, "read schema": 1, "write consumer": 1}),
+    ),
+    "get of a missing key": (lambda table: table.get({"k": 500}), NEWEST),
+    "options": (lambda table: table.options, NEWEST),
+    "partitions": (lambda table: table.partitions(), NEWEST),
+    "buckets": (lambda table: table.buckets(), NEWEST),
+    "manifests": (lambda table: table.manifests(), NEWEST),
+    "snapshots": (lambda table: table.snapshots(), {"list": 1, "read snapshot": 14}),
+    "consumers": (lambda table: table.consumers(), {"read schema": 1, "list": 1}),
+    "alter an option that leaves files as they are": (
+        lambda table: table.alter(set_option("snapshot.num-retained.max", 100)),
+        plus(NEWEST, {"list": 1, "create schema": 1, "write manifest-list": 2}, PUBLISH),
+    ),
+    "expire nothing": (lambda table: table.expire_snapshots(), plus({"list": 3, "read snapshot": 4, "read schema": 1})),
+    "repair with nothing to do": (lambda table: table.repair(), NEWEST),
+    "verify": (
+        lambda table: table.verify(),
+        plus(NEWEST, {"list": 4, "read tag": 1, "read snapshot": 14, "size data": 16, "read data": 2 * 16 + 3}),
+    ),
 }
 
 
@@ -91,7 +156,7 @@ def test_the_storage_calls_of_a_verb(verb: str):
     warm(table)
     storage.calls = []
     run(table)
-    found = Counter(f"{KINDS[name]} {kind_of(path)}" for name, path in storage.calls if name in KINDS)
+    found = Counter(call_of(name, path) for name, path in storage.calls if name in KINDS)
     assert dict(found) == expected
     assert {name for name, _ in storage.calls} <= {*KINDS, "write-begin"}
 
@@ -100,5 +165,7 @@ def warm(table: Table) -> None:
     table.upsert(rows(1), writer_id="w", commit_id=1)
     table.upsert(rows(2))
     table.scan(snapshot=12).count()
+    table.create_tag("old", 12)
+    table.scan(tag="old").count()
     table.changes(13).count()
     table.scan().to_arrow()

@@ -14,6 +14,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
+from lsmlake.format.vector_index import Changes, IndexManifest
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
 from lsmlake.store.data_writer import Origin
@@ -89,7 +90,7 @@ def test_a_manifest_that_differs_from_the_file(table, wrong, words):
 def test_a_vector_beyond_the_rows_of_its_file(table):
     state = only(table)
     file = written(table, keys_in(0, 500, 600)[:4])
-    refs = table.meta.put_vectors({file.name: DeletionVector.of(np.array([1, 4]))})
+    refs = table.meta.vectors.put({file.name: DeletionVector.of(np.array([1, 4]))})
     found = added(table, state, file, vectors=refs)
     assert any("positions below 4, found 4" in text and file.name in text for text in found), found
 
@@ -102,7 +103,7 @@ def test_rows_that_are_not_in_order(table):
 
 
 def rewritten(table: Table, **changes: object) -> list[str]:
-    storage, latest = table.meta.env.storage, table.meta.latest()
+    storage, latest = table.meta.env.storage, table.meta.snapshots.latest()
     storage.delete(table.meta.paths.snapshot(latest.id))
     storage.put_if_absent(table.meta.paths.snapshot(latest.id), replace(latest, **changes).encode())
     return [f"{where}: {what}" for where, what in table.verify()]
@@ -116,19 +117,19 @@ def test_a_vector_of_a_missing_file(table):
     state = only(table)
     gone = [file for file in state.files if file.name in state.vectors]
     assert gone
-    refs = dict(table.meta.vector_refs(table.meta.latest())) | {"data-gone.parquet": next(iter(state.vectors.values()))}
-    found = rewritten(table, index_manifest=table.meta.put_index(refs))
+    refs = Changes({**table.version.vector_refs(), "data-gone.parquet": next(iter(state.vectors.values()))})
+    found = rewritten(table, index_manifest=table.meta.manifests.put_index(IndexManifest((), None, refs)))
     assert any("I3: a vector names data-gone.parquet, which is not live" in text for text in found), found
 
 
 def test_all_snapshots_are_looked_at_not_only_the_last(table):
-    first = table.meta.snapshot(1)
+    first = table.meta.snapshots.get(1)
     table.compact(full=True)
     storage = table.meta.env.storage
-    (meta,) = table.meta.manifest_list(first.delta_manifest_list)
+    (meta,) = table.meta.manifests.listed(first.delta_manifest_list)
     (path,) = [path for path in contents(storage) if path.endswith(f"/{meta.name}")]
     storage.delete(path)
-    fresh = [finding for finding in Table("d.t", replace(table.meta, cache=None), table.runtime).verify()]
+    fresh = Table("d.t", table.meta.with_empty_cache(), table.runtime).verify()
     assert any(path in finding.where + finding.what for finding in fresh)
 
 
@@ -141,8 +142,8 @@ def test_progress_reports_each_file_read(table):
 
 def test_a_manifest_that_many_snapshots_name_is_found_once(table):
     table.upsert({"k": [1], "v": ["w"]}, compact=False)
-    first = table.meta.snapshot(1)
-    (meta,) = table.meta.manifest_list(first.delta_manifest_list)
+    first = table.meta.snapshots.get(1)
+    (meta,) = table.meta.manifests.listed(first.delta_manifest_list)
     table.meta.env.storage.delete(table.meta.paths.manifest(meta.name))
-    fresh = Table("d.t", replace(table.meta, cache=None), table.runtime)
+    fresh = Table("d.t", table.meta.with_empty_cache(), table.runtime)
     assert len([finding for finding in fresh.verify() if meta.name in f"{finding.where} {finding.what}"]) == 1

@@ -44,7 +44,7 @@ def rows_from(shape: Shape, codes) -> list[tuple]:
     st.data(),
 )
 def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, data):
-    """Each bucket once, ascending by key; of rows with one key the last in order stays, and order is the input's unless told."""
+    """Each bucket once, ascending by key; the last row of a key stays, in the order of the input or in the one given."""
     shape = Shape.of(key, partition)
     table = shape.create(new_lake(), bucket=buckets)
     rows = rows_from(shape, codes)

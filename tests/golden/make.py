@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lsmlake import add_column, change_type, drop_column, rename_column, set_comment
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage
 
@@ -89,14 +91,44 @@ def build(lake: Lake) -> None:
     table.upsert(rows(range(10), 4))
     table.upsert(rows(range(5, 15), 5), compact=False)
     table.delete_keys(rows(range(8, 12), 1).select(["region", "id", "code"]), compact=False)
+    table.create_tag("before")
+    table.create_branch("side")
+    table.alter(
+        add_column("note", "STRING", default="none", after="code"),
+        add_column("who.born", "DATE", default=d.date(2000, 2, 29)),
+        rename_column("i32", "version"),
+        rename_column("who.age", "years"),
+        change_type("i8", "BIGINT"),
+        drop_column("b"),
+        set_comment("money", "in cents"),
+    )
+    table.upsert(altered_rows(range(60, 75), 6, table.schema))
+    table.overwrite(altered_rows(range(0, 9, 3), 7, table.schema), where="region IS NULL")
+    table.upsert(altered_rows(range(10, 20), 8, table.schema))
+    table.rollback(table.meta.snapshots.latest_id() - 2)
+    side = table.branch("side")
+    side.upsert(rows(range(100, 104), 9))
+    side.alter(add_column("side", "BOOLEAN NOT NULL", default=True))
 
 
-def answer(table) -> dict[str, list]:
-    """The rows at every snapshot as text, sorted: what any later release must read."""
-    numbers = table.snapshots()["snapshot_id"].to_pylist()
+def altered_rows(ids: range, version: int, schema: pa.Schema) -> pa.Table:
+    """`rows` as they are after the alteration, without the columns that it added."""
+    made = rows(ids, version).drop_columns(["b"]).rename_columns({"i32": "version"}).to_pylist()
+    for row in made:
+        row["who"] = row["who"] and {"name": row["who"]["name"], "years": row["who"]["age"]}
+    who = pa.struct([("name", pa.string()), ("years", pa.int32())])
+    fields = [schema.field(name) if name != "who" else pa.field("who", who) for name in made[0]]
+    return pa.Table.from_pylist(made, schema=pa.schema(fields))
+
+
+def answer(table: Table) -> dict[str, list]:
+    """The rows at every snapshot, tag and branch as text, sorted: what any later release must read."""
+    scans = {str(number): table.scan(snapshot=number) for number in table.snapshots()["snapshot_id"].to_pylist()}
+    scans |= {f"tag {name}": table.scan(tag=name) for name in table.tags()["tag_name"].to_pylist()}
+    scans |= {f"branch {name}": table.scan(branch=name) for name in table.branches()["branch_name"].to_pylist()}
     return {
-        str(n): sorted(json.dumps(row, default=str, ensure_ascii=False) for row in table.scan(snapshot=n).to_arrow().to_pylist())
-        for n in numbers
+        name: sorted(json.dumps(row, default=str, ensure_ascii=False) for row in scan.to_arrow().to_pylist())
+        for name, scan in scans.items()
     }
 
 

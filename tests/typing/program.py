@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -15,17 +16,20 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 from typing_extensions import assert_type
 
 import lsmlake
 from lsmlake.commit.snapshot_expiry import ExpireReport
+from lsmlake.commit.tags import TagReport
 from lsmlake.errors import CommitConflict, InvalidData, LakeError, StorageFailed, TableNotFound
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.maintain.alter import Alteration
+from lsmlake.format.tag import Tag
 from lsmlake.maintain.repair import RepairReport
+from lsmlake.maintain.rollback import RollbackReport
 from lsmlake.maintain.verify import Finding
+from lsmlake.schema.alterations import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
@@ -81,7 +85,7 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
     orders.upsert(pa.RecordBatch.from_pylist([{"order_id": 7}]))
     orders.upsert(pa.RecordBatchReader.from_stream(pl.DataFrame({"order_id": [7]})))
     orders.upsert(iter([pa.RecordBatch.from_pylist([{"order_id": 7}])]))
-    orders.upsert(pd.DataFrame({"order_id": [7]}), cast=True)
+    orders.upsert(pd.DataFrame({"order_id": [7]}), cast=True, evolve=True)
     orders.upsert(pl.DataFrame({"order_id": [7]}), row_kind="op")
     orders.upsert(pl.scan_parquet("*.parquet"), row_kind={"column": "op", "map": {"c": "+I", "d": "-D"}})
     orders.upsert(duckdb.table("orders"), commit_id=7, writer_id="job-1")
@@ -92,6 +96,8 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
     orders.upsert(orders.scan(where="amount > 10"))
     orders.upsert(frame)
     assert_type(orders.delete_keys([{"order_id": 7}], ignore_sequence=True), Snapshot | None)
+    assert_type(orders.overwrite(frame, where="dt = '2026-01-01'"), Snapshot | None)
+    assert_type(orders.truncate(), Snapshot | None)
     return snapshot.id if snapshot else 0
 
 
@@ -101,6 +107,7 @@ def read(orders: lsmlake.Table) -> float:
     )
     orders.scan(where=pc.field("amount") > 10, timestamp="2026-01-01 00:00:00")
     orders.scan(timestamp=datetime.datetime(2026, 1, 1))
+    orders.scan(tag="eod")
     assert_type(scan.to_arrow(), pa.Table)
     assert_type(scan.to_batches(), pa.RecordBatchReader)
     assert_type(scan.to_pandas(), pd.DataFrame)
@@ -108,6 +115,8 @@ def read(orders: lsmlake.Table) -> float:
     assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
     scan.to_duckdb(duckdb.connect())
     assert_type(scan.count(), int)
+    least = scan.min("amount")
+    assert least is None or scan.max("amount") is not None
     assert_type(len(scan), int)
     assert_type(scan.explain(), str)
     assert_type(scan.plan().files, int)
@@ -137,11 +146,45 @@ def maintained(orders: lsmlake.Table) -> None:
     report = assert_type(orders.compact(full=True, where="dt = '2026-01-01'", buckets=[0, 1]), lsmlake.CompactionReport)
     assert_type(report.snapshot_id, int | None)
     assert_type(report.rows, int)
-    alterations = [lsmlake.set_option("bucket-key", ["order_id"]), lsmlake.unset_option("write-only")]
+    alterations = [
+        lsmlake.set_option("bucket-key", ["order_id"]),
+        lsmlake.unset_option("write-only"),
+        lsmlake.add_column("note", "STRING", after="status", default="none", comment="a note"),
+        lsmlake.add_column(["payload", "day"], pa.date32(), first=True, default=datetime.date(2026, 1, 1)),
+        lsmlake.add_column("total", DecimalType(10, 2), default=Decimal("1.50")),
+        lsmlake.rename_column("note", "remark"),
+        lsmlake.move_column("remark", first=True),
+        lsmlake.move_column("remark", after="status"),
+        lsmlake.change_type("total", "DECIMAL(12,2)"),
+        lsmlake.set_comment("remark", None),
+        lsmlake.set_not_null("total"),
+        lsmlake.drop_not_null("total"),
+        lsmlake.set_default("total", 5),
+        lsmlake.drop_default("total"),
+        lsmlake.drop_column("remark"),
+    ]
     assert_type(alterations, list[Alteration])
     assert_type(orders.alter(*alterations), Snapshot | None)
     expired = assert_type(orders.expire_snapshots(retain_max=5, retain_min=1, older_than="2026-01-01", limit=3), ExpireReport)
+    assert_type(orders.expire_partitions(dry_run=True).rows, int)
+    orders.expire_snapshots(dry_run=True)
+    assert_type(orders.repair_snapshots(roll_back_to=5, drop=[6]).newest_sound, int | None)
+    orders.remove_orphan_files(dry_run=True, limit=5).kinds["data"]
     assert_type(expired.held, Mapping[str, int])
+    assert_type(orders.create_tag("eod", retain=datetime.timedelta(days=7)), Tag)
+    assert_type(orders.create_tag("eod", 3, retain="7 d", replace=True), Tag)
+    assert_type(orders.rename_tag("eod", "end-of-day"), Tag)
+    assert_type(orders.tags(), pa.Table)
+    assert_type(orders.expire_tags(older_than="2026-01-01", dry_run=True), TagReport)
+    assert_type(orders.delete_tag("end-of-day").files, int)
+    assert_type(orders.create_branch("b1", tag="eod"), lsmlake.Table)
+    assert_type(orders.branch("b1").scan(branch=None), lsmlake.Scan)
+    assert_type(orders.rename_branch("b1", "b2"), lsmlake.Table)
+    assert_type(orders.branches(), pa.Table)
+    assert_type(orders.fast_forward("b2"), Snapshot | None)
+    assert_type(orders.delete_branch("b2", dry_run=True).tags, tuple[str, ...])
+    assert_type(orders.rollback(3, cut=True), Snapshot)
+    assert_type(orders.rollback(tag="eod", dry_run=True), RollbackReport)
     assert_type(orders.repair(action="drop", keys=[{"order_id": 7}]), RepairReport)
     findings = assert_type(orders.verify(), list[Finding])
     print([finding.what for finding in findings])
@@ -149,6 +192,8 @@ def maintained(orders: lsmlake.Table) -> None:
         assert_type(listing, pa.Table)
     assert_type(orders.schemas(), pa.Table)
     assert_type(orders.options_table(), pa.Table)
+    assert_type(orders.system_table("table_indexes", tag="eod"), pa.Table)
+    assert_type(orders.system_table("binlog", start=3).to_arrow(), pa.Table)
 
 
 def on_spark(spark: SparkSession, connect: ConnectSession) -> StreamingQuery:

@@ -50,7 +50,7 @@ def wrong(lake: lsmlake.Lake, orders: lsmlake.Table) -> None:
     orders.get({"order_id": 7})["amount"]  # mypy: index; pyright: reportOptionalSubscript
     orders.df(mode="changelog")  # mypy: arg-type; pyright: reportArgumentType
     orders.changes()  # mypy: call-arg; pyright: reportCallIssue
-    orders.changes("1")  # mypy: arg-type; pyright: reportArgumentType
+    orders.changes(0.5)  # mypy: arg-type; pyright: reportArgumentType
     orders.changes(1, mode="fresh")  # mypy: arg-type; pyright: reportArgumentType
     orders.follow(wait="1 s")  # mypy: arg-type; pyright: reportArgumentType
     orders.follow(start="earliest")  # mypy: arg-type; pyright: reportArgumentType

@@ -1,0 +1,161 @@
+"""A lookup of a few keys reads one page of each column, and finds what a scan finds."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from effort import examples
+from faults import FaultStorage
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import (
+    KEYS,
+    KINDS,
+    PARTITIONS,
+    VALUES,
+    Shape,
+    contents,
+    encoded_rows,
+    holding,
+    lake_on,
+    new_lake,
+    rows_of,
+    tiny_units,
+)
+
+from lsmlake import change_type, move_column, set_option
+from lsmlake.api.table import Table
+from lsmlake.errors import Corrupt
+from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.page_reader import PageReader
+from lsmlake.store.thrift import read_struct, written
+
+ALTERATIONS = [set_option("write-only", True), change_type("n", "BIGINT"), move_column("stamp", first=True)]
+"""Alterations after which some files have the columns of the table as they are, and others do not."""
+FLAT = {name: kind for name, kind in VALUES.items() if name != "tags"} | {"stamp": KINDS["BIGINT"]}
+
+
+@examples(25)
+@given(data=st.data())
+def test_a_lookup_finds_what_a_scan_finds(data: st.DataObject):
+    shape = Shape.of(data.draw(st.sampled_from(list(KEYS))), data.draw(st.sampled_from(list(PARTITIONS))), FLAT)
+    table = shape.create(new_lake(), bucket=2)
+    stamp, data_rows = 0, data.draw(st.sampled_from([0, 10, 1000]))
+    with tiny_units(rows=3), patch.object(BucketFiles, "_is_read_whole", lambda files, file: file.rows < data_rows):
+        for drawn in data.draw(st.lists(encoded_rows(20), min_size=1, max_size=4)):
+            rows = []
+            for code, value in drawn:
+                values = [kind.values[(value + 3 * i) % len(kind.values)] for i, kind in enumerate(FLAT.values())]
+                rows.append((*shape.key_values(code), *values[:-1], stamp := stamp + 1))
+            table.upsert(shape.table(rows, table.schema), compact=data.draw(st.booleans()))
+            if data.draw(st.integers(0, 2)) == 0:
+                table.delete_keys(shape.table([shape.key_of(rows[0])], table.schema, shape.primary_key))
+            for alteration in data.draw(st.lists(st.sampled_from(ALTERATIONS), max_size=1)):
+                table.alter(alteration)
+        if data.draw(st.booleans()):
+            table.compact(full=data.draw(st.booleans()))
+        stored = table.scan(columns=shape.names).to_arrow()
+        by_key = {shape.key_of(row): row for row in zip(*(column.to_pylist() for column in stored.columns), strict=True)}
+        for _ in range(4):
+            codes = data.draw(st.lists(st.integers(0, 255), min_size=1, max_size=5))
+            keys = [key_of(shape, code) for code in codes]
+            found = table.get(shape.table(keys, table.schema, shape.primary_key))
+            expected = [by_key[key] for key in dict.fromkeys(keys) if key in by_key]
+            assert rows_of(found.select(shape.names)) == rows_of(shape.table(expected, table.schema))
+            assert found.schema == table.schema
+
+
+def key_of(shape: Shape, code: int) -> tuple:
+    """A primary key as the table stores it."""
+    names = [*shape.key, *(["p"] if shape.partition else [])]
+    values = dict(zip(names, shape.key_values(code), strict=True))
+    return tuple(0.0 if isinstance(v := values[name], float) and v == 0 else v for name in shape.primary_key)
+
+
+ROWS = 60_000
+
+
+def long(storage: MemoryStorage) -> Table:
+    """One file of several pages in each column: plain, dictionary, delta, with nulls."""
+    schema = pa.schema([pa.field("k", pa.int64(), False), ("a", pa.float64()), ("s", pa.string()), ("d", pa.decimal128(20, 3))])
+    table = new_lake(storage).create_table("d.t", schema, primary_key=["k"])
+    k = np.arange(ROWS) * 2
+    columns = [k, pa.array(k / 7, mask=k % 5 == 0), [f"text {i % 900}" for i in k], pa.array(k.astype(str)).cast(schema[3].type)]
+    table.upsert(pa.table(columns, schema=schema))
+    return table
+
+
+@pytest.fixture
+def by_pages(monkeypatch):
+    """No file is small."""
+    monkeypatch.setattr(BucketFiles, "_is_read_whole", lambda files, file: False)
+
+
+def test_rows_at_the_ends_of_pages_are_found_in_one_read(by_pages):
+    storage = FaultStorage(MemoryStorage())
+    table = long(storage)
+    with table.version.files(next(iter(table.states()))).open(next(iter(table.states().values())).files[0]) as reader:
+        pages = PageReader(reader)
+        first = {row for leaf in range(4) for row in pages._pages(reader.source, 0, leaf).first.tolist()}
+    assert len(first) > 8
+    every = table.scan().to_arrow().sort_by("k")
+    for row in sorted({*first, *(row - 1 for row in first if row), ROWS - 1, 12_345}):
+        assert table.get({"k": 2 * row}) == every.slice(row, 1).to_pylist()[0]
+        assert table.get({"k": 2 * row + 1}) is None
+    storage.calls = []
+    assert table.get({"k": 24_690})["s"] == "text 390"
+    assert [name for name, call in storage.calls if "/data-" in call] == ["read"]
+
+
+def test_a_damaged_page_index_gives_an_error_or_the_right_row(by_pages):
+    storage = MemoryStorage()
+    long(storage)
+    files = contents(storage)
+    (path,) = [path for path in files if "/data-" in path]
+    data = files[path]
+    footer, _ = read_struct(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])
+    (group,) = footer[4][1][1]
+    chunks = group[1][1][1]
+    start, end = chunks[0][4][1], chunks[-1][4][1] + chunks[-1][5][1]
+    good = lake_on(storage, "good-").table("d.t").get({"k": 50_000})
+    refused = 0
+    for at in range(start, end, 3):
+        broken = data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
+        table = lake_on(holding({**files, path: broken}), "again-").table("d.t")
+        try:
+            assert table.get({"k": 50_000}) == good, at
+        except Corrupt:
+            refused += 1
+    assert refused > 5
+
+
+def test_a_small_file_is_read_once_and_then_answers_from_memory():
+    storage = FaultStorage(MemoryStorage())
+    table = new_lake(storage).create_table("d.t", "k INT NOT NULL, v STRING", primary_key=["k"])
+    table.upsert({"k": list(range(100)), "v": [f"{k}" for k in range(100)]})
+    reads = []
+    for key in (5, 7, 200, 99):
+        storage.calls = []
+        assert table.get({"k": key}) == ({"k": key, "v": f"{key}"} if key < 100 else None)
+        reads.append(len([path for name, path in storage.calls if name == "read" and "/data-" in path]))
+    assert reads == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("columns", [1, 20])
+def test_a_footer_is_written_as_it_was_read(columns: int):
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({f"c{i}": range(100) for i in range(columns)}), sink, row_group_size=7, write_page_index=True)
+    data = sink.getvalue().to_pybytes()
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+    struct, end = read_struct(footer)
+    assert end == len(footer)
+    assert read_struct(written(struct)) == (struct, len(written(struct)))
+    assert pq.ParquetFile(pa.BufferReader(data[: -8 - len(footer)] + written(struct) + data[-8:])).metadata.num_rows == 100
+    for cut in range(0, len(footer) - 1, max(11, len(footer) // 50)):
+        with pytest.raises(ValueError, match="Thrift"):
+            read_struct(footer[:cut])
