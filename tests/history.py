@@ -161,9 +161,17 @@ def _steps(most: int, verbs: tuple[str, ...], during: st.SearchStrategy[tuple[St
 
 
 @st.composite
-def histories(draw: Callable, rule: str, *, alters: bool = True, replaces: bool = False, **fixed: object) -> Plan:
+def histories(
+    draw: Callable,
+    rule: str,
+    *,
+    alters: bool = True,
+    replaces: bool = False,
+    verbs: tuple[str, ...] = (),
+    **fixed: object,
+) -> Plan:
     """A plan for a table of the merge rule. `alters`: it may get other options on the way. `replaces`: there are overwrites, also
-    while other steps are under way. `fixed`: fields of its world."""
+    while other steps are under way. `verbs`: these only. `fixed`: fields of its world."""
     keys = draw(st.sampled_from([5, 60]))
     drawn = {
         "mode": draw(st.sampled_from(list(MODES))),
@@ -179,9 +187,9 @@ def histories(draw: Callable, rule: str, *, alters: bool = True, replaces: bool 
     }
     world = World(rule, keys=keys, **(drawn | fixed))
     most = 8 if keys == 5 else 40
-    often = VERBS + REPLACING if replaces else VERBS
+    often = verbs or (VERBS + REPLACING if replaces else VERBS)
     others = st.just(()) | st.just(()) | st.lists(_steps(most, often, st.just(())), min_size=1, max_size=INNER_MAX).map(tuple)
-    verbs = often + (RARE if alters and world.setup.columns == INTS else RARE[:3])
+    verbs = verbs or often + (RARE if alters and world.setup.columns == INTS else RARE[:3])
     return Plan(world, tuple(draw(st.lists(_steps(most, verbs, others), min_size=2, max_size=STEPS_MAX))))
 
 
