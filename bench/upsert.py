@@ -28,6 +28,7 @@ from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.api.table import Table
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.local import LocalStorage
+from lsmlake.store.metadata import Metadata
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import prepare
 
@@ -185,7 +186,7 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
         return sum(len(hits.positions) for files in found for hits in files.values())
 
     storage = _Counting(folder)
-    found = find(replace(table.meta, env=replace(table.meta.env, storage=storage)))
+    found = find(Metadata.of(replace(table.meta.env, storage=storage), table.meta.paths))
     assert found == batch, f"{found} of {batch} keys found"
     seconds = min(clock(partial(find, table.meta)).seconds for _ in range(rounds))
     return _Lookup(seconds, sum(map(_key_bytes, tables.paths(folder, table))), storage.count)

@@ -12,26 +12,39 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NoReturn
 
+import pyarrow as pa
 from spark_support import classic_session
 
 import lsmlake
-from lsmlake.commit.commit import commit
-from lsmlake.spark import write
 from lsmlake.store.local import LocalStorage
-from lsmlake.write import upsert
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class DyingStorage(LocalStorage):
-    """Ends the process instead of publishing a snapshot."""
+    """Ends its process at `moment` of the commit that makes the snapshot `last`."""
+
+    moment, last = "", 0
+
+    def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
+        before = path.partition("/manifest/")[0] + f"/snapshot/snapshot-{self.last - 1}"
+        if self.moment == "written" and "/manifest/" in path and (self.last == 1 or self.size(before) is not None):
+            die()
+        return super().write(path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        return die() if "/snapshot-" in path else super().put_if_absent(path, data)
+        here = path.endswith(f"/snapshot-{self.last}")
+        if here and self.moment == "publishing":
+            die()
+        added = super().put_if_absent(path, data)
+        return die() if here and self.moment == "committed" else added
+
+
+def die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("the process outlived its death")
 
 
 def stream(spark, table: lsmlake.Table, folder: Path):
@@ -41,19 +54,10 @@ def stream(spark, table: lsmlake.Table, folder: Path):
 
 
 def main(folder: Path, moment: str, batch: int) -> None:
-    def dying(version, messages, identity):
-        if identity.commit_id != batch:
-            return commit(version, messages, identity)
-        if moment == "written":
-            die()
-        if moment == "publishing":
-            version.meta.env.storage.__class__ = DyingStorage
-        outcome = commit(version, messages, identity)
-        return die() if moment == "committed" else outcome
-
-    write.commit = upsert.commit = dying  # tasks write the first batch, the driver those that follow
     spark = classic_session(folder / "spark")
     table = lsmlake.connect(folder / "warehouse", spark=spark).table("d.t")
+    DyingStorage.moment, DyingStorage.last = moment, batch + 1
+    table.meta.env.storage.__class__ = DyingStorage
     stream(spark, table, folder).awaitTermination()
     raise AssertionError("the process outlived the moment of its death")
 
