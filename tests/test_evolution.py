@@ -204,7 +204,7 @@ REFUSED = {
     "a column that is there": ([lsmlake.add_column("A", "INT")], "already"),
     "a reserved name": ([lsmlake.rename_column("a", "_row_kind")], "reserved"),
     "a field of a number": ([lsmlake.add_column("a.b", "INT")], "only a struct"),
-    "the element of a list": ([lsmlake.rename_column("l.element", "b")], "part of the type"),
+    "the element of a list": ([lsmlake.rename_column("l.element", "b")], "only columns and fields of structs have a name"),
     "the only field": ([lsmlake.drop_column("l.element.q")], "drop the whole column"),
     "NOT NULL without a value": ([lsmlake.add_column("n", "INT NOT NULL")], "needs a default"),
     "a default of another type": ([lsmlake.add_column("n", "INT", default="x")], "does not fit"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,42 +20,13 @@ from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.options.table_options import check_name
 from lsmlake.schema import lossless, types
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of, no_default_of_nested, with_default
-from lsmlake.schema.fields import Path, Siblings, edited, field_at, names_of, resolve, shown
+from lsmlake.schema.draft import Draft, Place
+from lsmlake.schema.fields import Path, Siblings, names_of, shown
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.schema.widening import widens
 
 _RETYPE = "add a column of the new type, copy the values by an upsert, and drop this one"
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A schema that is being altered. `where` names the table in messages."""
-
-    columns: Siblings
-    highest_field_id: int
-    primary_key: tuple[str, ...]
-    partition_by: tuple[str, ...]
-    options: Mapping[str, object]
-    where: str
-
-    def edited(self, positions: Sequence[int], alter) -> Draft:
-        """Replace the field at `positions` by what `alter` returns for it."""
-        last = positions[-1]
-        return replace(
-            self,
-            columns=edited(
-                self.columns, positions[:-1], lambda siblings: (*siblings[:last], alter(siblings[last]), *siblings[last + 1 :])
-            ),
-        )
-
-    def resolve(self, path: Path) -> tuple[int, ...]:
-        return resolve(self.columns, path, self.where)
-
-    def role(self, positions: Sequence[int]) -> str | None:
-        """What makes the column at `positions` part of every row's place: 'key', 'partition' or None. Only of whole columns."""
-        name = self.columns[positions[0]].name
-        return "partition" if name in self.partition_by else "key" if name in self.primary_key else None
 
 
 class Alteration(ABC):
@@ -90,12 +61,12 @@ class AddColumn(Alteration):
 
     def apply(self, draft: Draft) -> Draft:
         parent, name = _parent_of(draft, self.path)
-        if parent and not pa.types.is_struct(field_at(draft.columns, parent).type):
+        if parent and not pa.types.is_struct(parent.field.type):
             raise InvalidSchema(
                 "only a struct can get fields",
                 where=draft.where,
                 expected="the path of a field in a struct, such as items.element.price",
-                found=f"{shown(self.path)!r} in {format_type(field_at(draft.columns, parent).type)}",
+                found=f"{shown(self.path)!r} in {format_type(parent.field.type)}",
                 cure="correct the path",
             )
         given = _field_of(name, self.type, draft.where)
@@ -103,14 +74,11 @@ class AddColumn(Alteration):
             given = given.with_metadata({types.COMMENT: self.comment.encode()})
         ids = itertools.count(draft.highest_field_id + 1)
         added = _with_defaults(types.number_fields(types.canonical_schema(pa.schema([given])), ids).field(0), self, draft.where)
-        columns = edited(draft.columns, parent, lambda siblings: self._among(siblings, added, draft.where))
-        return replace(draft, columns=columns, highest_field_id=next(ids) - 1)
+        draft = replace(draft, highest_field_id=next(ids) - 1)
+        return draft.edited(parent.positions if parent else (), lambda siblings: self._among(siblings, added, draft.where))
 
     def _among(self, siblings: Siblings, added: pa.Field, where: str) -> Siblings:
-        if any(one.name.lower() == added.name.lower() for one in siblings):
-            raise InvalidSchema(
-                f"there is a column {added.name!r} already", where=where, found=[one.name for one in siblings], cure="rename one"
-            )
+        _check_free(added.name, [one.name for one in siblings], where)
         return _placed(siblings, added, self.first, self.after, where)
 
 
@@ -120,40 +88,22 @@ class RenameColumn(Alteration):
     name: str
 
     def apply(self, draft: Draft) -> Draft:
-        positions = draft.resolve(self.path)
-        old = field_at(draft.columns, positions)
-        if len(positions) > 1:
-            parent = field_at(draft.columns, positions[:-1])
-            if not pa.types.is_struct(parent.type):
-                raise InvalidSchema(
-                    f"{old.name!r} of {format_type(parent.type)} is part of the type",
-                    where=draft.where,
-                    expected="a column, or a field of a struct",
-                    found=shown(self.path),
-                    cure="correct the path",
-                )
-            siblings = types.inner_fields(parent.type)
-        else:
-            siblings = draft.columns
-        others = [one.name for one in siblings if types.field_id(one) != types.field_id(old)]
-        if self.name.lower() in map(str.lower, others):
-            raise InvalidSchema(
-                f"there is a column {self.name!r} already", where=draft.where, found=others, cure="choose another name"
-            )
-        draft = draft.edited(positions, lambda one: one.with_name(self.name))
-        column = draft.columns[positions[0]].name if len(positions) > 1 else None
-        renaming = _renaming(column, old.name, self.name)
+        place = draft.place(self.path)
+        place.check_member("a name")
+        _check_free(self.name, place.others, draft.where)
+        old, column = place.field.name, None if place.is_column else place.column.name
+        renaming = _renaming(column, old, self.name)
         options, swap = renamed(draft.options, renaming), renaming.columns
-        if renamed(options, _renaming(column, self.name, old.name)) != renamed(draft.options, _renaming(column, "", "")):
+        if renamed(options, _renaming(column, self.name, old)) != renamed(draft.options, _renaming(column, "", "")):
             raise InvalidSchema(
                 f"options cannot name a column {self.name!r}",
                 where=draft.where,
                 expected="a name without a comma: commas separate names in options",
-                found=f"{old.name!r}, which an option names",
+                found=f"{old!r}, which an option names",
                 cure="choose another name, or unset the option before",
             )
         return replace(
-            draft,
+            place.altered(lambda one: one.with_name(self.name)),
             options=options,
             primary_key=tuple(map(swap, draft.primary_key)),
             partition_by=tuple(map(swap, draft.partition_by)),
@@ -165,40 +115,34 @@ class DropColumn(Alteration):
     path: Path
 
     def apply(self, draft: Draft) -> Draft:
-        positions = draft.resolve(self.path)
-        old = field_at(draft.columns, positions)
-        if len(positions) == 1:
-            if role := draft.role(positions):
-                raise InvalidSchema(
-                    f"a {role} column cannot be dropped",
-                    where=draft.where,
-                    found=old.name,
-                    cure="create another table",
-                )
-            if naming := sorted(name for name, value in draft.options.items() if old.name in columns_in(name, value)):
-                raise InvalidSchema(
-                    f"an option names the column {old.name!r}",
-                    where=draft.where,
-                    found=", ".join(naming),
-                    cure=Wording(
-                        f"unset the option before: alter(unset_option({naming[0]!r}), drop_column({old.name!r}))",
-                        command=f"unset the option before: --unset {naming[0]}",
-                    ),
-                )
-        else:
-            parent = field_at(draft.columns, positions[:-1])
-            if not pa.types.is_struct(parent.type) or parent.type.num_fields == 1:
-                raise InvalidSchema(
-                    f"{format_type(parent.type)} cannot be without {old.name!r}",
-                    where=draft.where,
-                    found=shown(self.path),
-                    cure="drop the whole column",
-                )
-        last = positions[-1]
-        return replace(
-            draft,
-            columns=edited(draft.columns, positions[:-1], lambda siblings: (*siblings[:last], *siblings[last + 1 :])),
-        )
+        place = draft.place(self.path)
+        if place.parent is None:
+            self._check_column(place)
+        elif not pa.types.is_struct(place.parent.type) or place.parent.type.num_fields == 1:
+            raise InvalidSchema(
+                f"{format_type(place.parent.type)} cannot be without {place.field.name!r}",
+                where=draft.where,
+                found=shown(self.path),
+                cure="drop the whole column",
+            )
+        return place.dropped()
+
+    def _check_column(self, place: Place) -> None:
+        name, options = place.field.name, place.draft.options
+        if place.role:
+            raise InvalidSchema(
+                f"a {place.role} column cannot be dropped", where=place.draft.where, found=name, cure="create another table"
+            )
+        if naming := sorted(option for option, value in options.items() if name in columns_in(option, value)):
+            raise InvalidSchema(
+                f"an option names the column {name!r}",
+                where=place.draft.where,
+                found=", ".join(naming),
+                cure=Wording(
+                    f"unset the option before: alter(unset_option({naming[0]!r}), drop_column({name!r}))",
+                    command=f"unset the option before: --unset {naming[0]}",
+                ),
+            )
 
 
 @dataclass(frozen=True)
@@ -212,18 +156,13 @@ class MoveColumn(Alteration):
             raise InvalidSchema(
                 "a moved column has one new place", where=draft.where, expected="first=True or after='name'", cure="pass one"
             )
-        positions = draft.resolve(self.path)
-        last = positions[-1]
-
-        def moved(siblings: Siblings) -> Siblings:
-            rest = (*siblings[:last], *siblings[last + 1 :])
-            return _placed(rest, siblings[last], self.first, self.after, draft.where)
-
-        if self.after is not None and self.after.lower() == field_at(draft.columns, positions).name.lower():
+        place = draft.place(self.path)
+        place.check_member("an order")
+        if self.after is not None and self.after.lower() == place.field.name.lower():
             raise InvalidSchema("a column cannot come after itself", where=draft.where, found=self.after, cure="name another one")
-        if len(positions) > 1 and not pa.types.is_struct(field_at(draft.columns, positions[:-1]).type):
-            raise InvalidSchema("only columns and fields of structs have an order", where=draft.where, found=shown(self.path))
-        return replace(draft, columns=edited(draft.columns, positions[:-1], moved))
+        return place.siblings_edited(
+            lambda before, field, after: _placed((*before, *after), field, self.first, self.after, draft.where)
+        )
 
 
 @dataclass(frozen=True)
@@ -232,13 +171,13 @@ class ChangeType(Alteration):
     type: object
 
     def apply(self, draft: Draft) -> Draft:
-        positions = draft.resolve(self.path)
-        old = field_at(draft.columns, positions)
+        place = draft.place(self.path)
+        old = place.field
         given = _field_of(old.name, self.type, draft.where)
         if not given.nullable:
             raise InvalidSchema(
                 "the new type of a column is NOT NULL",
-                where=f"{draft.where}, column {shown(self.path)!r}",
+                where=place.where,
                 expected="a type alone",
                 found=self.type,
                 cure=Wording("add set_not_null() as another alteration", command=f"add --not-null {shown(self.path)}"),
@@ -246,25 +185,24 @@ class ChangeType(Alteration):
         new = types.canonical(given.type, shown(self.path))
         if types.plain(old.type) == types.plain(new):
             return draft
-        role = draft.role(positions)
-        if role or _in_map_key(draft.columns, positions):
+        if place.role or place.in_map_key:
             raise InvalidSchema(
-                f"the type of a {role or 'map key'} column cannot change",
-                where=f"{draft.where}, column {shown(self.path)!r}",
+                f"the type of a {place.role or 'map key'} column cannot change",
+                where=place.where,
                 expected=format_type(old.type),
                 found=format_type(new),
                 cure="create a table with the new type and upsert the rows of this one into it"
-                + (": rows are placed by a hash of the value, which depends on its type" if role else ""),
+                + (": rows are placed by a hash of the value, which depends on its type" if place.role else ""),
             )
         if pa.types.is_nested(old.type) or pa.types.is_nested(new) or not widens(old.type, new):
             raise InvalidSchema(
                 "the type cannot change without a possible loss",
-                where=f"{draft.where}, column {shown(self.path)!r}",
+                where=place.where,
                 expected=f"a type that holds every value of {format_type(old.type)} and that Parquet readers convert to",
                 found=format_type(new),
                 cure="alter the fields inside, by their paths" if pa.types.is_nested(old.type) else _RETYPE,
             )
-        return draft.edited(positions, lambda one: _retyped(one, new))
+        return place.altered(lambda one: _retyped(one, new))
 
 
 @dataclass(frozen=True)
@@ -277,7 +215,7 @@ class SetComment(Alteration):
             rest = {key: value for key, value in one.metadata.items() if key != types.COMMENT}
             return one.with_metadata(rest if not self.comment else {**rest, types.COMMENT: self.comment.encode()})
 
-        return draft.edited(draft.resolve(self.path), commented)
+        return draft.place(self.path).altered(commented)
 
 
 @dataclass(frozen=True)
@@ -286,20 +224,17 @@ class SetNullable(Alteration):
     nullable: bool
 
     def apply(self, draft: Draft) -> Draft:
-        positions = draft.resolve(self.path)
-        old = field_at(draft.columns, positions)
-        if self.nullable and (_in_map_key(draft.columns, positions) or (len(positions) == 1 and old.name in draft.primary_key)):
-            raise InvalidSchema(
-                "a key cannot be null", where=f"{draft.where}, column {shown(self.path)!r}", cure="leave it NOT NULL"
-            )
-        if not self.nullable and len(positions) > 1:
+        place = draft.place(self.path)
+        if self.nullable and (place.in_map_key or (place.is_column and place.field.name in draft.primary_key)):
+            raise InvalidSchema("a key cannot be null", where=place.where, cure="leave it NOT NULL")
+        if not self.nullable and not place.is_column:
             raise InvalidSchema(
                 "a nested field cannot become NOT NULL",
-                where=f"{draft.where}, column {shown(self.path)!r}",
+                where=place.where,
                 expected="a whole column: statistics of nested fields, which prove that there is no null, do not exist",
                 cure="leave it nullable",
             )
-        return draft.edited(positions, lambda one: one.with_nullable(self.nullable))
+        return place.altered(lambda one: one.with_nullable(self.nullable))
 
 
 @dataclass(frozen=True)
@@ -311,22 +246,14 @@ class SetDefault(Alteration):
     dropped: bool = False
 
     def apply(self, draft: Draft) -> Draft:
-        positions = draft.resolve(self.path)
-        role = draft.role(positions)
-        if role and not self.dropped:
-            raise InvalidSchema(f"a {role} column cannot have a default", where=draft.where, found=shown(self.path))
-        old = field_at(draft.columns, positions)
-        if len(positions) > 1 and not pa.types.is_struct(field_at(draft.columns, positions[:-1]).type):
-            raise InvalidSchema(
-                "only columns and fields of structs have a default",
-                where=draft.where,
-                found=shown(self.path),
-                cure="correct the path",
-            )
-        value = None if self.dropped else _value(self.value, old, draft.where)
-        if value is not None and not value.is_valid and not old.nullable:
+        place = draft.place(self.path)
+        if place.role and not self.dropped:
+            raise InvalidSchema(f"a {place.role} column cannot have a default", where=draft.where, found=shown(self.path))
+        place.check_member("a default")
+        value = None if self.dropped else _value(self.value, place.field, draft.where)
+        if value is not None and not value.is_valid and not place.field.nullable:
             raise InvalidSchema("null is no default of a NOT NULL column", where=draft.where, found=shown(self.path))
-        return draft.edited(positions, lambda one: with_default(one, WRITE, value))
+        return place.altered(lambda one: with_default(one, WRITE, value))
 
 
 def additions(found: pa.Schema, schema: Schema, ignored: Collection[str] = ()) -> list[Alteration]:
@@ -407,13 +334,23 @@ def _renaming(column: str | None, old: str, new: str) -> Renaming:
     return Renaming(lambda one: one, lambda at, inner: new if at == column and inner == old else inner)
 
 
-def _parent_of(draft: Draft, path: Path) -> tuple[tuple[int, ...], str]:
-    """Returns the positions of the field that a new field is in, and the name of the new field."""
+def _parent_of(draft: Draft, path: Path) -> tuple[Place | None, str]:
+    """Returns the place of the field that a new field is in, None for a column, and the name of the new field."""
     if not isinstance(path, str):
         *parents, name = names_of(path)
-        return (draft.resolve(parents) if parents else ()), name
+        return (draft.place(parents) if parents else None), name
     parent, point, name = path.rpartition(".")
-    return (draft.resolve(parent) if point else ()), name
+    return (draft.place(parent) if point else None), name
+
+
+def _check_free(name: str, others: Sequence[str], where: str) -> None:
+    if name.lower() in map(str.lower, others):
+        raise InvalidSchema(
+            f"there is a column {name!r} already",
+            where=where,
+            found=list(others),
+            cure="choose another name, or rename that column",
+        )
 
 
 def _placed(siblings: Siblings, one: pa.Field, first: bool, after: str | None, where: str) -> Siblings:
@@ -490,9 +427,3 @@ def _retyped(one: pa.Field, new: pa.DataType) -> pa.Field:
         if (value := default_of(one, which)) is not None:
             made = with_default(made, which, value.cast(new))
     return made
-
-
-def _in_map_key(columns: Siblings, positions: Sequence[int]) -> bool:
-    return any(
-        pa.types.is_map(field_at(columns, positions[:depth]).type) and positions[depth] == 0 for depth in range(1, len(positions))
-    )

@@ -1,0 +1,105 @@
+"""A schema while it is being altered, and the place of one field in it. `schema.alterations` are steps from draft to draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidSchema
+from lsmlake.schema import types
+from lsmlake.schema.fields import Path, Siblings, edited, field_at, resolve, shown
+
+
+@dataclass(frozen=True)
+class Draft:
+    """`where` names the table in messages."""
+
+    columns: Siblings
+    highest_field_id: int
+    primary_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    options: Mapping[str, object]
+    where: str
+
+    def place(self, path: Path) -> Place:
+        """Raises InvalidSchema if there is no such field."""
+        return Place(self, path, resolve(self.columns, path, self.where))
+
+    def edited(self, parent: Sequence[int], edit: Callable[[Siblings], Sequence[pa.Field]]) -> Draft:
+        """Edits the fields inside the field at `parent`; without positions, the columns."""
+        return replace(self, columns=edited(self.columns, parent, edit))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A field of a draft: a column or, with more than one position, a field inside one."""
+
+    draft: Draft
+    path: Path
+    positions: tuple[int, ...]
+
+    @property
+    def field(self) -> pa.Field:
+        return field_at(self.draft.columns, self.positions)
+
+    @property
+    def column(self) -> pa.Field:
+        return self.draft.columns[self.positions[0]]
+
+    @property
+    def parent(self) -> pa.Field | None:
+        """The field that this one is inside of; None for a column."""
+        return None if self.is_column else field_at(self.draft.columns, self.positions[:-1])
+
+    @property
+    def is_column(self) -> bool:
+        return len(self.positions) == 1
+
+    @property
+    def others(self) -> list[str]:
+        """The names of the fields beside this one."""
+        siblings = types.inner_fields(self.parent.type) if self.parent else self.draft.columns
+        return [field.name for number, field in enumerate(siblings) if number != self.positions[-1]]
+
+    @property
+    def role(self) -> str | None:
+        """What makes the column part of the place of every row: "key" or "partition"."""
+        name = self.column.name
+        return "partition" if name in self.draft.partition_by else "key" if name in self.draft.primary_key else None
+
+    @property
+    def in_map_key(self) -> bool:
+        depths = range(1, len(self.positions))
+        parents = [field_at(self.draft.columns, self.positions[:depth]) for depth in depths]
+        return any(
+            pa.types.is_map(parent.type) and position == 0 for parent, position in zip(parents, self.positions[1:], strict=True)
+        )
+
+    @property
+    def where(self) -> str:
+        """Names the table and the field in messages."""
+        return f"{self.draft.where}, column {shown(self.path)!r}"
+
+    def check_member(self, what: str) -> None:
+        """Raises InvalidSchema for the element of a list and the key or value of a map, which cannot have `what`."""
+        if self.parent and not pa.types.is_struct(self.parent.type):
+            raise InvalidSchema(
+                f"only columns and fields of structs have {what}",
+                where=self.draft.where,
+                found=shown(self.path),
+                cure="correct the path",
+            )
+
+    def altered(self, alter: Callable[[pa.Field], pa.Field]) -> Draft:
+        """Returns the draft with the field replaced by what `alter` makes of it."""
+        return self.siblings_edited(lambda before, field, after: (*before, alter(field), *after))
+
+    def dropped(self) -> Draft:
+        return self.siblings_edited(lambda before, field, after: (*before, *after))
+
+    def siblings_edited(self, edit: Callable[[Siblings, pa.Field, Siblings], Sequence[pa.Field]]) -> Draft:
+        """Edits the fields around the field: `edit` gets those before it, the field, and those after it."""
+        *parent, last = self.positions
+        return self.draft.edited(parent, lambda all: edit(all[:last], all[last], all[last + 1 :]))
