@@ -1,6 +1,7 @@
 """Storages with injected faults, and all interleavings of two programs on one storage.
 
-A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size, delete, move, prune.
+A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size, delete, leftovers,
+  delete_leftover, move, prune.
 
 - `FaultStorage` fails one chosen call, or runs full; `every_fault` tries each call of a program in turn.
 - `interleavings` runs two programs in every order of their calls. Each order is replayed from a fresh world: the programs are
@@ -77,6 +78,14 @@ class HookedStorage(Storage):
     def delete(self, path: str) -> None:
         with self.around("delete", path):
             self.inner.delete(path)
+
+    def leftovers(self, prefix: str) -> Iterator[Entry]:
+        with self.around("leftovers", prefix):
+            return iter(tuple(self.inner.leftovers(prefix)))
+
+    def delete_leftover(self, path: str) -> bool:
+        with self.around("delete_leftover", path):
+            return self.inner.delete_leftover(path)
 
     def move(self, source: str, target: str) -> bool:
         with self.around("move", source):
@@ -175,7 +184,7 @@ class _FillingFile:
         self.closed = True
 
 
-WITHOUT_EFFECT = ("read", "size", "list", "folders")
+WITHOUT_EFFECT = ("read", "size", "list", "folders", "leftovers")
 
 
 class Faulted(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from faults import Crash, FaultStorage, HookedStorage
 from naive import naive, unreferenced
 from strategies import Names, contents, copied, fake_env, lake_on, new_lake
 
-from lsmlake import set_option
+from lsmlake import connect, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
@@ -24,9 +25,10 @@ from lsmlake.errors import Corrupt, LakeError, TableNotFound, UnsupportedFormat
 from lsmlake.format.files import CommitMessage
 from lsmlake.maintain import orphans
 from lsmlake.schema.conform import Cast
+from lsmlake.store.local import LocalStorage
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
-from lsmlake.store.storage import Storage
+from lsmlake.store.storage import Storage, read_bytes
 from lsmlake.store.version import Version
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import Request, prepare
@@ -405,3 +407,52 @@ def test_random_histories_with_kills_leak_nothing_and_lose_nothing(seed):
     assert later(clock).verify() == []
     assert later(clock).scan().to_arrow().equals(rows_before)
     assert Counter(report.kinds).total() == len(leaked)
+
+
+def test_temporary_files_of_dead_local_writers_are_removed(tmp_path):
+    """The file of a suspended writer stays, however old it is."""
+    storage = LocalStorage(tmp_path)
+    lake = connect(tmp_path)
+    lake.create_database("d")
+    table = lake.create_table("d.t", "k INT", primary_key=["k"], options={"bucket": 1})
+    table.upsert({"k": [1]})
+    dead = tmp_path / "d.db/t/bucket-0/.tmp-dead"
+    dead.write_bytes(b"12345")
+    (tmp_path / "d.db/.tmp-beside").write_bytes(b"of another table")
+    with storage.write("d.db/t/bucket-0/data-x.parquet") as sink:
+        sink.write(b"half")
+        time.sleep(0.01)  # the storage dates files in milliseconds
+        assert table.remove_orphan_files(older_than="2001-01-01").files == 0
+        for dry_run in (True, False):
+            report = table.remove_orphan_files(older_than="2100-01-01", dry_run=dry_run)
+            assert (report.paths, report.bytes, report.kinds) == (("d.db/t/bucket-0/.tmp-dead",), 5, {"temporary": 1})
+        assert not dead.exists()
+    assert read_bytes(storage, "d.db/t/bucket-0/data-x.parquet") == b"half"
+    assert (tmp_path / "d.db/.tmp-beside").exists()
+
+
+def test_pins_of_dead_processes_are_removed_on_every_branch():
+    clock = Clock()
+    table = made(clock)
+    upsert(table, 1)
+    branch = table.create_branch("b")
+    for line in (table, branch):
+        line.meta.tags.pin(line.meta.snapshots.latest())
+    late = Lake(replace(fake_env(clock.storage, "x-"), clock=lambda: clock.now), Runtime()).table("d.t")
+    clock.pass_days(0.9)
+    late.remove_orphan_files()
+    assert len(table.meta.tags.pins()) == len(branch.meta.tags.pins()) == 1
+    clock.pass_days(0.2)
+    late.remove_orphan_files()
+    assert table.meta.tags.pins() == branch.meta.tags.pins() == []
+
+
+def test_orphans_are_those_of_the_table_if_it_is_asked_through_a_branch():
+    clock = Clock()
+    table = made(clock)
+    upsert(table, 1)
+    branch = table.create_branch("b")
+    upsert(table, 2)
+    clock.pass_days(2)
+    for line in (branch.meta, table.meta):
+        assert orphans.remove_orphan_files(line, None, dry_run=True, limit=None).files == 0

@@ -84,18 +84,23 @@ class TestLocal(StorageContract):
         assert sum(won) == 1
         assert read_bytes(storage, "s/1") == bytes([won.index(True)]) * 1_000
 
-    def test_a_killed_writer_leaves_nothing_visible(self, storage, tmp_path):
+    def test_a_killed_writer_leaves_a_file_that_only_then_may_be_deleted(self, storage, tmp_path):
         put(storage, "d/first", b"")
         child = multiprocessing.get_context("spawn").Process(target=_write_until_killed, args=(storage, "d/f"))
         child.start()
-        while child.is_alive() and not list((tmp_path / "root" / "d").glob(".tmp-*")):
+        while child.is_alive() and not any(left.stat().st_size for left in (tmp_path / "root" / "d").glob(".tmp-*")):
             time.sleep(0.005)
+        (left,) = (tmp_path / "root" / "d").glob(".tmp-*")
+        assert list(storage.leftovers("d")) == []
+        assert not storage.delete_leftover(f"d/{left.name}")
         child.kill()
         child.join()
         assert child.exitcode == -signal.SIGKILL
         assert paths(storage) == ("d/first",)
-        for left in (tmp_path / "root" / "d").glob(".tmp-*"):
-            left.unlink()
+        assert [(entry.path, entry.size) for entry in storage.leftovers("")] == [(f"d/{left.name}", left.stat().st_size)]
+        assert storage.delete_leftover(f"d/{left.name}")
+        assert list(storage.leftovers("")) == []
+        assert not storage.delete_leftover("d/first")
 
     def test_content_and_names_are_synced_before_and_after_publishing(self, storage, tmp_path, monkeypatch):
         log, fsync, link, replace = [], os.fsync, os.link, os.replace

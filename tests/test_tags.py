@@ -460,6 +460,7 @@ def test_a_failure_leaves_whole_tags(verb, mode):
         left = lake_on(done.world, "later-").table("d.t")  # a day later, nothing reminds of the dead
         left.meta.env.clock.now_ms = max(e.modified_ms for e in done.world.list("")) + 2 * DAY_MS
         left.expire_tags()
+        left.expire_snapshots(retain_max=100)
         assert left.meta.tags.pins() == []
         if mode == "error" and not isinstance(done.outcome, BaseException):
             assert is_exact(left) or done.call[0] == "delete"

@@ -827,8 +827,8 @@ class Table:
         Commits do so automatically, see option `snapshot.expire.on-commit`.
 
         Args:
-            older_than: delete the tags created before this time as well, whatever their retention. Text or a datetime, as in
-                `scan`.
+            older_than: also delete all tags created before this time, even if their retention is longer. Text or a datetime, as
+                in `scan`.
             dry_run: delete nothing; report what would be deleted.
         """
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
@@ -864,7 +864,8 @@ class Table:
     ) -> OrphanReport:
         """Delete files in the folder of the table that lsmlake wrote and that no snapshot, tag or changelog names.
 
-        Killed writers and interrupted deletions leave such files; they cost space and nothing else. Files that others put into
+        Killed writers and interrupted deletions leave such files; they cost space and nothing else. On a local file system these
+        include temporary files (kind "temporary"), which are deleted only if their writer is dead. Files that others put into
         the folder stay. If any metadata of the table cannot be read, nothing is deleted.
 
         Args:

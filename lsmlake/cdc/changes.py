@@ -180,7 +180,7 @@ def insert_pieces(meta: Metadata, like: Projection, snapshot: Snapshot | None, m
 
 def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) -> list[Piece]:
     """Returns the changes of the commit of snapshot `number`; repeated calls return the same order. An OVERWRITE snapshot without
-    a changelog is compared with the one before, whatever the producer. Raises SnapshotNotFound if the snapshot has expired and
+    a changelog is compared with the one before, with any producer. Raises SnapshotNotFound if the snapshot has expired and
     left no changelog, or if the changes depend on the snapshot before and that has expired."""
     try:
         snapshot, expired = meta.snapshots.get(number), None

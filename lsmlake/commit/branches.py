@@ -3,18 +3,19 @@
 A branch begins with copies of a snapshot and of the schemas up to it. It shares files with the table: the snapshot that it
 begins at holds them (`store.branches`), like a tag, for the expiry of the table and for that of the branch.
 
-Creation: pin the snapshot (`commit.pinned`); copy schemas and snapshot into directories that nobody knows; create the file of the
+Creation: pin the snapshot (`commit.pinned`); copy schemas and snapshot into new directories; create the file of the
 branch, if absent. Only the last step makes a branch.
 
 Forwarding, while no commit came to the table after the snapshot that the branch begins at:
 
-1. Claim the branch, so that nobody deletes it. Copy its schemas. Note in the file of the branch up to which snapshot the table is
-   forwarded; nothing expires meanwhile.
+1. Claim the branch, so that no other process deletes it. Copy its schemas. Note in the file of the branch up to which snapshot
+   the table is forwarded; nothing expires meanwhile.
 2. Copy the tags of the branch, then its snapshots, in order, each if absent. So a crash leaves the table at a snapshot of the
    branch, and forwarding again completes it; a writer of the table that comes first ends it.
 3. The files belong to the table from now on: the branch begins at the last snapshot copied, and forgets the older ones.
 
-Deletion: claim the branch, so that nobody forwards to it; delete its file, then the files that only it names, then its directory.
+Deletion: claim the branch, so that no other process forwards the table to it; delete its file, then the files that only it names,
+then its directory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lsmlake.commit.holding import holders_of
 from lsmlake.commit.named_files import NamedFiles
 from lsmlake.commit.pinned import pinned
 from lsmlake.commit.reachability import changelog_of
-from lsmlake.commit.returns import TRIES, restless
+from lsmlake.commit.returns import settled
 from lsmlake.errors import (
     CommitConflict,
     CommitUnknown,
@@ -139,20 +140,20 @@ def delete_branch(
 
     Raises:
         TableNotFound: there is no branch of that name.
-        Corrupt: metadata cannot be read, so nobody can tell which files others need. Nothing was deleted.
+        Corrupt: metadata cannot be read, so it is not known which files others need. Nothing was deleted.
     """
     _check_main(meta)
     on = meta.on(meta.branches.place(name))
-    own, changelogs, count = _settled(meta, lambda: _own(on))
+    own, changelogs, count = settled(meta, lambda: _own(on))
     tags = tuple(tag.name for tag in on.tags.all())
-    paths = _settled(meta, lambda: _only(meta, own, changelogs, name))
+    paths = settled(meta, lambda: _only(meta, own, changelogs, name))
     report = BranchReport(name, count, tags, len(paths))
     if dry_run:
         return report
     _claim(on, _DELETE)
     meta.env.storage.delete(meta.paths.branch_file(name))
     # Again: the table may have been forwarded before the claim.
-    paths = _settled(meta, lambda: _only(meta, own, changelogs, name))
+    paths = settled(meta, lambda: _only(meta, own, changelogs, name))
     for path in paths:
         progress(path)
         meta.env.storage.delete(path)
@@ -186,15 +187,15 @@ def _only(meta: Metadata, files: NamedFiles, changelogs: Sequence[str], name: st
     kept = [meta.snapshots.get(number) for number in meta.snapshots.ids()]
     with meta.snapshots.unless_expired(*kept):
         left.remove(meta, [*(holder.snapshot for holder in held), *reversed(kept)])
-        told = {path for snapshot in kept for path in changelog_of(meta, snapshot)} if changelogs else set()
+        others = {path for snapshot in kept for path in changelog_of(meta, snapshot)} if changelogs else set()
     if changelogs:
         recorded = map(meta.snapshots.recorded, meta.snapshots.recorded_ids())
-        told.update(path for snapshot in recorded for path in changelog_of(meta, snapshot))
-    return [*left.paths(meta), *(path for path in changelogs if path not in told)]
+        others.update(path for snapshot in recorded for path in changelog_of(meta, snapshot))
+    return [*left.paths(meta), *(path for path in changelogs if path not in others)]
 
 
 def _claim(on: Metadata, work: bytes) -> None:
-    """Make sure that nobody does other work of this kind on the branch; work that a crash has ended is taken up again."""
+    """Exclude other work of this kind on the branch; work that a crash has ended is continued."""
     path = on.paths.claim(on.paths.branch)
     on.files.first_schema()
     if on.env.storage.put_if_absent(path, work):
@@ -207,20 +208,10 @@ def _claim(on: Metadata, work: bytes) -> None:
         raise CommitConflict(
             f"the branch {on.paths.branch.name!r} is being {'forwarded to' if found == _FORWARD else 'deleted'}",
             where=path,
-            expected="nobody else at work on the branch",
+            expected="no other program that forwards to the branch or deletes it",
             found=found.decode(errors="replace"),
             cure="wait; if the program that did it has died, repeat what it did",
         )
-
-
-def _settled(meta: Metadata, read: Callable[[], object]):
-    """The result of `read`, once no snapshot expires meanwhile."""
-    for _ in range(TRIES):
-        try:
-            return read()
-        except SnapshotNotFound:
-            continue
-    raise restless(meta)
 
 
 # -- forwarding -------------------------------------------------------------------------------------------------------

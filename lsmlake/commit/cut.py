@@ -14,16 +14,15 @@ more. A crash leaves a part of the snapshots, each complete, or files that nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from lsmlake.commit.holding import holders_of
 from lsmlake.commit.named_files import NamedFiles
+from lsmlake.commit.pinned import check_named
 from lsmlake.commit.reachability import changelog_of
-from lsmlake.commit.returns import TRIES, restless
-from lsmlake.commit.tags import check_named
-from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.commit.returns import settled
+from lsmlake.errors import Corrupt, InvalidQuery, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.consumers import consumers
 from lsmlake.store.metadata import Metadata
@@ -32,9 +31,6 @@ _CONSUMER = Wording(
     "reset_consumer() removes it or sets it back; or roll back without cut: streams see the reverse changes",
     command="`lsmlake consumers TABLE --remove NAME` removes it; without --cut, streams see the reverse changes",
 )
-
-
-Read = TypeVar("Read")
 
 
 class _Files(NamedTuple):
@@ -64,7 +60,7 @@ def plan_cut(meta: Metadata, target: Snapshot) -> Cut:
         StorageFailed: other snapshots expired during every attempt.
     """
     try:
-        return _settled(meta, lambda: _planned(meta, target, None))[0]
+        return settled(meta, lambda: _planned(meta, target, None))[0]
     except Corrupt:
         check_named(meta, target)
         raise
@@ -72,7 +68,7 @@ def plan_cut(meta: Metadata, target: Snapshot) -> Cut:
 
 def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callable[[str], None]) -> Cut:
     """Remove the snapshots after `target` and before its rollback `fence`, which is published. Returns what was removed."""
-    going, files = _settled(meta, lambda: _planned(meta, fence, (target.id, fence.id)))
+    going, files = settled(meta, lambda: _planned(meta, fence, (target.id, fence.id)))
     if not (going.snapshots or going.tags or going.changelogs):
         return going
     for name in going.tags:
@@ -80,19 +76,11 @@ def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callabl
     for number in going.changelogs:
         meta.env.storage.delete(meta.paths.changelog(number))
     meta.snapshots.cut(going.snapshots)
-    paths = _settled(meta, lambda: _paths(meta, files, going, fence))
+    paths = settled(meta, lambda: _paths(meta, files, going, fence))
     for path in paths:
         progress(path)
         meta.env.storage.delete(path)
     return replace(going, paths=paths)
-
-
-def _settled(meta: Metadata, read: Callable[[], Read]) -> Read:
-    """The result of `read`, once no snapshot expires meanwhile."""
-    for _ in range(TRIES):
-        with suppress(SnapshotNotFound):
-            return read()
-    raise restless(meta)
 
 
 def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -> tuple[Cut, _Files]:

@@ -7,14 +7,16 @@ newest rollback may need any file; after it there are no gaps again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lsmlake.errors import SnapshotNotFound, StorageFailed
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.tags import Holder
+
+Read = TypeVar("Read")
 
 TRIES = 10
 
@@ -82,6 +84,14 @@ def newest_until(holders: Sequence[Holder], number: int) -> Holder | None:
 
 def number_of(holder: Holder) -> int:
     return holder.snapshot.id
+
+
+def settled(meta: Metadata, read: Callable[[], Read]) -> Read:
+    """The result of `read`, once no snapshot expires meanwhile."""
+    for _ in range(TRIES):
+        with suppress(SnapshotNotFound):
+            return read()
+    raise restless(meta)
 
 
 def restless(meta: Metadata) -> StorageFailed:

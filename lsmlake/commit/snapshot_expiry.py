@@ -8,7 +8,8 @@
    of clocks. A commit slower than that fails step 6 of `commit.commit`.
 4. If changelogs are kept longer than snapshots, a copy of the snapshot stays for its changelog and has its own retention.
 
-Several processes can expire at once: each step can be repeated, and completed work is skipped.
+Several processes can expire at once: each step can be repeated, and completed work is skipped. Before all this, pins that dead
+processes have left are removed (`commit.pinned`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import pairwise
 import pyarrow.compute as pc
 
 from lsmlake.commit.holding import Held, delete, manifests_of, paths_of
+from lsmlake.commit.pinned import remove_old_pins
 from lsmlake.commit.reachability import changelog_of
 from lsmlake.commit.retention import Retention, changelog_retention, first_kept, held, plausible_times
 from lsmlake.errors import SnapshotNotFound
@@ -59,7 +61,7 @@ def expire(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> ExpireReport:
-    """Remove expired snapshots, then expired changelogs, and consumers without recent progress.
+    """Remove pins of dead processes, expired snapshots, then expired changelogs, and consumers without recent progress.
 
     All metadata of a batch is read before the first of its files is deleted. `explain` fills `held`, which reads more snapshots.
     `dry_run` reads the same and changes nothing. Calls `progress` with a snapshot of each batch.
@@ -68,6 +70,7 @@ def expire(
     numbers, marks = meta.snapshots.numbers()
     if not numbers:
         return ExpireReport()
+    files = 0 if dry_run else remove_old_pins(meta)
     now_ms = meta.env.clock()
     options = meta.schemas.of(meta.snapshots.get(numbers[-1])).parsed_options
     kept_longer = changelog_retention(options, now_ms)
@@ -78,8 +81,8 @@ def expire(
     reasons = held(numbers, time_of, retention, protected) if explain else {}
     due = [number for number in numbers if number < first]
     if due and meta.branches.is_forwarding():  # a branch and the table share snapshots now
-        return ExpireReport(held={"the table is being forwarded to a branch": len(due)})
-    expired = files = 0
+        return ExpireReport(files=files, held={"the table is being forwarded to a branch": len(due)})
+    expired = 0
     for start in range(0, len(due), _BATCH):
         batch, following = due[start : start + _BATCH], [*due, first][start + _BATCH :][:1] or [first]
         progress(meta.paths.snapshot(batch[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lsmlake.commit.tag_calendar import TagCalendar
-from lsmlake.commit.tags import TagReport, create_tag, delete_tags, remove_old_pins
+from lsmlake.commit.tags import TagReport, create_tag, delete_tags
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
@@ -16,7 +16,7 @@ _AT_ONCE = 50  # tags that one commit deletes
 def expire_tags(
     meta: Metadata, older_than_ms: int | None = None, *, limit: int | None = None, dry_run: bool = False
 ) -> TagReport:
-    """Delete the tags that have been kept as long as they should be, and pins that crashes have left.
+    """Delete the tags that have been kept as long as they should be.
 
     Args:
         meta: the table.
@@ -35,8 +35,7 @@ def expire_tags(
         return over or (older_than_ms is not None and tag.create_time_ms < older_than_ms)
 
     due = [tag.name for tag in meta.tags.all() if is_due(tag)]
-    report = delete_tags(meta, due[:limit], dry_run=dry_run)
-    return report if dry_run else TagReport(report.tags, report.files + remove_old_pins(meta), report.left)
+    return delete_tags(meta, due[:limit], dry_run=dry_run)
 
 
 def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> Tag | None:

@@ -1,29 +1,25 @@
-"""Creates, replaces, renames and deletes tags. `store.tags` holds the order of steps that protects their files from deletion.
+"""Creates, replaces, renames and deletes tags.
 
-1. Pin the snapshot. Check that the snapshot is retained or tagged.
+1. Pin the snapshot (`commit.pinned`), which proves that it is retained or tagged.
 2. Write the tag. Unpin the snapshot.
 3. If a tag was replaced or deleted: delete the files that only it needed (`commit.holding`).
 
-A crash leaves a pin or files that nothing needs, never a tag whose files are missing. `remove_old_pins` deletes pins of the dead.
+A crash leaves a pin or files that nothing needs, never a tag whose files are missing.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from lsmlake.commit.holding import delete, files_of, unused
-from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, TableNotFound, Wording
+from lsmlake.commit.pinned import pinned, release
+from lsmlake.errors import Corrupt, InvalidQuery, StorageFailed, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.notebook import Shown
 from lsmlake.store.metadata import Metadata
-from lsmlake.store.snapshots import LIST_SNAPSHOTS
 
-_log = logging.getLogger("lsmlake")
-
-_PIN_MS = 86_400_000  # far longer than writing a tag takes
 _TAKEN = Wording(
     "create_tag(..., replace=True) replaces it, or choose another name",
     command="`lsmlake tag TABLE --create NAME --replace` replaces it, or choose another name",
@@ -116,57 +112,18 @@ def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False
     return TagReport(tuple(deleted), files, left)
 
 
-def remove_old_pins(meta: Metadata) -> int:
-    """Delete pins that a crash has left, and the files that only they need; returns how many files were deleted."""
-    limit, files = meta.env.clock() - _PIN_MS, 0
-    for entry in meta.tags.pins():
-        if entry.modified_ms >= limit:
-            continue
-        try:
-            pinned = meta.tags.read_pin(entry.path)
-        except Corrupt:
-            pinned = None
-        meta.tags.unpin(entry.path)
-        files += release(meta, pinned) if pinned is not None else 0
-    return files
-
-
 def _put(meta: Metadata, tag: Tag, *, replacing: bool = False) -> None:
     """Steps 1 and 2."""
-    pin = meta.tags.pin(tag.snapshot)
-    try:
-        check_named(meta, tag.snapshot)
+
+    def undo() -> None:
+        if meta.tags.read(tag.name) == tag:  # otherwise another program has replaced it
+            meta.tags.remove(tag.name)
+
+    with pinned(meta, tag.snapshot, (StorageFailed,), undo):
         if replacing:
             meta.tags.replace(tag)
         elif not meta.tags.put(tag):
             raise InvalidQuery("the name of the tag is taken", where=meta.paths.root, found=repr(tag.name), cure=_TAKEN)
-        if not meta.tags.is_pinned(pin):  # suspended for so long that the pin was taken for one of the dead
-            meta.tags.remove(tag.name)
-            meta.files.first_schema()  # or the table was dropped or renamed
-            raise _gone(meta, tag.snapshot)
-    except TableNotFound:
-        meta.tags.unpin(pin)
-        raise
-    except (InvalidQuery, SnapshotNotFound):
-        meta.tags.unpin(pin)
-        release(meta, tag.snapshot)  # it may have expired meanwhile, and the pin has kept its files
-        raise
-    meta.tags.unpin(pin)  # after another error, the tag may be there or not, so the pin stays
-
-
-def check_named(meta: Metadata, snapshot: Snapshot) -> None:
-    """Raises SnapshotNotFound unless the snapshot is retained or tagged."""
-    try:
-        if meta.snapshots.get_kept(snapshot.id) == snapshot:
-            return
-    except SnapshotNotFound:
-        meta.files.first_schema()
-    if all(tag.snapshot != snapshot for tag in meta.tags.of_snapshot(snapshot.id)):
-        raise _gone(meta, snapshot)
-
-
-def _gone(meta: Metadata, snapshot: Snapshot) -> SnapshotNotFound:
-    return SnapshotNotFound(f"snapshot {snapshot.id} has expired", where=meta.paths.root, cure=LIST_SNAPSHOTS)
 
 
 def _readable(meta: Metadata, name: str) -> Tag | None:
@@ -175,14 +132,3 @@ def _readable(meta: Metadata, name: str) -> Tag | None:
         return meta.tags.read(name)
     except Corrupt:
         return None
-
-
-def release(meta: Metadata, snapshot: Snapshot) -> int:
-    """Delete the files of a snapshot that nothing needs any more; returns how many."""
-    if meta.snapshots.is_kept(snapshot.id):
-        return 0
-    try:
-        return delete(meta, unused(meta, snapshot, files_of(meta, snapshot)))
-    except Corrupt as damaged:
-        _log.warning("%s: files of snapshot %d were not deleted: %s", meta.paths.root, snapshot.id, damaged)
-        return 0

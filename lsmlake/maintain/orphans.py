@@ -2,13 +2,15 @@
 
 Killed writers, failed deletions and remains of a dropped table of the same name leave them. Steps:
 
-1. Find out the time by the clock of the storage, which also dates the files.
+1. Find out the time by the clock of the storage, which also dates the files. Remove the pins of dead processes
+   (`commit.pinned`), with the files that only they keep.
 2. Read every snapshot, changelog, tag and pin (`commit.reachability`). If any metadata is damaged, or of a kind that this version
    does not know, nothing is deleted.
 3. List the table. An orphan has a name of lsmlake's form, is older than the limit, and is not named. The limit protects commits
    under way, whose files no snapshot names yet: a write must not take longer than that.
 4. Before each batch of deletions look again: a file that something names meanwhile stays, and if the table was dropped, its next
    owner keeps all files.
+5. Temporary files of the storage are orphans if they are older than the limit and their writer is dead; the storage knows that.
 
 Schemas, snapshots, marks, consumers and tags of the table are never orphans.
 """
@@ -19,14 +21,17 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.commit.pinned import remove_old_pins
 from lsmlake.commit.reachability import Reachable
-from lsmlake.errors import Corrupt, UnsupportedFormat
+from lsmlake.errors import Corrupt, TableNotFound, UnsupportedFormat
+from lsmlake.format.paths import Branch
 from lsmlake.notebook import Shown
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Entry
@@ -45,6 +50,7 @@ _FORMS = (
 )
 _BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")
 _DROPPED = "dropped table"
+_TEMPORARY = "temporary"
 
 
 @dataclass(frozen=True)
@@ -74,12 +80,16 @@ def remove_orphan_files(
     limit: int | None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> OrphanReport:
-    """See `Table.remove_orphan_files`. Calls `progress` with each snapshot and file that is looked at or deleted."""
+    """See `Table.remove_orphan_files`; `meta` may be a branch. Calls `progress` with each snapshot and file that is looked at or
+    deleted."""
+    meta = meta.on(None)
     now_ms = _now_ms(meta, dry_run=dry_run)
     before_ms = now_ms - DAY_MS if older_than_ms is None else min(older_than_ms, now_ms)
+    if not dry_run:
+        _remove_old_pins(meta)
     reachable = Reachable(meta, progress)
     _read_all(reachable)
-    found = _orphans(meta, reachable, before_ms, progress)
+    found = chain(_orphans(meta, reachable, before_ms, progress), _leftovers(meta, before_ms))
     orphans = list(found if limit is None else islice(found, min(limit, sys.maxsize)))
     if dry_run:
         return _report(orphans, dry_run=True)
@@ -90,8 +100,11 @@ def remove_orphan_files(
         batch = _unnamed(reachable, orphans[start : start + _DELETED_AT_ONCE])
         for orphan in batch:
             progress(orphan.entry.path)
-            meta.env.storage.delete(orphan.entry.path)
-        removed += batch
+            if orphan.kind != _TEMPORARY:
+                meta.env.storage.delete(orphan.entry.path)
+            elif not meta.env.storage.delete_leftover(orphan.entry.path):
+                continue
+            removed.append(orphan)
     return _report(removed, dry_run=False)
 
 
@@ -133,6 +146,19 @@ def _orphans(meta: Metadata, reachable: Reachable, before_ms: int, progress: Cal
         progress(batch[-1].path)
         old = [_Orphan(entry, kind) for entry in batch if entry.modified_ms < before_ms and (kind := _kind(meta, entry.path))]
         yield from _unnamed(reachable, old)
+
+
+def _leftovers(meta: Metadata, before_ms: int) -> Iterator[_Orphan]:
+    for entry in meta.env.storage.leftovers(meta.paths.root):
+        if entry.modified_ms < before_ms:
+            yield _Orphan(entry, _TEMPORARY)
+
+
+def _remove_old_pins(meta: Metadata) -> None:
+    remove_old_pins(meta)
+    for name, info in meta.branches.all().items():
+        with suppress(TableNotFound):  # deleted meanwhile
+            remove_old_pins(meta.on(Branch(name, info.uuid)))
 
 
 def _unnamed(reachable: Reachable, orphans: Sequence[_Orphan]) -> list[_Orphan]:

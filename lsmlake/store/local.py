@@ -8,7 +8,9 @@ Content is written to a temporary file beside its target, made durable, and only
 4. remove the temporary name if it still exists, and `fsync` the directory.
 
 If another process removes or renames the directory meanwhile, the writer raises StorageFailed and publishes nothing. A killed
-writer leaves at most a temporary file, which no listing shows.
+writer leaves at most a temporary file, which no listing shows. A writer holds a lock (`flock`) on its temporary file, which ends
+with its process; so `leftovers` can tell the files of dead writers, also of suspended ones. Where the file system has no such
+locks, no file is taken for that of a dead writer.
 
 Symbolic links inside the root are never followed, because they could lead outside or form a cycle; the root itself may be one.
 Files are not memory-mapped, because truncating a mapped file kills the process that reads it.
@@ -17,6 +19,7 @@ Files are not memory-mapped, because truncating a mapped file kills the process 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -61,16 +64,16 @@ class LocalStorage(Storage):
     @contextmanager
     def write(self, path: str) -> Iterator[pa.NativeFile]:
         target = self._guarded(path)
-        with storage_errors("write", target), _temporary_beside(target) as temporary:
-            with _durable_sink(temporary) as sink:
+        with storage_errors("write", target), _temporary_beside(target) as (temporary, handle):
+            with _durable_sink(temporary, handle) as sink:
                 yield sink
             with _directory_must_exist(target):
                 os.replace(temporary, target)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._guarded(path)
-        with storage_errors("create", target), _temporary_beside(target) as temporary:
-            with _durable_sink(temporary) as sink:
+        with storage_errors("create", target), _temporary_beside(target) as (temporary, handle):
+            with _durable_sink(temporary, handle) as sink:
                 sink.write(data)
             with _directory_must_exist(target):
                 return _link(temporary, target)
@@ -141,6 +144,31 @@ class LocalStorage(Storage):
         with storage_errors("remove", directory):
             _remove_empty(directory)
 
+    def leftovers(self, prefix: str) -> Iterator[Entry]:
+        """As dated by the file system, not by the writer: a copy is a link to a file that may be old."""
+        directory = self._directory(prefix)
+        with storage_errors("list", directory):
+            for parent, folders, names in os.walk(directory):
+                folders.sort()
+                inside = os.path.relpath(parent, self.root).replace(os.sep, "/")
+                for name in sorted(name for name in names if name.startswith(TEMPORARY)):
+                    with suppress(FileNotFoundError):
+                        status = os.lstat(f"{parent}/{name}")
+                        if stat.S_ISREG(status.st_mode) and _is_abandoned(f"{parent}/{name}"):
+                            changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+                            yield Entry(f"{inside}/{name}", status.st_size, changed_ns // 1_000_000)
+
+    def delete_leftover(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        located = f"{self._directory(folder)}/{name}"
+        if not name.startswith(TEMPORARY) or os.path.islink(located):
+            return False
+        with storage_errors("delete", located), suppress(FileNotFoundError, NotADirectoryError):
+            if _is_abandoned(located):
+                os.unlink(located)
+                return True
+        return False
+
     def place(self, path: str) -> str:
         return self._locate(path)
 
@@ -177,12 +205,17 @@ def _refuse_link(path: str) -> None:
 
 
 @contextmanager
-def _temporary_beside(target: str) -> Iterator[str]:
-    """A unique name in the target's directory, removed at the end; then, unless the body failed, `fsync`s the directory."""
+def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
+    """A new locked file in the target's directory, removed at the end; then, unless the body failed, `fsync`s the directory."""
     directory = os.path.dirname(target)
     temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
+    with _directory_must_exist(temporary):
+        handle = _create(temporary)
     try:
-        yield temporary
+        with handle:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield temporary, handle
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -212,15 +245,30 @@ def _directory_must_exist(target: str) -> Iterator[None]:
 
 
 @contextmanager
-def _durable_sink(path: str) -> Iterator[pa.NativeFile]:
+def _durable_sink(path: str, handle: BinaryIO) -> Iterator[pa.NativeFile]:
+    """Writes the file, which `handle` has created."""
     with _directory_must_exist(path):
-        handle = _create(path)
-    with handle:
-        with _directory_must_exist(path):
-            sink = pa.OSFile(path, "wb")
-        with sink:
-            yield sink
-        os.fsync(handle.fileno())
+        sink = pa.OSFile(path, "wb")
+    with sink:
+        yield sink
+    os.fsync(handle.fileno())
+
+
+def _is_abandoned(path: str) -> bool:
+    """Whether no live process writes the temporary file. Raises FileNotFoundError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise
+    except OSError:  # the file of another user
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:  # locked, or a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def _link(temporary: str, target: str) -> bool:

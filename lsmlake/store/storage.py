@@ -105,6 +105,14 @@ class Storage(ABC):
         """Remove the directory `prefix` and all directories inside it that contain no file. Removes symbolic links, never their
         targets. Does nothing if directories exist only as parts of paths."""
 
+    def leftovers(self, prefix: str) -> Iterator[Entry]:
+        """The temporary files of dead writers below the directory `prefix`, which `list` does not show."""
+        yield from ()
+
+    def delete_leftover(self, path: str) -> bool:
+        """Delete a temporary file, unless a live writer has it; return whether it was deleted."""
+        return False
+
     @abstractmethod
     def place(self, path: str) -> str:
         """The path of a file or folder for other processes. Raises InvalidQuery if there is none."""

@@ -1,12 +1,7 @@
 """The tags of a table, which are named copies of snapshots; and pins.
 
-A pin keeps the files of a snapshot while a tag of it is being written. Files that a tag or a pin needs are not deleted:
-
-1. A program that creates a tag writes a pin, checks that the snapshot is retained, writes the tag, and deletes the pin.
-2. A program that deletes files of a snapshot first removes what leads to it: it replaces the snapshot by a mark, or deletes its
-   tag. Then it lists tags and pins, and then it deletes the files that none of them needs.
-
-So either the second program sees the pin or the tag, or the first one sees that the snapshot is gone.
+A pin keeps the files of a snapshot while a tag, a branch or a rollback of it is being published. Files that a tag or a pin needs
+are not deleted; `commit.pinned` says why none is missed.
 """
 
 from __future__ import annotations
