@@ -345,6 +345,22 @@ def membership(name: str, values: Sequence[object], ddl: str) -> Condition:
     return Condition(f"{name} IN ({listed})", lambda row: None if row[name] is None else rank(row[name]) in wanted)
 
 
+def prefixed(name: str, prefix: str) -> Condition:
+    pattern = "".join(f"\\{sign}" if sign in "%_\\" else sign for sign in prefix) + "%"
+    return Condition(
+        f"{name} LIKE {literal(pattern, 'STRING')}", lambda row: None if row[name] is None else row[name].startswith(prefix)
+    )
+
+
+def pair(name: str, op: str, other: str) -> Condition:
+    """Compares two columns of one type."""
+    compare = _COMPARE[op]
+    return Condition(
+        f"{name} {op} {other}",
+        lambda row: None if row[name] is None or row[other] is None else compare(rank(row[name]), rank(row[other])),
+    )
+
+
 def is_null(name: str) -> Condition:
     return Condition(f"{name} IS NULL", lambda row: row[name] is None)
 
@@ -370,16 +386,22 @@ def negated(a: Condition) -> Condition:
 
 
 @st.composite
-def conditions(draw: Callable, shape: Shape, depth: int = 2) -> Condition:
-    """A condition over any column of the shape, the key more often than not."""
+def conditions(draw: Callable, shape: Shape, depth: int = 2, keys: int = 3) -> Condition:
+    """A condition over any column of the shape, each of the key `keys` times as often again."""
     if depth and draw(st.booleans()):
         combine = draw(st.sampled_from([both, either, negated]))
-        return combine(*(draw(conditions(shape, depth - 1)) for _ in range(1 if combine is negated else 2)))
-    name = draw(st.sampled_from([*shape.primary_key * 3, *shape.names]))
+        return combine(*(draw(conditions(shape, depth - 1, keys)) for _ in range(1 if combine is negated else 2)))
+    name = draw(st.sampled_from([*shape.primary_key * keys, *shape.names]))
     kind = shape.kind(name)
     values = [value for value in kind.values if value is not None]
     if kind.ddl.startswith("ARRAY") or draw(st.integers(0, 9)) == 0:
         return is_null(name)
-    if draw(st.integers(0, 3)) == 0:
+    likes = [other for other, its in shape.columns if its.ddl == kind.ddl and other != name]
+    form = draw(st.integers(0, 7))
+    if form == 0 and kind.ddl == "STRING":
+        return prefixed(name, draw(st.sampled_from(values))[: draw(st.integers(0, 40))])
+    if form == 1 and likes:
+        return pair(name, draw(st.sampled_from(list(_COMPARE))), draw(st.sampled_from(likes)))
+    if form in (2, 3):
         return membership(name, draw(st.lists(st.sampled_from(values), min_size=1, max_size=4)), kind.ddl)
     return comparison(name, draw(st.sampled_from(list(_COMPARE))), draw(st.sampled_from(values)), kind.ddl)

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from itertools import count
+
 import pyarrow as pa
 import pytest
 from effort import examples
 from faults import FaultStorage
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import naive
-from strategies import KEYS, PARTITIONS, Shape, conditions, encoded_rows, lake_on, multiset, new_lake, rows_of
+from naive import EXACT, naive
+from strategies import (
+    KEYS,
+    KINDS,
+    PARTITIONS,
+    ColumnKind,
+    Shape,
+    conditions,
+    copied,
+    encoded_rows,
+    lake_on,
+    multiset,
+    new_lake,
+    rows_of,
+    tiny_units,
+)
 
-from lsmlake.api.table import Table
+import lsmlake
 from lsmlake.commit.tiers import full_tail
 from lsmlake.read.plan import Plan
 from lsmlake.store.memory import MemoryStorage
@@ -20,50 +41,139 @@ SMALL = {"manifest.merge-min-count": 3, "manifest.target-file-size": "300 b", "b
 
 
 def described(plan: Plan) -> list[object]:
-    """What a plan reads, whatever the order of its splits."""
+    """What a plan reads, whatever the order of its splits and their files."""
     return sorted(
-        str((split.bucket, sorted(f.name for f in split.files), sorted(split.vectors.items()), split.level0, split.lookup_files))
-        + str(split.merged)
+        str((split.bucket, sorted(split.vectors.items())))
+        + str([sorted(map(repr, files)) for files in (split.files, split.level0, split.lookup_files, split.merged)])
         for split in plan.splits
     )
 
 
+NULLABLE = {
+    name: ColumnKind(kind.ddl, (None, *kind.values, *([math.nan] if name in ("FLOAT", "DOUBLE") else [])))
+    for name, kind in KINDS.items()
+}
+WIDER = {
+    "TINYINT": ["SMALLINT", "INT"], "SMALLINT": ["INT", "DOUBLE"], "INT": ["BIGINT", "DOUBLE"], "BIGINT": ["DECIMAL(38,10)"],
+    "FLOAT": ["DOUBLE"], "DECIMAL(9,2)": ["DECIMAL(38,10)"], "DATE": ["TIMESTAMP_NTZ"],
+}  # fmt: skip
+
+
+def widened(kind: ColumnKind, name: str) -> ColumnKind:
+    """The kind of a column of `kind` whose type becomes `name`: with the values of both."""
+    convert: dict[str, Callable[[object], object]] = {
+        "DOUBLE": float,
+        "TIMESTAMP_NTZ": lambda day: dt.datetime(day.year, day.month, day.day),
+        "DECIMAL(38,10)": lambda number: EXACT.quantize(Decimal(number), Decimal("1e-10")),
+    }
+    old = [convert.get(name, lambda value: value)(value) for value in kind.values if value is not None]
+    return ColumnKind(NULLABLE[name].ddl, (*NULLABLE[name].values, *old))
+
+
+class Grown:
+    """A table that is written and altered as `draw` says. `moments`: its shape at each snapshot with rows."""
+
+    def __init__(self, draw: Callable, vectors: bool) -> None:
+        self.draw, self.storage, self.moments, self.made = draw, MemoryStorage(), {}, count()
+        values = draw(st.lists(st.sampled_from(list(NULLABLE)), min_size=4, max_size=4))
+        columns = {f"c{i}": NULLABLE[name] for i, name in enumerate(values)}
+        self.shape = Shape.of(draw(st.sampled_from(list(KEYS))), draw(st.sampled_from(list(PARTITIONS))), columns)
+        options = {name.replace(".", "__").replace("-", "_"): str(value) for name, value in SMALL.items()}
+        self.table = self.shape.create(new_lake(self.storage), **options, deletion_vectors__enabled=str(vectors).lower())
+
+    def grow(self, steps: int) -> None:
+        for _ in range(steps):
+            self._upsert()
+            match self.draw(st.integers(0, 7)):
+                case 0 | 1 | 2:
+                    self._alter()
+                case 3:
+                    self.table.compact(full=self.draw(st.booleans()))
+        self._upsert()
+
+    def _upsert(self) -> None:
+        codes = self.draw(encoded_rows(14))
+        rows = [self._row(key, value) for key, value in codes]
+        self.table.upsert(self.shape.table(rows, self.table.schema), compact=self.draw(st.booleans()))
+        if codes[0][1] % 4 == 0:
+            keys = self.shape.table([self.shape.key_of(row) for row in rows[:2]], self.table.schema, self.shape.primary_key)
+            self.table.delete_keys(keys, compact=codes[0][1] % 8 == 0)
+        self.moments[self.table.meta.snapshots.latest_id()] = self.shape
+
+    def _row(self, key: int, value: int) -> tuple:
+        place = self.shape.key_values(key)
+        others = [kind for _, kind in self.shape.columns[len(place) :]]
+        return (*place, *(kind.values[(value * (i + 2) + 5 * i) % len(kind.values)] for i, kind in enumerate(others)))
+
+    def _alter(self) -> None:
+        """Renames any column, widens the type of another, drops it, or drops it and adds one with its name."""
+        fresh, columns, part = (
+            f"n{next(self.made)}",
+            list(self.shape.columns),
+            len(self.shape.key) + (self.shape.partition is not None),
+        )
+        place = self.draw(st.integers(0, len(columns) - 1))
+        name, kind = columns[place]
+        verb = self.draw(st.sampled_from(["rename", "widen", "widen", "drop", "again", "again"]))
+        if verb == "widen" and place >= part and kind.ddl in WIDER:
+            columns[place] = name, widened(kind, self.draw(st.sampled_from(WIDER[kind.ddl])))
+            self.table.alter(lsmlake.change_type(name, columns[place][1].ddl))
+        elif verb in ("drop", "again") and place >= part and len(columns) - part > 1:
+            self.table.alter(lsmlake.drop_column(name))
+            columns.pop(place)
+            if verb == "again":
+                added = NULLABLE[self.draw(st.sampled_from(list(NULLABLE)))]
+                default = self.draw(st.sampled_from([value for value in added.values if value == value]))
+                self.table.alter(lsmlake.add_column(name, added.ddl, default=default))
+                columns.append((name, added))
+        elif name != "p":
+            self.table.alter(lsmlake.rename_column(name, fresh))
+            columns[place] = fresh, kind
+        self.shape = replace(self.shape, columns=tuple(columns), key=tuple(name for name, _ in columns[: len(self.shape.key)]))
+
+
 @pytest.mark.parametrize("vectors", [True, False])
-@examples(8)
-@given(data=st.data())
-def test_a_pruned_plan_reads_what_an_unpruned_one_reads(vectors: bool, data: st.DataObject):
-    """With keys and partitions of all types, values at the ends of their types, and after upgrades, deletes and merges."""
-    shape = Shape.of(data.draw(st.sampled_from(list(KEYS))), data.draw(st.sampled_from(list(PARTITIONS))))
+def test_a_read_with_a_condition_is_a_filter_of_all_rows(vectors: bool):
+    """Whatever is pruned: manifests, files or row groups. Keys, partitions and columns of all types, with values at the ends of
+    their types, after deletes, compactions, merges of manifests and alterations; the newest snapshot and one before."""
+    pruned = set()
+
+    @examples(8)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        with tiny_units(rows=3):
+            writes = Grown(data.draw, vectors)
+            writes.grow(data.draw(st.integers(2, 6)))
+            cold = lake_on(writes.storage, "cold-").table("d.t")
+        snapshot = data.draw(st.sampled_from(list(writes.moments)))
+        for moment in {snapshot, max(writes.moments)}:
+            shape = writes.moments[moment]
+            for mode in ("fresh", "raw"):
+                every = cold.scan(snapshot=moment, mode=mode).to_arrow()
+                for _ in range(3):
+                    condition = data.draw(conditions(shape, keys=1))
+                    how = {"where": condition.sql, "snapshot": moment, "mode": mode}
+                    matching = pa.array([condition.holds(row) is True for row in every.to_pylist()], pa.bool_())
+                    wanted = multiset(rows_of(every.filter(matching)))
+                    with tiny_units():
+                        scan = lake_on(writes.storage, "cold-").table("d.t").scan(**how)
+                    assert multiset(rows_of(scan.to_arrow())) == wanted, how
+                    assert cold.scan(**how).count() == len(wanted), how
+                    plan, warm = scan.plan(), writes.table.scan(**how).plan()
+                    assert described(plan) == described(warm), how
+                    assert plan.pruned == warm.pruned, how
+                    pruned.update(
+                        step for (step, files), (_, before) in zip(plan.pruned[1:], plan.pruned, strict=False) if files < before
+                    )
+
+    check()
+    assert pruned >= {"keys", "statistics"}
+
+
+@pytest.fixture(scope="module")
+def many_manifests() -> MemoryStorage:
+    """A table of 16 partitions, written in 64 commits, its manifests merged into many. Only read."""
     storage = MemoryStorage()
-    options = {name: str(value) for name, value in SMALL.items()} | {"deletion-vectors.enabled": str(vectors).lower()}
-    table = new_lake(storage).create_table(
-        "d.t", shape.ddl, primary_key=list(shape.primary_key), partition_by=["p"] if shape.partition else [], options=options
-    )
-    stamp = 0
-    for drawn in data.draw(st.lists(encoded_rows(12), min_size=3, max_size=9)):
-        rows = [shape.row(code, value, stamp + i) for i, (code, value) in enumerate(drawn)]
-        stamp += len(rows)
-        table.upsert(shape.table(rows, table.schema), compact=data.draw(st.booleans()))
-        if data.draw(st.integers(0, 3)) == 0:
-            keys = shape.table([shape.key_of(row) for row in rows[:2]], table.schema, shape.primary_key)
-            table.delete_keys(keys, compact=data.draw(st.booleans()))
-    if data.draw(st.booleans()):
-        table.compact()
-    every = table.scan().to_arrow()
-    for _ in range(4):
-        condition = data.draw(conditions(shape))
-        for mode in ("fresh", "raw"):
-            warm = table.scan(where=condition.sql, mode=mode)
-            cold = lake_on(storage, "cold-").table("d.t").scan(where=condition.sql, mode=mode)
-            assert described(cold.plan()) == described(warm.plan()), condition.sql
-            assert cold.plan().pruned == warm.plan().pruned
-        found = lake_on(storage, "cold-").table("d.t").scan(where=condition.sql).to_arrow()
-        matching = pa.array([condition.holds(row) is True for row in every.to_pylist()], pa.bool_())
-        assert multiset(rows_of(found)) == multiset(rows_of(every.filter(matching)))
-
-
-def many_manifests(storage: MemoryStorage) -> Table:
-    """A table of 16 partitions, written in 64 commits, its manifests merged into many."""
     table = new_lake(storage).create_table(
         "d.t",
         "p INT NOT NULL, k BIGINT, v STRING",
@@ -74,27 +184,26 @@ def many_manifests(storage: MemoryStorage) -> Table:
     for number in range(64):
         keys = range(number, number + 60, 3)
         table.upsert({"p": [number % 16] * len(keys), "k": list(keys), "v": [f"{number}"] * len(keys)})
-    return table
+    return storage
 
 
 @pytest.mark.parametrize(
     ("where", "most"), [("p = 3 AND k = 12", 4), ("p = 3", 6), ("p IN (3, 4)", 8), ("k = 1000000", 0), ("p = 3 AND k < 0", 0)]
 )
-def test_a_cold_plan_opens_only_manifests_that_can_match(where: str, most: int):
-    storage = FaultStorage(MemoryStorage())
-    table = many_manifests(storage)
-    assert table.manifests().num_rows > 20
-    cold = lake_on(storage, "cold-").table("d.t")
+def test_a_cold_plan_opens_only_manifests_that_can_match(many_manifests: MemoryStorage, where: str, most: int):
+    storage = FaultStorage(many_manifests)
+    warm, cold = (lake_on(storage, prefix).table("d.t") for prefix in ("warm-", "cold-"))
+    assert warm.manifests().num_rows > 20
+    warm.scan().plan()
     storage.calls = []
     found = cold.scan(where=where).plan()
     opened = [path for name, path in storage.calls if name == "read" and "/manifest/manifest-0" in path]
     assert len(opened) <= most
-    assert described(found) == described(table.scan(where=where).plan())
+    assert described(found) == described(warm.scan(where=where).plan())
 
 
-def test_the_number_of_live_files_is_known_from_the_manifest_lists():
-    storage = MemoryStorage()
-    table = many_manifests(storage)
+def test_the_number_of_live_files_is_known_from_the_manifest_lists(many_manifests: MemoryStorage):
+    table = lake_on(copied(many_manifests), "more-").table("d.t")
     table.compact(full=True)
     there = naive(table)
     for number, snapshot in there.snapshots().items():
