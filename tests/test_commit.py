@@ -394,7 +394,7 @@ def test_a_commit_that_violates_an_invariant_is_not_published():
     table.upsert(rows(table, 0, 9))
     (base,) = table.states().values()
     before = contents(table.meta.env.storage)
-    overlapping = replace(base.files[0], name="data-x.parquet")
+    overlapping = base.files[0]._replace(name="data-x.parquet")
     message = CommitMessage(base.bucket, compact=BucketEdit(base.bucket, 1, added=(overlapping,), base=base))
     with pytest.raises(Corrupt, match=r"d\.db/t: the commit violates invariants of the table.*not published.*I1: .*overlap"):
         commit(table.version, [message], Identity("w"))

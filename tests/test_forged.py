@@ -13,7 +13,6 @@ import sys
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -192,7 +191,7 @@ def forged_footers(first: int, last: int) -> None:
         for _ in range(chance.randrange(1, 3)):
             footer[chance.randrange(len(footer) - 8)] = chance.choice([0, 127, 128, 255, chance.randrange(256)])
         forged_storage = with_file(path, data[: -len(footer)] + bytes(footer))
-        entry = replace(file, footer_checksum=zlib.crc32(footer))
+        entry = file._replace(footer_checksum=zlib.crc32(footer))
         with suppress(LakeError), DataReader(Env(forged_storage), path, entry, schema, encoded=schema.columns.names) as reader:
             for name in schema.columns.names:
                 reader.group_bounds(name)
@@ -223,12 +222,12 @@ def test_a_footer_is_compared_with_the_manifest_before_a_column_is_read():
     file = next(file for file in state.files if file.rows > 1)
     path = table.meta.paths.data(file)
     with pytest.raises(Corrupt, match="another number of rows"):
-        DataReader(Env(world()), path, replace(file, rows=file.rows + 1), schema)
+        DataReader(Env(world()), path, file._replace(rows=file.rows + 1), schema)
     twice = schema.columns.field(0)
     made = pa.table([pa.array([1, 2], twice.type)] * 2, schema=pa.schema([twice, twice.with_name("other")]))
     sink = pa.BufferOutputStream()
     pq.write_table(made, sink)
     data = sink.getvalue().to_pybytes()
-    entry = replace(file, rows=2, bytes=len(data), footer_bytes=None, footer_checksum=None)
+    entry = file._replace(rows=2, bytes=len(data), footer_bytes=None, footer_checksum=None)
     with pytest.raises(Corrupt, match="two columns with one field id"):
         DataReader(Env(with_file(path, data)), path, entry, schema)

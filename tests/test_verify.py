@@ -82,7 +82,7 @@ def test_a_key_in_the_wrong_bucket(table):
 )
 def test_a_manifest_that_differs_from_the_file(table, wrong, words):
     state = only(table)
-    file = replace(written(table, keys_in(0, 500, 600)[:4]), **wrong)
+    file = written(table, keys_in(0, 500, 600)[:4])._replace(**wrong)
     found = added(table, state, file)
     assert any(words in text and file.name in text for text in found), found
 

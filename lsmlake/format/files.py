@@ -7,7 +7,7 @@ Python values of the column's type (int, str, Decimal, date, ...), `None` for a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 APPEND, COMPACT = "APPEND", "COMPACT"
@@ -29,8 +29,7 @@ class ColumnStats(NamedTuple):
     max: object
 
 
-@dataclass(frozen=True)
-class DataFile:
+class DataFile(NamedTuple):
     """A sorted Parquet file. `min_key` and `max_key` are its first and last key, exact, in key-column order.
 
     `name` is unique in the table. `directory` is relative to the table's root; the writer chose it, and readers never compute it
@@ -53,13 +52,13 @@ class DataFile:
     created_ms: int
     sequence: int | None = None
     min_sequence: int | None = None
-    stats: Mapping[int, ColumnStats] = field(default_factory=dict)
+    stats: Mapping[int, ColumnStats] = {}
     checksum: int | None = None
     footer_bytes: int | None = None
     footer_checksum: int | None = None
 
     def at_level(self, level: int) -> DataFile:
-        return replace(self, level=level)
+        return self._replace(level=level)
 
 
 class VectorRef(NamedTuple):

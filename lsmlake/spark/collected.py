@@ -14,7 +14,6 @@ driver. So:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,7 +74,7 @@ def _merge_bytes(state: BucketState, pick: Picker) -> int:
     levels = Levels.of(state.files, dead)
     if not levels.runs:
         return 0
-    coming = replace(levels.runs[0].files[0], name="", level=0, sequence=None, min_sequence=None)
+    coming = levels.runs[0].files[0]._replace(name="", level=0, sequence=None, min_sequence=None)
     then = Levels.of((*state.files, coming), dead)
     return max(_bytes(pick(levels)), _bytes(pick(then)))
 
