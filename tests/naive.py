@@ -319,7 +319,7 @@ class NaiveTable:
     def _referenced(self, line: tuple[str, str], begun: list[dict]) -> set[str]:
         used: set[str] = set()
         for snapshot in (*(published := self._published("snapshot", line)).values(), *self.tags(line).values(), *begun):
-            listed = [snapshot[name] for name in ("base_manifest_list", "delta_manifest_list", "index_manifest")]
+            listed = [snapshot[name] for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "statistics")]
             used |= {f"{self.root}/manifest/{one[0]}" for one in listed if one}
             used |= {path for one in listed[:2] for path, _ in self._manifests(one)}
             used |= set(self._index_paths(snapshot))

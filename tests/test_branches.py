@@ -397,6 +397,7 @@ def _two_at_a_time(name: str) -> None:
 # -- an oracle --------------------------------------------------------------------------------------------------------
 
 STEPS = ("write", "write", "full", "rollback", "expire", "tag", "untag", "branch", "branch", "forward", "drop branch", "alter")
+STEPS += ("analyze",)
 
 
 @examples(15)
@@ -418,6 +419,8 @@ def test_what_is_retained_can_be_read_and_no_file_is_left(data):
             write(line, range(first, first + 3), step, compact=data.draw(st.sampled_from([None, False])))
         elif verb == "full":
             line.compact(full=True)
+        elif verb == "analyze":
+            line.analyze()
         elif verb == "alter":
             line.alter(set_option("snapshot.num-retained.min", step + 1))
         elif verb == "rollback":

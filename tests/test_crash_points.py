@@ -113,6 +113,7 @@ VERBS = {
     "alter": Verb(some_at_level_0, lambda table: table.alter(set_option("deletion-vectors.enabled", False), NO_TIERS)),
     "alter columns": Verb(some_at_level_0, alter_columns),
     "alter columns that are combined": Verb(some_history, alter_columns, PLAIN, {"merge_engine": "partial-update"}),
+    "analyze": Verb(some_at_level_0, lambda table: table.analyze()),
     "rollback": Verb(some_at_level_0, lambda table: table.rollback(1)),
     "rollback of options": Verb(options_and_rows, lambda table: table.rollback(2)),
     "upsert that creates a tag": Verb(some_history, upsert_two_days_later, PLAIN, {"tag__automatic_creation": "process-time"}),
@@ -216,7 +217,7 @@ def test_a_store_that_refuses_once_costs_at_most_an_error(name):
             leads_to_the_goal(name, done.world)
 
 
-@pytest.mark.parametrize("name", ["upsert that merges runs", "delete_keys"])
+@pytest.mark.parametrize("name", ["upsert that merges runs", "delete_keys", "analyze"])
 def test_an_interruption_leaves_no_file_behind(name):
     """Wherever Ctrl-C strikes, the old or the new state is there, and no file that nothing names."""
     seen = set()

@@ -20,7 +20,7 @@ from strategies import lake_on, multiset
 from test_tidy import LIBRARY, ROOMS, ROOT
 
 from lsmlake.cli.docs import DOCUMENTS
-from lsmlake.format import branch, manifest, manifest_list, packed, snapshot, tag, vector_index
+from lsmlake.format import branch, manifest, manifest_list, packed, snapshot, statistics, tag, vector_index
 from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS
 from lsmlake.schema import schema
@@ -53,6 +53,7 @@ SAMPLES: dict[str, object] = {
     "named": ["manifest-list-1", 5],
     "list of text": ["a b"],
     "list of fields": [{}],
+    "list of objects": [{}],
     "object": {},
     "list of stored values": [None, 5],
     "stored value": 5,
@@ -68,6 +69,8 @@ SAMPLES: dict[str, object] = {
         ("Snapshot", 0, snapshot._KINDS),
         ("Changelogs and consumers", 1, consumers._KINDS),
         ("Tags", 0, tag._KINDS),
+        ("Statistics", 0, statistics.KINDS),
+        ("Statistics", 1, statistics.COLUMN_KINDS),
         ("Branches", 0, branch.KINDS),
         ("Manifests", 1, manifest_list._LIST_COLUMNS),
         ("Manifests", 2, vector_index._INDEX_COLUMNS),

@@ -128,6 +128,10 @@ def alter(name: str) -> Program:
     return lambda table: table.alter(add_column(name, "INT", default=3), change_type("n", "BIGINT")).id
 
 
+def analyze(table: Table) -> object:
+    return table.analyze().id
+
+
 class Race(NamedTuple):
     world: tuple[int, int]
     a: Program
@@ -156,6 +160,11 @@ RACES = {
     "alteration, overwrite": Race((3, 1), alter("added"), overwrite(0, 4, 10)),
     "alteration, rollback": Race((3, 1), alter("added"), rollback(2)),
     "alterations": Race((3, 1), alter("added"), alter("other")),
+    "analysis, upsert": Race((3, 1), analyze, upsert(2, 9, 20)),
+    "analysis, full compaction": Race((3, 1), analyze, compact(full=True)),
+    "analysis, alteration": Race((3, 1), analyze, alter("added")),
+    "analysis, rollback": Race((3, 1), analyze, rollback(2)),
+    "analyses": Race((3, 1), analyze, lambda table: analyze(table)),
     "rollback, upsert": Race((3, 0), rollback(2), upsert(0, 9, 10)),
     "rollback, compaction": Race((4, 2), rollback(3), compact(full=True)),
     "rollbacks": Race((4, 1), rollback(2), rollback(3)),

@@ -286,7 +286,7 @@ def test_streams_see_the_reverse_changes(producer, mode):
 # -- an oracle --------------------------------------------------------------------------------------------------------
 
 
-STEPS = ("write", "write", "level 0", "compact", "full", "rollback", "rollback", "expire", "tag", "untag", "cut")
+STEPS = ("write", "write", "level 0", "compact", "full", "analyze", "rollback", "rollback", "expire", "tag", "untag", "cut")
 
 
 @examples(20)
@@ -306,6 +306,8 @@ def test_what_is_retained_can_be_read_and_no_file_is_left(data):
             write(table, range(first, first + 3), step, compact=False if verb == "level 0" else None)
         elif verb in ("compact", "full"):
             table.compact(full=verb == "full")
+        elif verb == "analyze":
+            table.analyze()
         elif verb in ("rollback", "cut"):
             targets = [*({"snapshot": number} for number in kept), *({"tag": tag} for tag in tags)]
             how = data.draw(st.sampled_from(targets))

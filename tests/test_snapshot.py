@@ -42,7 +42,7 @@ SNAPSHOTS = st.builds(
     changelog_manifest_list=st.none() | NAMED,
     changelog_rows=NUMBERS,
     watermark=st.none() | NUMBERS,
-    statistics=st.none() | st.text(max_size=9),
+    statistics=st.none() | NAMED,
     writers=st.dictionaries(st.text(max_size=9), NUMBERS, max_size=3),
     queries=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
     properties=st.dictionaries(st.text(), st.text(), max_size=3),

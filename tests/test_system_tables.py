@@ -32,6 +32,7 @@ COLUMNS = {
     "buckets": "partition bucket record_count deleted_record_count file_size_in_bytes file_count last_update_time",
     "table_indexes": "partition bucket index_type file_name row_count dv_ranges",
     "aggregation_fields": "field_name field_type function function_options comment",
+    "statistics": "snapshot_id schema_id mergedRecordCount mergedRecordSize colstat",
     "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained branches",
     "branches": "branch_name created_from_snapshot created_from_tag create_time",
     "consumers": "consumer_id next_snapshot_id reads_in_full last_progress",
@@ -61,6 +62,7 @@ def filled(table: Table) -> Table:
     write(table, range(30, 40), 2, True)
     table.compact()
     write(table, range(38, 42), None, False)
+    table.analyze()
     table.delete_keys({"k": [0, 45], "p": [None, None]}, compact=False)
     return table
 

@@ -87,7 +87,7 @@ class Model:
             assert rows(self.table, snapshot=number) == self.rows[number]
 
 
-STEPS = ["write", "write", "write", "delete", "compact", "full", "overwrite", "truncate", "rollback", "cut"]
+STEPS = ["write", "write", "write", "delete", "compact", "full", "overwrite", "truncate", "rollback", "cut", "analyze"]
 STEPS += ["expire", "expire", "expire", "tag", "tag", "tag", "replace", "rename", "untag", "untag"]
 
 
@@ -113,6 +113,8 @@ def test_the_files_on_disk_are_those_that_snapshots_and_tags_need(data):
             table.delete_keys({"k": [data.draw(st.integers(0, 10))]})
         elif step in ("compact", "full"):
             table.compact(full=step == "full")
+        elif step == "analyze":
+            table.analyze()
         elif step == "overwrite":
             table.overwrite({"k": [number], "v": ["over"]}, truncate=True)
         elif step in ("rollback", "cut"):

@@ -19,6 +19,7 @@ from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
@@ -69,6 +70,10 @@ class Runtime:
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         """A function that compacts buckets."""
         return compact_here(meta, schema)
+
+    def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
+        """Read a plan and measure these of its columns."""
+        return measure(plan, columns)
 
     def frame(self, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
         """The rows of a plan as a DataFrame of the runtime."""

@@ -56,6 +56,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.maintain import listings
 from lsmlake.maintain.alter import alter, evolve
+from lsmlake.maintain.analyze import analyze
 from lsmlake.maintain.create_tag import create_tag
 from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.maintain.repair import RepairReport, repair
@@ -546,6 +547,29 @@ class Table:
 
     # -- maintenance --------------------------------------------------------------------------------------------------
 
+    def analyze(self, columns: Sequence[str] | None = None) -> Snapshot | None:
+        """Compute statistics of the visible rows and publish them as a snapshot of kind ANALYZE.
+
+        `system_table("statistics")` shows them: the number of rows and about their bytes; per column about how many distinct
+        values it has, the least and the greatest value, the nulls, and the lengths of texts and binary values. Later snapshots
+        keep them until the next analysis. Reads the columns once, in bounded memory, or with Spark as one aggregation.
+
+        Args:
+            columns: the columns to analyze. Default: all. An empty list: none, only the rows are counted.
+
+        Returns:
+            The snapshot; None if nothing was ever written.
+
+        Raises:
+            InvalidQuery: there is no such column.
+            CommitConflict: after `commit.max-retries`.
+
+        Example:
+            >>> orders.analyze(["status", "amount"])
+            >>> orders.system_table("statistics")["colstat"].to_pylist(maps_as_pydicts="strict")
+        """
+        return analyze(self.version, columns, self.runtime.measure)
+
     def compact(self, *, full: bool = False, where: str | None = None, buckets: Sequence[int] | None = None) -> CompactionReport:
         """Compact the buckets that need it. With Spark attached, Spark compacts them in parallel.
 
@@ -1033,9 +1057,9 @@ class Table:
         """What the table knows about itself, by name, with the names and columns of Apache Paimon's system tables.
 
         As a pyarrow.Table: `snapshots`, `schemas`, `options`, `files`, `manifests`, `partitions`, `buckets`, `table_indexes`,
-        `aggregation_fields`, `tags`, `branches`, `consumers`. As a stream, like a scan: `audit_log`, all rows with the column
-        `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every column as a list, [before, after] for an
-        update; `ro`, the rows of a scan in mode 'raw'.
+        `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a stream, like a scan: `audit_log`, all rows with
+        the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every column as a list, [before, after]
+        for an update; `ro`, the rows of a scan in mode 'raw'.
 
         Unlike Paimon: `writer_id` and `commit_id` stand for commit_user and commit_identifier; `options` lists all options;
         `record_count` of partitions and buckets counts live rows; `audit_log` has no -D rows; `binlog` also holds the changes of

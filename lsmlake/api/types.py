@@ -28,6 +28,7 @@ MetadataTable = Literal[
     "buckets",
     "table_indexes",
     "aggregation_fields",
+    "statistics",
     "tags",
     "branches",
     "consumers",

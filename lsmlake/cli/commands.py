@@ -31,6 +31,7 @@ COMMANDS = {
     "head": Entry("lsmlake.cli.head", "Show some rows of a table."),
     "changes": Entry("lsmlake.cli.changes", "List the changes between two snapshots of a table."),
     "compact": Entry("lsmlake.cli.compact", "Merge the sorted runs of a table."),
+    "analyze": Entry("lsmlake.cli.analyze", "Compute statistics of a table's rows, as one commit."),
     "snapshots": Entry("lsmlake.cli.snapshots", "List the snapshots of a table, the oldest first."),
     "files": Entry("lsmlake.cli.files", "List the live data files of a table."),
     "partitions": Entry("lsmlake.cli.partitions", "List the partitions of a table."),

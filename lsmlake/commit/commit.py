@@ -39,7 +39,7 @@ from lsmlake.errors import (
     Wording,
 )
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
-from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
@@ -64,6 +64,7 @@ def commit(
     properties: Mapping[str, str] = {},
     succession: Succession | None = None,
     replaces: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]] | None = None,
+    statistics: Named | None = None,
 ) -> Committed:
     """Publish `messages` as one snapshot and delete the files that it does not use.
 
@@ -72,6 +73,8 @@ def commit(
         replaces: an overwrite: the messages replace the content of the buckets that this chooses, which include theirs. It is
             asked in each attempt, given all buckets of the version to follow. So rows that other commits added to the buckets
             before the publication are replaced, too.
+        statistics: an analysis: the file that the snapshot and later ones name. It requires nothing of the snapshot before: it
+            knows columns by id, and rows may have changed meanwhile as they may afterwards.
 
     Returns:
         The outcome; without a snapshot if there was nothing to publish, or every message was overtaken.
@@ -85,7 +88,7 @@ def commit(
     """
     meta, options = version.meta, version.options
     retries = Retries(options.commit.retries, options.commit.wait_min_ms, options.commit.wait_max_ms)
-    committed = publish(_Commit(version, messages, identity, properties, succession, replaces), retries, meta.env)
+    committed = publish(_Commit(version, messages, identity, properties, succession, replaces, statistics), retries, meta.env)
     if committed is None:
         raise CommitConflict(
             "other commits came first on every attempt",
@@ -114,13 +117,16 @@ class _Commit(Attempts):
         properties: Mapping[str, str],
         succession: Succession | None,
         replaces: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]] | None,
+        statistics: Named | None,
     ) -> None:
         self.meta, self.schema, self.messages, self.identity = version.meta, version.schema, messages, identity
-        self.succession, self.replaces = succession, replaces
+        self.succession, self.replaces, self.statistics = succession, replaces, statistics
         self.planned: list[tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]]] = []  # what an overwrite replaced
         self.requirements: Sequence[Requirement] = [Fits(version.schema)] if succession is None else [Follows(succession.after)]
+        if statistics is not None:
+            self.requirements = ()
         remade = replaces is not None or (succession is not None and succession.remade)
-        self.builder = SnapshotBuilder(version.meta, version.schema, messages, identity, properties, remade)
+        self.builder = SnapshotBuilder(version.meta, version.schema, messages, identity, properties, remade, statistics)
         self.version: Version | None = version
         self.base: Snapshot | None = None  # the snapshot that `tried` follows
         self.tried: tuple[Snapshot, Rebased] | None = None
@@ -152,7 +158,7 @@ class _Commit(Attempts):
             requirement.check(version.number, there, meta.paths.root)
         states, messages = self._messages_onto(Version(meta, latest, there))
         rebased = rebase(messages, states)
-        if not rebased.edits and self.succession is None:
+        if not rebased.edits and self.succession is None and self.statistics is None:
             return Committed(None, (), rebased.overtaken)
         check_edits([(edit, states.get(edit.bucket)) for edit in rebased.edits], meta.paths.root)
         schema = there if self.succession is None else self.succession.schema
@@ -260,6 +266,8 @@ class _Commit(Attempts):
                 return
         self.builder.withdraw()
         self._clean(())
+        if self.statistics is not None:
+            self.meta.files.delete_quietly([self.meta.paths.manifest(self.statistics.name)])
 
     def finish(self, committed: Committed) -> None:
         self._clean(committed.edits)

@@ -135,16 +135,16 @@ def files_of(meta: Metadata, snapshot: Snapshot) -> set[str]:
 
 
 def metadata_of(meta: Metadata, snapshot: Snapshot) -> set[str]:
-    """The paths of the manifests, manifest lists and vector files of a snapshot."""
+    """The paths of the manifests, manifest lists, vector files and statistics of a snapshot."""
     puffins = {ref.puffin for ref in meta.manifests.vector_refs(snapshot).values()}
     return manifests_of(meta, snapshot) | set(map(meta.paths.puffin, puffins))
 
 
 def manifests_of(meta: Metadata, snapshot: Snapshot) -> set[str]:
-    """The paths of the manifests, manifest lists and index manifests of a snapshot."""
+    """The paths of the manifests, manifest lists and index manifests of a snapshot, and of its statistics beside them."""
     index = snapshot.index_manifest
-    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, index)
-    names = {named.name for named in lists if named} | {m.name for m in meta.manifests.metas(snapshot)}
+    files = (snapshot.base_manifest_list, snapshot.delta_manifest_list, index, snapshot.statistics)
+    names = {named.name for named in files if named} | {m.name for m in meta.manifests.metas(snapshot)}
     if index is not None:
         names |= {part.name for part in meta.manifests.index(index).parts}
     return set(map(meta.paths.manifest, names))

@@ -19,8 +19,8 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass
 class NamedFiles:
-    """`data`: the paths of data files by name. `puffins`: names of vector files. `manifests`: paths of manifests, lists and index
-    manifests."""
+    """`data`: the paths of data files by name. `puffins`: names of vector files. `manifests`: paths of manifests, lists, index
+    manifests and statistics."""
 
     data: dict[str, str] = field(default_factory=dict)
     puffins: set[str] = field(default_factory=set)

@@ -17,7 +17,7 @@ from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.manifest_list import ManifestMeta
-from lsmlake.format.snapshot import APPEND, COMPACT, OVERWRITE, Named, Snapshot
+from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
 from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, merged
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
@@ -30,7 +30,7 @@ _Written = TypeVar("_Written", Named, ManifestMeta)
 
 class SnapshotBuilder:
     """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: visible rows may change or
-    go without a newer row of their key."""
+    go without a newer row of their key. `statistics`: of an analysis; without them, those of the snapshot before stay."""
 
     def __init__(
         self,
@@ -40,9 +40,10 @@ class SnapshotBuilder:
         identity: Identity,
         properties: Mapping[str, str],
         remade: bool,
+        statistics: Named | None,
     ) -> None:
         self.meta, self.schema, self.messages, self.identity = meta, schema, messages, identity
-        self.properties, self.remade = properties, remade
+        self.properties, self.remade, self.statistics = properties, remade, statistics
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
         self.written: list[str] = []  # metadata of the current attempt
 
@@ -75,12 +76,13 @@ class SnapshotBuilder:
             index_manifest=index,
             writer_id=self.identity.writer_id,
             commit_id=self.identity.commit_id,
-            kind=OVERWRITE if self.remade else APPEND if rows else COMPACT,
+            kind=self._kind(rows),
             time_ms=self._time_ms(latest),
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(edit, states) for edit in edits),
             delta_rows=rows,
             changelog_manifest_list=self._tracked(meta.manifests.put_list(changelog)) if changelog else None,
             changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
+            statistics=self.statistics or (latest.statistics if latest else None),
             writers=writers,
             queries=queries,
             properties=dict(self.properties),
@@ -111,6 +113,11 @@ class SnapshotBuilder:
             restores=target.id,
             last_rollback=latest.newest_rollback,
         )
+
+    def _kind(self, rows: int) -> str:
+        if self.remade:
+            return OVERWRITE
+        return APPEND if rows else COMPACT if self.statistics is None else ANALYZE
 
     def _time_ms(self, latest: Snapshot | None) -> int:
         """The current time, but not before `latest`, since clocks differ a little. If they differ much, the storage's clock

@@ -11,7 +11,7 @@ from lsmlake.schema import envelope
 from lsmlake.schema.shape import NAMED, TEXT, check, integer, mapping, one_of, optional
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
-
+_NAMED_OR_NONE = optional(NAMED)
 
 _KINDS = {
     "id": integer(1),
@@ -19,17 +19,17 @@ _KINDS = {
     "schema_id": integer(0, 1 << 31),
     "base_manifest_list": NAMED,
     "delta_manifest_list": NAMED,
-    "index_manifest": optional(NAMED),
+    "index_manifest": _NAMED_OR_NONE,
     "writer_id": TEXT,
     "commit_id": optional(integer()),
     "kind": one_of(APPEND, COMPACT, OVERWRITE, ANALYZE),
     "time_ms": integer(0, 1 << 53),
     "total_rows": integer(),
     "delta_rows": integer(),
-    "changelog_manifest_list": optional(NAMED),
+    "changelog_manifest_list": _NAMED_OR_NONE,
     "changelog_rows": integer(),
     "watermark": optional(integer(-(1 << 63))),
-    "statistics": optional(TEXT),
+    "statistics": _NAMED_OR_NONE,
     "writers": mapping(integer()),
     "queries": mapping(TEXT),
     "properties": mapping(TEXT),
@@ -81,7 +81,7 @@ class Snapshot(Shown):
     changelog_manifest_list: Named | None = field(default=None, repr=False)
     changelog_rows: int = 0
     watermark: int | None = field(default=None, repr=False)
-    statistics: str | None = field(default=None, repr=False)
+    statistics: Named | None = field(default=None, repr=False)
     writers: Mapping[str, int] = field(default_factory=dict, repr=False)
     queries: Mapping[str, str] = field(default_factory=dict, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -107,6 +107,7 @@ class Snapshot(Shown):
         """The snapshot with these fields. Raises Corrupt naming `where` if a field is missing or invalid."""
         check("snapshot", content, _KINDS, where, _MAY_LACK)
         content = dict(content)
-        for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "changelog_manifest_list"):
-            content[name] = Named(*content[name]) if content[name] else None
+        for name, kind in _KINDS.items():
+            if kind in (NAMED, _NAMED_OR_NONE):
+                content[name] = Named(*content[name]) if content[name] else None
         return Snapshot(**content)

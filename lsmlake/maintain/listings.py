@@ -139,17 +139,18 @@ def partition_text(schema: Schema, partition: tuple) -> str | None:
     null = schema.parsed_options.layout.default_partition
 
     def shown(value: object) -> str:
-        return null if value is None else repr(value) if value == null else _value_text(value)
+        return null if value is None else repr(value) if value == null else value_text(value)
 
     named = zip(schema.partition_by, partition, strict=True)
     return ", ".join(f"{name}={shown(value)}" for name, value in named) if partition else None
 
 
 def key_text(key: tuple) -> str:
-    return ", ".join(map(_value_text, key))
+    return ", ".join(map(value_text, key))
 
 
-def _value_text(value: object) -> str:
+def value_text(value: object) -> str:
+    """A value that is not null as text, in the form of directory names: not escaped, not cut."""
     if isinstance(value, bool):
         return str(value).lower()
     return value.hex() if isinstance(value, bytes) else str(value)
@@ -167,7 +168,7 @@ def place(state: BucketState) -> tuple:
 def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str, object]]:
     """(column, statistic) of each column that has statistics; bounds as text."""
     known = ((names[number], stats[part]) for number, stats in file.stats.items() if number in names)
-    return [(name, value if part == 0 or value is None else _value_text(value)) for name, value in known]
+    return [(name, value if part == 0 or value is None else value_text(value)) for name, value in known]
 
 
 def buckets(files_table: pa.Table) -> pa.Table:

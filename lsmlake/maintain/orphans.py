@@ -46,6 +46,7 @@ _FORMS = (
     ("manifest list", re.compile(r"manifest/manifest-list-[^/]+")),
     ("index manifest", re.compile(r"manifest/index-manifest-[^/]+")),
     ("manifest", re.compile(r"manifest/manifest-[^/]+")),
+    ("statistics", re.compile(r"manifest/statistics-[^/]+")),
     ("deletion vectors", re.compile(r"index/dv-[^/]+\.puffin")),
 )
 _BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")

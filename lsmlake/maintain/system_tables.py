@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from lsmlake.format.files import VectorRef
+from lsmlake.format.statistics import ColumnStatistics
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL
 from lsmlake.maintain import listings
 from lsmlake.options.columns import FUNCTION, PREFIX
@@ -16,6 +18,7 @@ from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.statistics import statistics_of
 from lsmlake.store.version import Version
 
 
@@ -103,6 +106,42 @@ def _comment(field: pa.Field) -> str | None:
     return None if found is None else found.decode()
 
 
+_COLUMN_STATISTICS = pa.struct(
+    [
+        ("colId", pa.int32()),
+        ("distinctCount", pa.int64()),
+        ("min", pa.string()),
+        ("max", pa.string()),
+        ("nullCount", pa.int64()),
+        ("avgLen", pa.int64()),
+        ("maxLen", pa.int64()),
+    ]
+)
+
+
+def statistics(version: Version) -> pa.Table:
+    """One row with the statistics that the snapshot names; none without. `snapshot_id`: the snapshot that was analyzed, which may
+    be an older one. `colstat`: by column; one that was dropped since is left out."""
+    with version.unless_expired():
+        found = statistics_of(version.meta, version.snapshot)
+    known = [] if found is None else [found]
+    names = {number: name for name, number in version.schema.field_ids().items()}
+
+    def by_name(columns: Iterable[ColumnStatistics]) -> list[tuple[str, dict[str, object]]]:
+        shown = ((names.get(column.field_id), astuple(column)) for column in columns)
+        return [(name, dict(zip(_COLUMN_STATISTICS.names, values, strict=True))) for name, values in shown if name is not None]
+
+    return pa.table(
+        {
+            "snapshot_id": pa.array([s.snapshot_id for s in known], pa.int64()),
+            "schema_id": pa.array([s.schema_id for s in known], pa.int64()),
+            "mergedRecordCount": pa.array([s.rows for s in known], pa.int64()),
+            "mergedRecordSize": pa.array([s.bytes for s in known], pa.int64()),
+            "colstat": pa.array([by_name(s.columns) for s in known], pa.map_(pa.string(), _COLUMN_STATISTICS)),
+        }
+    )
+
+
 TABLES: Mapping[str, OfTable | OfVersion] = {
     "snapshots": OfTable(listings.snapshots, "the retained snapshots, oldest first"),
     "schemas": OfTable(listings.schemas, "the versions of the schema, oldest first"),
@@ -113,6 +152,7 @@ TABLES: Mapping[str, OfTable | OfVersion] = {
     "buckets": OfVersion(lambda version: listings.buckets(listings.files(version)), "rows, bytes and files per bucket"),
     "table_indexes": OfVersion(table_indexes, "the files of deletion vectors"),
     "aggregation_fields": OfVersion(lambda version: aggregation_fields(version.schema), "the aggregate functions of the columns"),
+    "statistics": OfVersion(statistics, "what the last analysis found"),
     "tags": OfTable(listings.tags, "the tags, by snapshot"),
     "branches": OfTable(lambda meta: listings.branches(meta.on(None)), "the branches, by name"),
     "consumers": OfTable(listings.consumers, "the consumers, by name"),

@@ -3,8 +3,8 @@
 Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consistent (I1, I3), row counts correct. Data files: exist
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
 bucket of their hash. Vectors: checksums, positions less than the row count. Changelog files: as data files, but keys may repeat.
-Tags: as snapshots, without changelogs. Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one
-file only (I2).
+Tags: as snapshots, without changelogs. Statistics: readable. Latest snapshot of a table with deletion vectors: at deeper levels,
+a key is live in one file only (I2).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.checksum import checksum_of
 from lsmlake.store.data_reader import Chunk, live_rows, reading
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.statistics import statistics_of
 from lsmlake.store.storage import read_bytes
 from lsmlake.store.version import Version
 
@@ -94,9 +95,10 @@ class _Checker:
         if gaps and gaps.difference(self.meta.snapshots.cut_ids()):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
         for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
-            yield from self._unless_expired(
-                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshots.get, number)
-            )
+            read, where = partial(self.meta.snapshots.get, number), self.meta.paths.snapshot(number)
+            found = list(self._at(number, latest=number == numbers[-1]))
+            found += self._guard(where, lambda read=read: self._statistics(read()))
+            yield from self._unless_expired(found, read)
         yield from self._tags()
         for number in self.meta.snapshots.recorded_ids():
             recorded, where = partial(self.meta.snapshots.recorded, number), self.meta.paths.changelog(number)
@@ -126,7 +128,7 @@ class _Checker:
                 continue
             if tag is None:  # deleted meanwhile
                 continue
-            found = list(self._state(where, tag.snapshot, latest=False))
+            found = [*self._state(where, tag.snapshot, latest=False), *self._statistics(tag.snapshot)]
             if found and self._is_still(tag):
                 yield from found
 
@@ -168,6 +170,15 @@ class _Checker:
         named = set(self.meta.manifests.vector_refs(snapshot))
         for name in named - {f.name for s in states.values() for f in s.files}:
             yield Finding(where, f"I3: a vector names {name}, which is not live")
+
+    def _statistics(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Not a part of `_state`: a repair of snapshots does not need them."""
+        if snapshot.statistics is not None:
+            yield from self._once(snapshot.statistics.name, lambda: self._readable_statistics(snapshot))
+
+    def _readable_statistics(self, snapshot: Snapshot) -> Iterator[Finding]:
+        statistics_of(self.meta, snapshot)
+        yield from ()
 
     def _changelog(self, snapshot: Snapshot) -> Iterator[Finding]:
         schema = self.meta.schemas.of(snapshot)

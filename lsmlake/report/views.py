@@ -88,6 +88,29 @@ def partitions_view(partitions: pa.Table) -> Listing:
     )
 
 
+def statistics_view(statistics: pa.Table) -> Listing:
+    """The columns of one analysis; its row and bytes as the caption."""
+    (row,) = statistics.to_pylist(maps_as_pydicts="strict")
+    columns = row["colstat"]
+
+    def column(name: str) -> list:
+        return [values[name] for values in columns.values()]
+
+    size = f"{human_count(row['mergedRecordCount'])} rows in {human_bytes(row['mergedRecordSize'])}"
+    return Listing(
+        (
+            Column("column", Kind.TEXT, list(columns)),
+            Column("distinct", Kind.COUNT, column("distinctCount")),
+            Column("nulls", Kind.COUNT, column("nullCount")),
+            Column("min", Kind.VALUE, column("min")),
+            Column("max", Kind.VALUE, column("max")),
+            Column("mean length", Kind.COUNT, column("avgLen"), _USUAL),
+            Column("max length", Kind.COUNT, column("maxLen"), _USUAL),
+        ),
+        f"{size} at snapshot {row['snapshot_id']}",
+    )
+
+
 def branches_view(branches: pa.Table) -> Listing:
     column = _values(branches)
     return Listing(

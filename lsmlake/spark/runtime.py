@@ -15,9 +15,10 @@ from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import arrow, compact, read, settings, stream, write
+from lsmlake.spark import arrow, compact, measure, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
@@ -81,6 +82,9 @@ class SparkRuntime(Runtime):
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
+
+    def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
+        return measure.measure(self.spark, plan, columns)
 
     def frame(self, plan: Plan, where: str | None, strategy: str):
         return read.frame(self.spark, plan, where, strategy)

@@ -193,6 +193,7 @@ def maintained(orders: lsmlake.Table) -> None:
     assert_type(orders.schemas(), pa.Table)
     assert_type(orders.options_table(), pa.Table)
     assert_type(orders.system_table("table_indexes", tag="eod"), pa.Table)
+    assert orders.analyze(["amount"]) is not None
     assert_type(orders.system_table("binlog", start=3).to_arrow(), pa.Table)
 
 
