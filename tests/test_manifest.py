@@ -301,6 +301,12 @@ def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
     def read(table: pa.Table) -> None:
         manifest.under(manifest.decode(manifest.encode(table), "manifest-7"), schema, "manifest-7")
 
-    read(good)
-    with pytest.raises(Corrupt, match=f"manifest-7: manifest has an invalid '({column}|kmin:0|lo:{column[-1]})'"):
-        read(with_value(good, column, value))
+    def read_after_good_ones(table: pa.Table) -> None:
+        named = {"manifest-5": good, "manifest-6": good, "manifest-7": table}
+        contents = [manifest.content(manifest.encode(table), name) for name, table in named.items()]
+        assert [table.equals(good) for table in manifest.decode_under(contents, schema)] == [True] * 3
+
+    for reading in (read, read_after_good_ones):
+        reading(good)
+        with pytest.raises(Corrupt, match=f"manifest-7: manifest has an invalid '({column}|kmin:0|lo:{column[-1]})'"):
+            reading(with_value(good, column, value))

@@ -36,7 +36,7 @@ class Index(NamedTuple):
 
 def _bytes_of(value: object) -> int:
     if isinstance(value, pa.Table):
-        return value.get_total_buffer_size()
+        return value.nbytes  # of a slice its own rows
     if isinstance(value, (Mapping, Collection)):
         return _ITEM_BYTES * (1 + len(value))
     return 8 * _ITEM_BYTES  # a schema or a snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.cache import Index
 from lsmlake.store.live import Live, Selection
 from lsmlake.store.table_files import TableFiles
+from lsmlake.store.together import ahead
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,31 @@ class Manifests:
     def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
         """The entries of a manifest, with inherited sequences and the columns that `schema` gives them. Checked once, then cached
         for all schemas with the same columns."""
+        return next(self.entries_of([meta], schema))
+
+    def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
+        """The entries of each of some manifests. Small ones are read and decoded together."""
+        for group in _groups(metas):
+            keys = [(self.files.paths.manifest(meta.name), schema.types_by_id) for meta in group]
+            known = [self.files.cache.known(key) for key in keys]
+            missing = [number for number, table in enumerate(known) if table is None]
+            contents = list(ahead((self._content(group[number]) for number in missing), self.files.env.workers))
+            for number, table in zip(missing, manifest.decode_under(contents, schema), strict=True):
+                known[number] = table
+                self.files.cache.put(keys[number], table)
+            yield from map(manifest.inherit, known, (meta.sequence for meta in group))
+
+    def _content(self, meta: ManifestMeta) -> Generator[manifest.Content]:
         path = self.files.paths.manifest(meta.name)
-
-        def read() -> pa.Table:
-            return manifest.under(manifest.decode(self.files.read(path, meta.bytes), path), schema, path)
-
-        return manifest.inherit(self.files.cache.get((path, schema.types_by_id), read), meta.sequence)
-
-    def _entries(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
-        return (self.entries(meta, schema) for meta in metas)
+        yield manifest.content(self.files.read(path, meta.bytes), path)
 
     def delta(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The entries that the snapshot itself added, in order."""
-        return manifest.concat(self._entries(self.listed(snapshot.delta_manifest_list), schema), schema)
+        return manifest.concat(self.entries_of(self.listed(snapshot.delta_manifest_list), schema), schema)
 
     def changelog(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The entries of the snapshot's own changelog files."""
-        return manifest.concat(self._entries(self.listed(snapshot.changelog_manifest_list), schema), schema)
+        return manifest.concat(self.entries_of(self.listed(snapshot.changelog_manifest_list), schema), schema)
 
     def live(self, snapshot: Snapshot, schema: Schema, selection: Selection | None = None) -> pa.Table:
         """The live files of the snapshot, as entries of `format.manifest`; or those that a selection needs.
@@ -68,14 +77,14 @@ class Manifests:
             known: pa.Table | None = cache.known(key)
             if known is None and (pruned := self._pruned(snapshot, schema, selection)) is not None:
                 return pruned
-            known = cache.get(key, lambda: manifest.fold(self._entries(self.metas(snapshot), schema), schema))
+            known = cache.get(key, lambda: manifest.fold(self.entries_of(self.metas(snapshot), schema), schema))
             return known if selection is None else selection.of(known)
         live = self._continued(snapshot, schema)
         if live is None:
             if (pruned := self._pruned(snapshot, schema, selection)) is not None:
                 return pruned
             metas = self.metas(snapshot)
-            live = Live(snapshot.id, schema.types_by_id, metas, manifest.fold(self._entries(metas, schema), schema))
+            live = Live(snapshot.id, schema.types_by_id, metas, manifest.fold(self.entries_of(metas, schema), schema))
         if selection is None:
             live = live.all(schema)
         cache.newest = live
@@ -95,7 +104,7 @@ class Manifests:
             added = metas[len(newest.metas) :]
         else:
             return None
-        return newest.after(snapshot.id, metas, list(self._entries(added, schema)), schema)
+        return newest.after(snapshot.id, metas, list(self.entries_of(added, schema)), schema)
 
     def _pruned(self, snapshot: Snapshot, schema: Schema, selection: Selection | None) -> pa.Table | None:
         """The files of a selection, from some of the manifests. None if it needs all of them."""
@@ -105,7 +114,7 @@ class Manifests:
         opened = selection.manifests(metas, self.files.paths.manifest(snapshot.base_manifest_list.name))
         if opened.all():
             return None
-        tables = self._entries((meta for meta, kept in zip(metas, opened, strict=True) if kept), schema)
+        tables = self.entries_of((meta for meta, kept in zip(metas, opened, strict=True) if kept), schema)
         return manifest.fold(map(selection.of, tables), schema)
 
     def states(
@@ -158,11 +167,26 @@ class Manifests:
         return named
 
 
+_TOGETHER = 1 << 12  # entries of manifests that are decoded together
 _VECTOR_BYTES = 512  # of a vector in an index, with its names
 
 
 def _index_bytes(index: IndexManifest) -> int:
     return _VECTOR_BYTES * (1 + len(index.changes) + len(index.parts))
+
+
+def _groups(metas: Iterable[ManifestMeta]) -> Iterator[list[ManifestMeta]]:
+    """Consecutive manifests that have a few thousand entries together."""
+    group: list[ManifestMeta] = []
+    entries = 0
+    for meta in metas:
+        group.append(meta)
+        entries += meta.added + meta.deleted
+        if entries >= _TOGETHER:
+            yield group
+            group, entries = [], 0
+    if group:
+        yield group
 
 
 def _of_buckets(buckets: Collection[Bucket], schema: Schema) -> Selection:
