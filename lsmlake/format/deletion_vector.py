@@ -48,6 +48,9 @@ class DeletionVector:
     def __len__(self) -> int:
         return len(self.bitmap)
 
+    def __contains__(self, position: int) -> bool:
+        return position in self.bitmap
+
     def __or__(self, other: DeletionVector) -> DeletionVector:
         return DeletionVector(self.bitmap | other.bitmap)
 

@@ -8,12 +8,10 @@ import pyarrow as pa
 from lsmlake.predicate import Predicate, and_
 from lsmlake.predicate.tree import Column, In, IsNull, or_
 from lsmlake.read.plan import plan
-from lsmlake.read.point import rows_of_few_keys
+from lsmlake.read.point import lookups, rows_by_lookup
 from lsmlake.read.scan import read_plan
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
-
-_FEW = 16  # keys that are looked up one by one
 
 
 def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
@@ -23,10 +21,9 @@ def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
     if not keys.num_rows or version.snapshot is None:
         return empty
     with version.unless_expired():
-        tables = rows_of_few_keys(version, keys) if keys.num_rows <= _FEW else None
-        if tables is None:
-            tables = list(read_plan(plan(version, _predicate(keys, version.schema))))
-    found = pa.concat_tables([empty, *tables])
+        few = lookups(version, keys)
+        tables = read_plan(plan(version, _predicate(keys, version.schema))) if few is None else rows_by_lookup(version, few)
+        found = pa.concat_tables([empty, *(table.cast(empty.schema) for table in tables)])
     if keys.num_rows == 1:
         return found
     wanted, stored = _codes(keys, found)

@@ -1,63 +1,153 @@
-"""Looks a few keys up in compacted buckets: finds their positions by key, then reads one page of each column.
+"""Looks a few keys up: finds their positions in the files of their buckets, then reads those rows only.
 
-It works with deletion vectors, where a key is live in at most one file, and only where no rows wait at level 0. Everything
-between the snapshot and the pages of a row is cached: the files of the bucket, their footers, key columns and vectors.
+1. Each key has one bucket. The files of a bucket, their footers, key columns and vectors are cached, so that a lookup that was
+   preceded by others reads nothing but the pages of its row.
+2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
+3. The rows of another key, at level 0 and deeper, are merged as a scan merges them, whatever the engine. Without vectors, so are
+   those of a key that several files hold.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
 import pyarrow as pa
 
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.kernels.sorted_keys import Key, searched
+from lsmlake.lsm.levels import recency
+from lsmlake.lsm.merge.blame import located
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.merge.runs import merge_runs
+from lsmlake.lsm.row_kinds import with_kinds, without_deletes
+from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.version import Version
 
+_ROWS_PER_LOOKUP = 4_000
+"""A lookup that decodes pages takes about as long as a scan of this many rows,"""
+_ROWS_PER_PLAN = 64_000
+"""and a plan for such a scan as long as this many."""
 
-def rows_of_few_keys(version: Version, keys: pa.Table) -> list[pa.Table] | None:
-    """Returns the rows of `keys`, in any order; None if they must be read in another way."""
-    if not version.options.layout.deletion_vectors:
+
+class Lookup(NamedTuple):
+    """The keys of a bucket, and its state."""
+
+    state: BucketState
+    keys: Collection[Key]
+
+
+def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
+    """Chooses how distinct keys are read: the lookups; None if a scan of the files that can hold them is cheaper."""
+    cost = keys.num_rows * _ROWS_PER_LOOKUP - _ROWS_PER_PLAN
+    if cost > version.snapshot.total_rows:
         return None
-    found: list[pa.Table] = []
-    for bucket, rows in _by_bucket(version, keys).items():
-        state = _state(version, bucket)
-        files = version.files(bucket)
-        if state is None:
-            continue
-        if any(file.level == 0 or not files.has_pages(file) for file in state.files):
-            return None
-        for key in {*zip(*(keys[name].take(rows).to_pylist() for name in version.schema.key), strict=True)}:
-            found += _row(files, state, key)
-    return found
+    by_bucket = _by_bucket(version, keys)
+    states = _states(version, by_bucket)
+    found = [Lookup(states[bucket], by_bucket[bucket]) for bucket in by_bucket if bucket in states]
+    return found if cost <= sum(file.rows for lookup in found for file in lookup.state.files) else None
 
 
-def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, list[int]]:
-    """Returns the rows of the keys of each bucket."""
+def rows_by_lookup(version: Version, found: Sequence[Lookup]) -> Iterator[pa.Table]:
+    """Yields the rows of the keys, in any order, nullable."""
+    for lookup in found:
+        yield from _Finder(version, lookup.state).rows(lookup.keys)
+
+
+def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
     schema = version.schema
     numbers = bucket_of([keys[name].combine_chunks() for name in schema.bucket_key], version.options.layout.buckets)
     partitions = zip(*(keys[name].to_pylist() for name in schema.partition_by), strict=True) if schema.partition_by else None
-    found: dict[Bucket, list[int]] = {}
-    for row, number in enumerate(numbers.tolist()):
-        found.setdefault(Bucket(() if partitions is None else next(partitions), number), []).append(row)
+    found: dict[Bucket, dict[Key, None]] = {}  # distinct keys, in order
+    for key, number in zip(searched(keys.select(schema.key)), numbers.tolist(), strict=True):
+        found.setdefault(Bucket(() if partitions is None else next(partitions), number), {})[key] = None
     return found
 
 
-def _state(version: Version, bucket: Bucket) -> BucketState | None:
-    """Returns the files of a bucket; None if it has none."""
-    key = version.snapshot.delta_manifest_list.name, version.meta.paths.table_uuid, str(bucket), version.schema.id
-    states = version.meta.files.cache.get(key, lambda: version.states([bucket], statistics=False))
-    return states.get(bucket)
+def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, BucketState]:
+    """The states of those of the buckets that have files; cached."""
+    cache = version.meta.files.cache
+    known = version.snapshot.delta_manifest_list.name, version.meta.paths.table_uuid, version.schema.id
+    found = {bucket: cache.known((known, bucket)) for bucket in buckets}
+    missing = [bucket for bucket, states in found.items() if states is None]
+    if missing:
+        read = version.states(missing, statistics=False)
+        for bucket in missing:
+            found[bucket] = tuple(read[one] for one in (bucket,) if one in read)
+            cache.put((known, bucket), found[bucket])
+    return {bucket: states[0] for bucket, states in found.items() if states}
 
 
-def _row(files: BucketFiles, state: BucketState, key: tuple) -> list[pa.Table]:
-    """Returns the live row of a key; empty if there is none."""
-    for file in state.files:
-        position = files.position(key, file) if file.min_key <= key <= file.max_key else None
-        if position is not None and _vector(files, state, file).live_mask(np.array([position], np.int64)).all():
-            return [files.row_at(file, position, files.schema.columns.names)]
-    return []
+class _Hits(NamedTuple):
+    file: DataFile
+    positions: range | list[int]
+
+
+class _Finder:
+    """Finds rows in one bucket."""
+
+    def __init__(self, version: Version, state: BucketState) -> None:
+        self.files, self.state = version.files(state.bucket), state
+        self.vectors = version.options.layout.deletion_vectors
+        self.ordered = sorted(state.files, key=lambda file: (recency(file), file.min_key))
+
+    def rows(self, keys: Collection[Key]) -> list[pa.Table]:
+        schema = self.files.schema
+        rule = rule_of(schema, self.files.meta.paths.root)
+        single: dict[str, list[int]] = {}
+        several: dict[str, list[int]] = {}
+        for key in keys:
+            hits = self._hits(key, rule)
+            chosen = single if self._is_answer(hits) else several
+            for file, positions in hits:
+                chosen.setdefault(file.name, []).extend(positions)
+        names, by_name = schema.columns.names, {file.name: file for file in self.ordered}
+        tables = [self.files.rows_at(by_name[name], sorted(positions), names) for name, positions in single.items()]
+        return [*tables, self._merged(several, rule)] if several else tables
+
+    def _is_answer(self, hits: Sequence[_Hits]) -> bool:
+        """Whether no merge is needed, because there is one row, and it is of kind +I."""
+        if len(hits) != 1 or len(hits[0].positions) != 1:
+            return False
+        return not hits[0].file.delete_rows or (self.vectors and hits[0].file.level > 0)
+
+    def _hits(self, key: Key, rule: MergeRule) -> list[_Hits]:
+        """Where the row of a key is, or the rows that its row is made of, newest file first."""
+        reached = (file for file in self.ordered if file.min_key <= key.values <= file.max_key)
+        if not self.vectors:
+            found = (_Hits(file, self.files.positions(key, file)) for file in reached)
+            return [hits for hits in found if hits.positions]
+        hits = []
+        for file in reached:
+            if file.level and hits and rule.old_row is OldRow.REPLACED:
+                break
+            positions = self.files.positions(key, file)
+            if file.level and positions:
+                vector = _vector(self.files, self.state, file)
+                positions = [position for position in positions if position not in vector]
+            if positions:
+                hits.append(_Hits(file, positions))
+                if file.level:
+                    break
+        return hits
+
+    def _merged(self, positions: Mapping[str, Sequence[int]], rule: MergeRule) -> pa.Table:
+        """The rows that the rows at these positions come to."""
+        runs, names = [], self.files.schema.columns.names
+        oldest_first = groupby(reversed([file for file in self.ordered if file.name in positions]), key=recency)
+        for _, files in oldest_first:
+            parts = [
+                self.files.rows_at(file, sorted(positions[file.name]), [*names, ROW_KIND] if file.delete_rows else names)
+                for file in reversed(list(files))
+            ]
+            runs.append(pa.concat_tables(with_kinds(parts)))
+        with located(self.files.meta.paths.root, self.state.bucket):
+            return without_deletes(merge_runs(runs, self.files.schema.key, rule))
 
 
 def _vector(files: BucketFiles, state: BucketState, file: DataFile) -> DeletionVector:

@@ -6,22 +6,25 @@ options in effect. `store.data_reader` and `store.data_writer` handle single fil
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import groupby
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
+from lsmlake.kernels.sorted_keys import Key, SortedKeys
 from lsmlake.lsm import lookup
-from lsmlake.schema.schema import Schema
+from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.data_reader import DataReader, reading
 from lsmlake.store.data_writer import DATA, Origin, write_run
 from lsmlake.store.metadata import Metadata
-from lsmlake.store.page_reader import PageReader
+from lsmlake.store.page_reader import PageReader, Place
+
+Item = TypeVar("Item")
 
 _KEYS_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1 << 18
@@ -36,6 +39,13 @@ class Hits(NamedTuple):
 
     def where(self, mask: np.ndarray) -> Hits:
         return Hits(self.keys[mask], self.positions[mask])
+
+
+class _Whole(NamedTuple):
+    """All rows of a file, with `_row_kind` if it is stored."""
+
+    rows: pa.Table
+    keys: SortedKeys
 
 
 @dataclass(frozen=True)
@@ -91,69 +101,74 @@ class BucketFiles:
                 first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
                 yield chunk.table.take(pa.array(positions[first:last] - chunk.start))
 
-    def has_pages(self, file: DataFile) -> bool:
-        """Whether `row_at` can read a file: it has the columns of the schema with their types, none of them nested, and only rows
-        of kind +I."""
-        return not file.delete_rows and self.meta.files.cache.get(
-            (self.meta.paths.table_uuid, "has pages", file.schema_id, self.schema.types_by_id),
-            lambda: self._stores_columns_as_they_are(file.schema_id),
-        )
-
-    def _stores_columns_as_they_are(self, schema_id: int) -> bool:
-        """Whether files written under a schema have the columns of the present one, with their types and not nested."""
-        if any(map(pa.types.is_nested, self.schema.columns.types)):
-            return False
-        stored = self.schema if schema_id == self.schema.id else self.meta.schemas.get(schema_id)
-        return set(self.schema.types_by_id) <= set(stored.types_by_id)
-
-    def position(self, key: tuple, file: DataFile) -> int | None:
-        """The position of a key in a file with `has_pages`, dead or not. Caches the key columns of the row groups searched."""
+    def positions(self, key: Key, file: DataFile) -> range:
+        """The positions of the rows of a key in a file, dead or not: one or none, several only in a file with rows of other kinds
+        than +I. Caches the key columns of the row groups searched."""
         if self._is_read_whole(file):
-            return _row_of(key, self._rows_of(file).select(self.schema.key).columns)
-        pages = self._pages(file)
+            return range(*self._whole(file).keys.find(key.searched))
+        pages, found = self._pages(file), range(0)
         for group, (low, high) in enumerate(pages.key_bounds):
-            if (low is not None and key[0] < low) or (high is not None and high < key[0]):
+            if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
                 continue
-            if (row := _row_of(key, self._keys_of_group(file, group))) is not None:
-                return int(pages.starts[group]) + row
-        return None
+            start, stop = self._keys_of_group(file, group).find(key.searched)
+            if start < stop:  # the rows of a key are neighbours, also across row groups
+                first = pages.starts[group]
+                found = range(found.start if found else first + start, first + stop)
+        return found
 
-    def row_at(self, file: DataFile, position: int, columns: Sequence[str]) -> pa.Table:
-        """The row at a position. Reads one page of each column."""
+    def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """The rows at `positions`, ascending. Reads one page of each column for a row, whole row groups of nested columns."""
         if self._is_read_whole(file):
-            row = self._rows_of(file).select(list(columns)).take([position])  # a slice would keep all rows in memory
-            return row.cast(pa.schema([self.schema.plain_columns.field(name) for name in columns]))
+            return self._whole(file).rows.select(list(columns)).take(pa.array(positions, pa.int64()))
         pages, path = self._pages(file), self.meta.paths.data(file)
+        others = [name for name in columns if name not in self.schema.key]
+        if not pages.can_read(others):
+            return pa.concat_tables(self.fetch(file, np.array(positions, np.int64), columns))
+        places = pages.places(positions)
         with reading(path), self.meta.env.storage.read(path) as source:
-            return pages.row(source, position, columns)
+            found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
+        found.update(zip(self.schema.key, self._keys_at(file, places), strict=True))
+        fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
+        return pa.Table.from_arrays([found[name] for name in columns], schema=pa.schema(fields).remove_metadata())
+
+    def _keys_at(self, file: DataFile, places: Sequence[Place]) -> Iterator[pa.Array]:
+        """The key columns of some rows."""
+        parts = [
+            self._keys_of_group(file, group).take([place.row for place in some])
+            for group, some in groupby(places, key=lambda place: place.group)
+        ]
+        return map(pa.concat_arrays, zip(*parts, strict=True))
 
     def _is_read_whole(self, file: DataFile) -> bool:
         return file.bytes <= self.meta.env.limits.stream_buffer_bytes
 
-    def _rows_of(self, file: DataFile) -> pa.Table:
-        """All rows of a small file, cached: one read instead of one for the footer, one for the keys and one for the pages."""
+    def _whole(self, file: DataFile) -> _Whole:
+        """A small file, cached: one read instead of one for the footer, one for the keys and one for the pages."""
 
-        def read() -> pa.Table:
+        def read() -> _Whole:
             with self.open(file) as reader:
-                return reader.read(range(reader.groups), self.schema.columns.names).combine_chunks()
+                names = [*self.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
+                rows = reader.read(range(reader.groups), names).combine_chunks()
+                return _Whole(rows, SortedKeys(rows.select(self.schema.key)))
 
-        key = self.meta.paths.data(file), "rows", self.schema.id
-        return self.meta.files.cache.get(key, read)
+        return self._cached(file, ("rows",), read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
 
     def _pages(self, file: DataFile) -> PageReader:
         def read() -> PageReader:
             with self.open(file) as reader:
                 return PageReader(reader)
 
-        return self.meta.files.cache.get((self.meta.paths.data(file), "pages", self.schema.id), read, lambda pages: pages.bytes)
+        return self._cached(file, ("pages",), read, lambda pages: pages.bytes)
 
-    def _keys_of_group(self, file: DataFile, group: int) -> list[pa.Array]:
-        def read() -> list[pa.Array]:
+    def _keys_of_group(self, file: DataFile, group: int) -> SortedKeys:
+        def read() -> SortedKeys:
             with self.open(file) as reader:
-                return [column.combine_chunks() for column in reader.read([group], self.schema.key).columns]
+                return SortedKeys(reader.read([group], self.schema.key))
 
-        key = self.meta.paths.data(file), "keys", group, self.schema.id
-        return self.meta.files.cache.get(key, read, lambda columns: sum(column.nbytes for column in columns))
+        return self._cached(file, ("keys", group), read, lambda keys: keys.bytes)
+
+    def _cached(self, file: DataFile, what: tuple, read: Callable[[], Item], bytes_of: Callable[[Item], int]) -> Item:
+        return self.meta.files.cache.get((self.meta.paths.data(file), self.schema.id, *what), read, bytes_of)
 
     def remember(self, file: DataFile, keys: pa.Table) -> None:
         """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
@@ -195,14 +210,3 @@ class BucketFiles:
 
     def _cache_key(self, file: DataFile) -> tuple[str, str, int]:
         return self.meta.paths.data(file), "keys", self.schema.key
-
-
-def _row_of(key: tuple, columns: Sequence[pa.Array | pa.ChunkedArray]) -> int | None:
-    """The row of a key in ascending key columns, by binary search; None if it is absent."""
-
-    def at(row: int) -> tuple:
-        return tuple(column[row].as_py() for column in columns)
-
-    rows = range(len(columns[0]))
-    row = bisect_left(rows, key, key=at)
-    return row if row < len(rows) and at(row) == key else None

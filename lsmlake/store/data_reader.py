@@ -100,9 +100,9 @@ class DataReader:
         type_ = self.schema.plain_columns.field(column).type
         if pa.types.is_nested(type_):
             return pa.nulls(self.groups, type_), pa.nulls(self.groups, type_), pa.nulls(self.groups, pa.int64())
-        stored = self._stored(column)
+        stored = self.stored(column)
         if stored is None:
-            value = constant(self._field_of(column), self.groups)
+            value = constant(self.field_of(column), self.groups)
             rows = pa.array(np.diff(self.starts))
             return value, value, pc.if_else(value.is_null(), rows, pa.scalar(0, pa.int64()))
         with reading(self.path):
@@ -124,13 +124,13 @@ class DataReader:
         if found != expected:
             raise Corrupt("data file lacks rows", where=self.path, expected=expected, found=found, cure=RESTORE)
 
-    def _field_of(self, column: str) -> pa.Field:
+    def field_of(self, column: str) -> pa.Field:
         return ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column)
 
     def _id(self, column: str) -> int:
-        return types.field_id(self._field_of(column))
+        return types.field_id(self.field_of(column))
 
-    def _stored(self, column: str) -> _Stored | None:
+    def stored(self, column: str) -> _Stored | None:
         """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
         lacks a column that it must have."""
         found = self.columns.get(self._id(column))
@@ -148,21 +148,21 @@ class DataReader:
     def _leaves(self, columns: Sequence[str]) -> list[int]:
         """The leaf positions to read, in file order, since Arrow returns columns in the order requested. A read of columns that
         the file lacks reads one of the key, for the number of rows."""
-        stored = [found for column in columns if (found := self._stored(column)) is not None]
-        return sorted({leaf for found in stored or [self._stored(self.schema.key[0])] for leaf in found.leaves})
+        stored = [found for column in columns if (found := self.stored(column)) is not None]
+        return sorted({leaf for found in stored or [self.stored(self.schema.key[0])] for leaf in found.leaves})
 
     def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Reorder, rename and convert `found`, the columns as Parquet read them in file order. Matched by position, since names
         in the file may differ from the schema's."""
-        stored = {column: self._stored(column) for column in columns}
+        stored = {column: self.stored(column) for column in columns}
         places = sorted({one.place for one in stored.values() if one is not None})
         read = {column: found[places.index(one.place)] for column, one in stored.items() if one is not None}
         made = [self._converted(column, read.get(column), found.num_rows) for column in columns]
-        return pa.table(made, schema=pa.schema(map(self._field, columns)))
+        return pa.table(made, schema=pa.schema(map(self.plain_field, columns)))
 
     def _converted(self, column: str, read: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
-        """The values of a column, of the type of `_field`. `read`: as stored; None: the file lacks the column."""
-        wanted, field = self._field_of(column), self._field(column)
+        """The values of a column, of the type of `plain_field`. `read`: as stored; None: the file lacks the column."""
+        wanted, field = self.field_of(column), self.plain_field(column)
         if read is None:
             return constant(wanted, rows).cast(field.type)
         stored = self.columns[types.field_id(wanted)].field
@@ -173,11 +173,11 @@ class DataReader:
     def _dictionaries(self, names: Collection[str]) -> list[str]:
         """The text columns among `names` that every row group stores as a small dictionary."""
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
-        texts = {name: self._stored(name) for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)}
+        texts = {name: self.stored(name) for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)}
         stored = {name: found for name, found in texts.items() if found is not None}
         return [n for n, found in stored.items() if all(_by_dictionary(group.column(found.leaves[0])) for group in groups)]
 
-    def _field(self, column: str) -> pa.Field:
+    def plain_field(self, column: str) -> pa.Field:
         if column == ROW_KIND:
             return ROW_KIND_FIELD.remove_metadata()
         field = self.schema.row_columns.field(column)

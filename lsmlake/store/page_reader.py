@@ -1,135 +1,209 @@
-"""Reads single rows of a data file: of each column only the page that holds the row.
+"""Reads a few rows of a data file: of each column only the pages that hold them.
 
-PyArrow reads whole column chunks. So the reader takes the place of a page from Parquet's offset index, and gives PyArrow a
-Parquet file in memory: for each column the dictionary page and that one page, and a footer that says so. Pages have checksums;
-the number of rows in the header of a page is compared with the offset index, which has none.
+PyArrow reads whole column chunks. So the reader takes the places of pages from Parquet's offset index, which the footer points
+to, and `format.page` decodes the values. The checksum of a page covers its values; the number of rows in its header is compared
+with the offset index, which has no checksum.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lsmlake.errors import Corrupt
-from lsmlake.schema.types import field_id
-from lsmlake.store.checksum import RESTORE
+from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Column, Page, Values, dictionary
+from lsmlake.format.thrift import Struct, read_struct
+from lsmlake.schema.adapt import adapted, constant, is_evolved
+from lsmlake.schema.schema import ROW_KIND
+from lsmlake.store.cache import Cache
 from lsmlake.store.data_reader import DataReader, reading
-from lsmlake.store.thrift import I64, LIST, STRUCT, Struct, read_struct, written
 
-_MAGIC = b"PAR1"
-_TREE_BYTES = 64  # of Python objects for a byte of the footer, with the page index
-# fields of Parquet's FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, PageLocation, PageHeader and DataPageHeader
-_VERSION, _SCHEMA, _ROWS, _GROUPS = 1, 2, 3, 4
-_CHUNKS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
-_FILE_OFFSET, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH = 2, 3, 4, 5
-_VALUES, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 5, 7, 9, 11, (12, 13, 14, 15, 16, 17)
+_INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
+_CHUNK_BYTES = 512  # of objects for a column chunk
+# fields of Parquet's FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and PageLocation
+_GROUPS, _CHUNKS, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH = 4, 1, 3, 4, 5
+_ENCODINGS, _CODEC, _DATA_PAGE, _DICTIONARY_PAGE = 2, 4, 9, 11
 _LOCATIONS, _OFFSET, _SIZE, _FIRST_ROW = 1, 1, 2, 3
 
 
-class _Pages:
+class _Chunk(NamedTuple):
+    """A column chunk: how its pages are stored, and the places, as (offset, bytes), of its offset index and dictionary."""
+
+    column: Column
+    index: tuple[int, int]
+    dictionary: tuple[int, int] | None
+
+
+class _Pages(NamedTuple):
     """The pages of a column chunk: their offsets, sizes, and first rows in the row group."""
 
-    def __init__(self, index: Struct) -> None:
-        locations = index[_LOCATIONS][1][1]
-        self.offsets, self.sizes, self.first = (
-            np.array([location[field][1] for location in locations], np.int64) for field in (_OFFSET, _SIZE, _FIRST_ROW)
-        )
+    offsets: array
+    sizes: array
+    first: array
+
+
+class Place(NamedTuple):
+    """A row of a row group."""
+
+    group: int
+    row: int
+
+
+class _Wanted(NamedTuple):
+    """A column to read: its leaf and field in the file, None if the file lacks it, and its field in the schema."""
+
+    leaf: int | None
+    stored: pa.Field | None
+    wanted: pa.Field
+    plain: pa.Field
 
 
 class PageReader:
-    """The pages of a data file, known from its footer; holds no open file.
-
-    `leaves`: the columns of the schema that are not nested, and their places. `key_bounds`: of the first key column in each row
-    group, None if unknown.
-    """
+    """The pages of a data file, known from its footer; holds no open file. `key_bounds`: of the first key column in each row
+    group, None if unknown."""
 
     def __init__(self, reader: DataReader) -> None:
-        self.path, self.starts, self.schema = reader.path, reader.starts, reader.schema
-        fields = [field for field in self.schema.columns if not pa.types.is_nested(field.type)]
-        self.leaves = {field.name: reader.columns[field_id(field)].leaves[0] for field in fields}
-        low, high, _ = reader.group_bounds(self.schema.key[0])
+        self.path, self.starts = reader.path, reader.starts.tolist()
+        low, high, _ = reader.group_bounds(reader.schema.key[0])
         self.key_bounds = list(zip(low.to_pylist(), high.to_pylist(), strict=True))
-        self.bytes = _TREE_BYTES * len(reader.footer_bytes)
-        with reading(self.path):
-            self.meta, _ = read_struct(reader.footer_bytes)
-            self.groups: list[Struct] = self.meta[_GROUPS][1][1]
+        self.chunks: dict[tuple[int, int], _Chunk | None] = {}
+        names = [*reader.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
+        self.columns = {name: _wanted(reader, name) for name in names}
         self.pages: dict[tuple[int, int], _Pages] = {}
-
-    def row(self, source: pa.NativeFile, position: int, names: Sequence[str]) -> pa.Table:
-        """The row at a position, as a table of one row. `names`: columns of the schema that are not nested."""
         with reading(self.path):
             try:
-                return self._row(source, position, names)
-            except (KeyError, IndexError, TypeError) as broken:
-                raise ValueError("the page index is damaged") from broken
+                self._read_footer(reader)
+            except DAMAGES as broken:
+                raise ValueError("the footer is damaged") from broken
+        index = sum(chunk.index[1] for chunk in self.chunks.values() if chunk is not None)
+        self.bytes = _CHUNK_BYTES * len(self.chunks) + _INDEX_FACTOR * index
 
-    def _row(self, source: pa.NativeFile, position: int, names: Sequence[str]) -> pa.Table:
-        group = int(np.searchsorted(self.starts, position, "right")) - 1
-        row, count = position - int(self.starts[group]), int(self.starts[group + 1] - self.starts[group])
-        leaves = {name: self.leaves[name] for name in names}
-        body, chunks, firsts = bytearray(_MAGIC), list(self.groups[group][_CHUNKS][1][1]), {}
-        for leaf in leaves.values():
-            pages = self._pages(source, group, leaf)
-            page = int(np.searchsorted(pages.first, row, "right")) - 1
-            following = int(pages.first[page + 1]) if page + 1 < len(pages.first) else count
-            rows, place = following - int(pages.first[page]), (int(pages.offsets[page]), int(pages.sizes[page]))
-            firsts[leaf] = int(pages.first[page]), rows
-            chunks[leaf] = self._chunk(source, chunks[leaf], place, rows, body)
-        one = {_CHUNKS: (LIST, (STRUCT, chunks)), _GROUP_BYTES: (I64, len(body)), _GROUP_ROWS: (I64, count)}
-        fields = {name: self.meta[name] for name in (_VERSION, _SCHEMA)}
-        footer = written({**fields, _ROWS: (I64, count), _GROUPS: (LIST, (STRUCT, [one]))})
-        body += footer + len(footer).to_bytes(4, "little") + _MAGIC
-        encoded = [leaf for name, leaf in leaves.items() if self._repeats_texts(name, chunks[leaf])]
-        file = pq.ParquetFile(pa.BufferReader(bytes(body)), read_dictionary=encoded, page_checksum_verification=True)
-        columns = []
-        for name, leaf in leaves.items():
-            values, (first, rows) = file.reader.read_column(leaf), firsts[leaf]
-            if len(values) != rows:
-                raise Corrupt("page lacks rows", where=self.path, expected=rows, found=len(values), cure=RESTORE)
-            columns.append(values.slice(row - first, 1).cast(self.schema.plain_columns.field(name).type))
-        return pa.table(columns, schema=pa.schema([self.schema.plain_columns.field(name) for name in names]))
+    def _read_footer(self, reader: DataReader) -> None:
+        leaves = {column.leaf for column in self.columns.values() if column is not None and column.leaf is not None}
+        groups: Sequence[Struct] = read_struct(reader.footer_bytes)[0][_GROUPS][1][1]
+        for number, group in enumerate(groups):
+            for leaf in leaves:
+                about = reader.footer.schema.column(leaf)
+                self.chunks[number, leaf] = _chunk(group[_CHUNKS][1][1][leaf], about)
 
-    def _repeats_texts(self, name: str, chunk: Struct) -> bool:
-        """Whether a column is text with a dictionary; Arrow then builds only the texts that are asked for."""
-        return pa.types.is_string(self.schema.plain_columns.field(name).type) and _DICTIONARY_PAGE in chunk[_METADATA][1]
+    def can_read(self, names: Sequence[str]) -> bool:
+        """Whether the columns are not nested, and stored in a way that can be read by pages."""
+        columns = [self.columns[name] for name in names]
+        return None not in columns and all(
+            self.chunks[group, column.leaf] is not None
+            for column in columns
+            if column.leaf is not None
+            for group in range(len(self.starts) - 1)
+        )
 
-    def _pages(self, source: pa.NativeFile, group: int, leaf: int) -> _Pages:
+    def places(self, positions: Sequence[int]) -> list[Place]:
+        """The row groups of positions, and the rows in them."""
+        groups = [bisect_right(self.starts, position) - 1 for position in positions]
+        return [Place(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
+
+    def columns_at(
+        self, source: pa.NativeFile, places: Sequence[Place], names: Sequence[str], cache: Cache
+    ) -> list[pa.Array | pa.ChunkedArray]:
+        """Columns of some rows, ascending. `names`: columns that `can_read`. `cache`: keeps dictionaries."""
+        with reading(self.path):
+            file = _Source(self.path, source, source.size(), cache)
+            return [self._array(file, self.columns[name], places) for name in names]
+
+    def _array(self, file: _Source, column: _Wanted, places: Sequence[Place]) -> pa.Array | pa.ChunkedArray:
+        if column.leaf is None:
+            return constant(column.wanted, len(places)).cast(column.plain.type)
+        try:
+            values = self._values(file, column.leaf, places)
+        except DAMAGES as broken:
+            raise ValueError(f"a page or the page index of column {column.wanted.name!r} is damaged: {broken}") from broken
+        array_ = _from_physical(values, column.stored.type)
+        if is_evolved(column.stored.type, column.wanted.type):
+            where = f"{self.path}, column {column.wanted.name!r}"
+            return adapted(pa.chunked_array([array_]), column.stored, column.wanted, where)
+        return array_ if array_.type == column.plain.type else array_.cast(column.plain.type)
+
+    def _values(self, file: _Source, leaf: int, places: Sequence[Place]) -> list[int | float | bytes | None]:
+        values, opened, page, first, end = [], None, None, 0, 0
+        for group, row in places:
+            if group != opened or row >= end:
+                pages = self._pages(file, group, leaf)
+                number = bisect_right(pages.first, row) - 1
+                first = pages.first[number]
+                end = pages.first[number + 1] if number + 1 < len(pages.first) else self.starts[group + 1] - self.starts[group]
+                stored = file.read(pages.offsets[number], pages.sizes[number])
+                chunk = self.chunks[group, leaf]
+                page = Page(stored, chunk.column, file.dictionary(group, leaf, chunk), end - first)
+                opened = group
+            values.append(page[row - first])
+        return values
+
+    def _pages(self, file: _Source, group: int, leaf: int) -> _Pages:
         if (group, leaf) not in self.pages:
-            chunk = self.groups[group][_CHUNKS][1][1][leaf]
-            data = _read(source, chunk[_INDEX_OFFSET][1], chunk[_INDEX_LENGTH][1])
-            self.pages[group, leaf] = _Pages(read_struct(data)[0])
+            locations = read_struct(file.read(*self.chunks[group, leaf].index))[0][_LOCATIONS][1][1]
+            fields = (_OFFSET, _SIZE, _FIRST_ROW)
+            self.pages[group, leaf] = _Pages(*(array("q", [one[field][1] for one in locations]) for field in fields))
         return self.pages[group, leaf]
 
-    def _chunk(self, source: pa.NativeFile, chunk: Struct, place: tuple[int, int], rows: int, body: bytearray) -> Struct:
-        """Append the pages to `body`; returns the column chunk that consists of them."""
-        meta, start = dict(chunk[_METADATA][1]), len(body)
-        if _DICTIONARY_PAGE in meta:
-            first = meta[_DICTIONARY_PAGE][1]
-            body += _read(source, first, meta[_DATA_PAGE][1] - first)
-            meta[_DICTIONARY_PAGE] = I64, start
-        page = _read(source, *place)
-        if (found := _values_in(page)) != rows:
-            raise Corrupt(
-                "page has another number of rows than its index", where=self.path, expected=rows, found=found, cure=RESTORE
-            )
-        meta |= {_DATA_PAGE: (I64, len(body)), _VALUES: (I64, rows)}
-        body += page
-        meta[_COMPRESSED] = I64, len(body) - start
-        return {_FILE_OFFSET: (I64, 0), _METADATA: (STRUCT, {k: v for k, v in meta.items() if k not in _STATISTICS})}
+
+class _Source(NamedTuple):
+    """An open file."""
+
+    path: str
+    file: pa.NativeFile
+    size: int
+    cache: Cache
+
+    def read(self, offset: int, length: int) -> bytes:
+        if not (0 <= offset <= self.size and 0 <= length <= self.size - offset):
+            raise ValueError("a page lies outside of the file")
+        return self.file.read_at(length, offset)
+
+    def dictionary(self, group: int, leaf: int, chunk: _Chunk) -> Values | None:
+        if chunk.dictionary is None:
+            return None
+        key = self.path, "dictionary", group, leaf
+        return self.cache.get(key, lambda: dictionary(self.read(*chunk.dictionary), chunk.column), lambda values: values.bytes)
 
 
-def _values_in(page: bytes) -> int:
-    """The number of values that the header of a data page, version 1, states."""
-    header, _ = read_struct(page)
-    return header[5][1][1][1]
+def _wanted(reader: DataReader, name: str) -> _Wanted | None:
+    """How a column is read; None if it is nested."""
+    wanted, plain, stored = reader.field_of(name), reader.plain_field(name), reader.stored(name)
+    if pa.types.is_nested(wanted.type):
+        return None
+    return _Wanted(None, None, wanted, plain) if stored is None else _Wanted(stored.leaves[0], stored.field, wanted, plain)
 
 
-def _read(source: pa.NativeFile, offset: int, length: int) -> bytes:
-    size = source.size()
-    if not (0 <= offset <= size and 0 <= length <= size - offset):
-        raise ValueError("a page lies outside of the file")
-    source.seek(offset)
-    return source.read(length)
+def _chunk(stored: Struct, about: pq.ColumnSchema) -> _Chunk | None:
+    """A column chunk; None if its pages cannot be read one by one."""
+    meta = stored[_METADATA][1]
+    codec = meta[_CODEC][1]
+    nested = about.max_repetition_level > 0 or about.max_definition_level > 1
+    known = about.physical_type in KINDS and codec in CODECS and ENCODINGS.issuperset(meta[_ENCODINGS][1][1])
+    if nested or not known or _INDEX_OFFSET not in stored:
+        return None
+    column = Column(about.physical_type, about.length, about.max_definition_level == 1, CODECS[codec])
+    first = meta[_DICTIONARY_PAGE][1] if _DICTIONARY_PAGE in meta else None
+    index = stored[_INDEX_OFFSET][1], stored[_INDEX_LENGTH][1]
+    return _Chunk(column, index, None if first is None else (first, meta[_DATA_PAGE][1] - first))
+
+
+def _from_physical(values: Sequence[int | float | bytes | None], type_: pa.DataType) -> pa.Array:
+    """The values of a page as an Arrow array of the type that Arrow reads the column with."""
+    t = pa.types
+    if t.is_string(type_):
+        return pa.array(values, pa.binary()).cast(type_)
+    if t.is_boolean(type_):
+        return pa.array(values, pa.int8()).cast(type_)
+    if t.is_date32(type_):
+        return pa.array(values, pa.int32()).view(type_)
+    if t.is_timestamp(type_):
+        return pa.array(values, pa.int64()).view(type_)
+    if t.is_decimal128(type_):
+        numbers = [int.from_bytes(v, "big", signed=True) if isinstance(v, bytes) else v for v in values]
+        halves = [None if v is None else v.to_bytes(16, "little", signed=True) for v in numbers]
+        return pa.array(halves, pa.binary(16)).view(type_)
+    return pa.array(values, type_)

@@ -1,12 +1,9 @@
-"""Thrift's compact protocol, as far as Parquet uses it: bytes to values and back.
-
-A struct is a dict of field id -> (type, value), so that what is read can be written again, unknown fields included.
-"""
+"""Thrift's compact protocol, as far as Parquet uses it: bytes to values. A struct is a dict of field id -> (type, value)."""
 
 from __future__ import annotations
 
-_TRUE, _FALSE, _BYTE, I16, I32, I64, _DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT = range(1, 13)
-_BOOLEANS, _INTEGERS = (_TRUE, _FALSE), (I16, I32, I64)
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_BOOLEANS, _INTEGERS = (_TRUE, _FALSE), (_I16, _I32, _I64)
 
 Struct = dict[int, tuple[int, object]]
 
@@ -54,12 +51,12 @@ def _value(data: bytes, at: int, kind: int) -> tuple[object, int]:
     if kind in _INTEGERS:
         number, at = _varint(data, at)
         return _signed(number), at
-    if kind == BINARY:
+    if kind == _BINARY:
         length, at = _varint(data, at)
         return data[at : at + length], at + length
-    if kind == STRUCT:
+    if kind == _STRUCT:
         return _struct(data, at)
-    if kind in (LIST, _SET):
+    if kind in (_LIST, _SET):
         head = data[at]
         count, at = (head >> 4, at + 1) if head >> 4 < 15 else _varint(data, at + 1)
         items: list[object] = []
@@ -72,43 +69,3 @@ def _value(data: bytes, at: int, kind: int) -> tuple[object, int]:
     if kind == _DOUBLE:
         return data[at : at + 8], at + 8
     raise ValueError(f"type {kind} of Thrift is not supported")
-
-
-def written(struct: Struct) -> bytes:
-    """Returns the bytes of a struct."""
-    out, last = bytearray(), 0
-    for number in sorted(struct):
-        kind, value = struct[number]
-        kind = (_TRUE if value else _FALSE) if kind in _BOOLEANS else kind
-        step = number - last
-        out += bytes([step << 4 | kind]) if 0 < step < 16 else bytes([kind]) + _written_varint(number << 1)
-        last = number
-        if kind not in _BOOLEANS:
-            out += _written_value(kind, value)
-    return bytes(out + b"\0")
-
-
-def _written_varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def _written_value(kind: int, value: object) -> bytes:
-    if kind in _INTEGERS:
-        return _written_varint((value << 1) ^ (value >> 63))
-    if kind == BINARY:
-        return _written_varint(len(value)) + value
-    if kind == STRUCT:
-        return written(value)
-    if kind in (LIST, _SET):
-        item_kind, items = value
-        head = (
-            bytes([len(items) << 4 | item_kind]) if len(items) < 15 else bytes([0xF0 | item_kind]) + _written_varint(len(items))
-        )
-        if item_kind in _BOOLEANS:
-            return head + bytes(_TRUE if item else _FALSE for item in items)
-        return head + b"".join(_written_value(item_kind, item) for item in items)
-    return bytes([value]) if kind == _BYTE else value
