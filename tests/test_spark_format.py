@@ -49,6 +49,9 @@ def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
         (lambda: save(good.drop("v"), folder), r"lacks the columns \['v'\]"),
         (lambda: save(good.selectExpr("nullif(id, 1) AS id", "day", "v"), folder), "column 'id': a null"),
         (lambda: save(good, folder, zone="UTC"), "option 'zone' is not supported for a write"),
+        (lambda: save(good.selectExpr("*", "1 AS n"), folder), r"extra columns \['n'\]"),
+        (lambda: save(good, folder, **{"write.merge-schema": "maybe"}), "expected true or false"),
+        (lambda: spark.read.format("lsmlake").option("write.merge-schema", "true").load(folder).count(), "is for writes only"),
         (lambda: save(good, folder, pth="x"), "unknown option 'pth'.*did you mean 'path'"),
         (lambda: good.write.format("lsmlake").mode("overwrite").save(folder), "does not support mode overwrite"),
         (lambda: save(good, folder + "/nothing"), "not the folder of a table"),
@@ -57,6 +60,51 @@ def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
         with pytest.raises(PySparkException, match=words):
             write()
     assert table.snapshots().num_rows == 0
+
+
+@pytest.mark.connect
+def test_an_append_may_add_columns(spark, table, folder):
+    """By an option of the writer, which comes before the option of the table."""
+    frame = spark.range(2).selectExpr("id", "date'2026-01-01' AS day", "'x' AS v", "id * 2 AS n", "struct(1 AS x) AS s")
+    save(frame, folder, **{"write.merge-schema": "true"})
+    same(table.df().selectExpr("id", "n", "s.x"), [(0, 0, 1), (1, 2, 1)])
+    table.alter(lsmlake.set_option("write.merge-schema", "true"))
+    wider = frame.selectExpr("id + 1 AS id", "day", "v", "n", "struct(2 AS x, 'y' AS y) AS s", "true AS ok")
+    with pytest.raises(PySparkException, match=r"extra columns \['ok'\]"):
+        save(wider, folder, **{"write.merge-schema": "false"})
+    save(wider, folder)
+    same(table.df().selectExpr("id", "s.x", "s.y", "ok"), [(0, 1, None, None), (1, 2, "y", True), (2, 2, "y", True)])
+    assert table.snapshots().num_rows == 5, "an alteration has a commit of its own"
+
+
+def test_a_stream_is_not_written_by_format(spark, folder, tmp_path):
+    spark.range(1).write.parquet(str(tmp_path / "in"))
+    writer = spark.readStream.schema("id BIGINT").parquet(str(tmp_path / "in")).writeStream.format("lsmlake")
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start(folder)
+    with pytest.raises(PySparkException, match=r"does not write streams.*table\.write_stream"):
+        query.awaitTermination(60)
+
+
+def test_a_kept_dataframe_or_catalog_table_reads_an_altered_table_while_its_columns_are_there(spark, table, folder):
+    table.upsert(spark.range(3).selectExpr("id", "date'2026-01-01' AS day", "string(id) AS v"))
+    kept, unused = (spark.read.format("lsmlake").load(folder) for _ in range(2))  # Spark plans each when it is used first
+    by_lake = table.df(where="v = '1'")
+    spark.sql(f"CREATE TABLE altered USING lsmlake OPTIONS (path '{folder}')")
+    table.alter(lsmlake.add_column("n", "INT", first=True), lsmlake.move_column("v", first=True))
+    try:
+        for frame in (kept, spark.table("altered")):
+            assert frame.columns == ["id", "day", "v"]
+            same(frame.select("id", "v"), [(0, "0"), (1, "1"), (2, "2")])
+        table.alter(lsmlake.rename_column("v", "w"))
+        for frame in (unused, spark.table("altered")):
+            with pytest.raises(
+                PySparkException, match=r"does not have the columns that Spark asks for.*load the DataFrame again"
+            ):
+                frame.collect()
+    finally:
+        spark.sql("DROP TABLE altered")
+    same(by_lake.select("id", "v"), [(1, "1")])
+    same(spark.read.format("lsmlake").option("scan.snapshot-id", 1).load(folder).select("v"), [("0",), ("1",), ("2",)])
 
 
 def test_a_table_in_the_catalog_of_spark(spark, table, folder):

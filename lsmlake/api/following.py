@@ -18,6 +18,7 @@ from lsmlake.notebook import html_pairs
 from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.plan import Projection
 from lsmlake.read.travel import milliseconds
+from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -35,10 +36,10 @@ class Following:
     consumer: str | None = None
     limit: Limit = UNLIMITED
 
-    def follower(self, meta: Metadata, zone: str) -> Follower:
-        """The follower for these values. `zone`: the time zone of times, here and in `where`, that name none. Raises
-        InvalidQuery."""
-        schema, root = Version.latest(meta).schema, meta.paths.root
+    def follower(self, meta: Metadata, zone: str, schema: Schema | None = None) -> Follower:
+        """The follower for these values. `zone`: the time zone of times, here and in `where`, that name none. `schema`: names the
+        columns; default: the schema in effect. Raises InvalidQuery."""
+        schema, root = schema or Version.latest(meta).schema, meta.paths.root
         if self.snapshot is not None and self.timestamp is not None:
             raise InvalidQuery("both a snapshot and a timestamp are given", where=root, cure="give one of them")
         implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL

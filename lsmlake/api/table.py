@@ -43,7 +43,7 @@ from lsmlake.cdc.follow import Limit
 from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, fast_forward, rename_branch
 from lsmlake.commit.commit import drop_buckets
 from lsmlake.commit.partition_expiry import PartitionExpiryReport, expire_partitions
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.replay import Identity, replayed
 from lsmlake.commit.retention import snapshot_retention
 from lsmlake.commit.snapshot_expiry import ExpireReport, expire
 from lsmlake.commit.tag_expiry import expire_tags
@@ -293,7 +293,7 @@ class Table:
         evolving: bool = False,
     ) -> Snapshot | None:
         version = version or self.version
-        evolving = not request.deletes and (evolving or version.options.write.merge_schema)
+        evolving = not request.deletes and (evolving or version.options.write.merge_schema) and not replayed(version, identity)
         if self.runtime.owns(data):
             found = self.runtime.columns_of(data.schema) if evolving else None
             version = self._evolved(version, found, request) if found is not None else version
@@ -355,6 +355,9 @@ class Table:
         row_kind: RowKinds | None = None,
     ) -> StreamingQuery:
         """Spark: start a query that upserts a streaming DataFrame, exactly once.
+
+        The query goes on while the table is altered, as long as the columns of the DataFrame fit. Otherwise it stops with
+        InvalidData, and nothing of that micro-batch is visible; a DataFrame that fits continues with it from the same checkpoint.
 
         Args:
             df: a streaming DataFrame of the attached session.
@@ -489,7 +492,9 @@ class Table:
     ) -> SparkDataFrame:
         """Spark: the changes of the table as a streaming DataFrame: `_row_kind`, then the columns.
 
-        Each change is delivered exactly once, also after a restart from a checkpoint.
+        Each change is delivered exactly once, also after a restart from a checkpoint. The DataFrame keeps the columns of the
+        table as of this call, under their names of now. When the table drops or widens a column later, even one that `columns`
+        leaves out, the query stops with InvalidQuery; a query of a new `read_stream()` with the same checkpoint continues there.
 
         Args:
             start: 'latest-full' (default): all current rows as +I, then the changes. 'latest': changes from now on.
@@ -590,8 +595,9 @@ class Table:
 
         Columns are identified by ids, so an alteration of columns rewrites no file: rows that there are have the default of a new
         column, and are converted to a wider type when they are read. Earlier snapshots keep their columns. A stream of changes
-        goes on with the columns that it began with; it stops with InvalidQuery once one of them was dropped or widened, and
-        continues with the new columns when it is started again.
+        goes on with the columns that it began with, under their names of then. It stops with InvalidQuery once a column of the
+        table was dropped or widened; a new call of `follow` or `read_stream` continues there, with the new columns. A stream of
+        upserts goes on while its rows fit, and otherwise stops with InvalidData.
 
         Some options give existing files another meaning: deletion vectors, the merge engine and its options, the changelog
         producer. Changing them compacts all buckets in full by the old options, in the same commit; so does a new column with a

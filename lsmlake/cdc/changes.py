@@ -212,7 +212,8 @@ def _check_columns(schema: Schema, like: Projection, where: str) -> None:
             where=where,
             expected=f"the columns of schema {like.schema.id}",
             found=f"schema {schema.id}: {lost}",
-            cure="start again, from the same checkpoint or consumer: it continues here, with the new columns",
+            cure="make the stream again, by follow, read_stream or load, for the same consumer or checkpoint: it continues here, "
+            "with the new columns",
         )
     if schema.id < like.schema.id and (wider := wider_column(schema, like.schema)):
         raise InvalidQuery(

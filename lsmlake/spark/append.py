@@ -37,9 +37,9 @@ class _Rows(WriterCommitMessage):
 class Writer(DataSourceArrowWriter):
     """One write. Spark calls `commit` once, with the messages of all tasks in order of their partitions."""
 
-    def __init__(self, package: Package | None, table: Table, columns: pa.Schema) -> None:
-        """Raises InvalidData if the columns do not fit the table."""
-        self.package, self.table, self.schema = package, table, table.current
+    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema) -> None:
+        """`schema`: of the table. Raises InvalidData if the columns do not fit it."""
+        self.package, self.table, self.schema = package, table, schema
         self.columns = write.columns_for(self.schema, columns, Request())
 
     def __reduce__(self):

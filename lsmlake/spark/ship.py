@@ -174,4 +174,8 @@ def portable_source(package: Package | None) -> type[DataSource]:
         def streamReader(self, schema):
             return self._source().streamReader(schema)
 
+        def streamWriter(self, schema, overwrite):
+            arrive(package)
+            return import_module("lsmlake.spark.source").refuse_stream_write()
+
     return PortableSource

@@ -12,29 +12,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
 from lsmlake.api.lake import table_at
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.cdc.changes import Piece, by_bucket, read_piece
+from lsmlake.cdc.changes import by_bucket, read_piece
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
-from lsmlake.errors import InvalidOption, InvalidQuery
+from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
 from lsmlake.lsm.difference import KIND_FIELD
+from lsmlake.maintain.alter import evolve
 from lsmlake.options.types import boolean
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import read_split
+from lsmlake.read.travel import Moment, resolve
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.widening import widens
 from lsmlake.spark.append import Writer
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
 from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.store.version import Version
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -48,7 +60,7 @@ WHERE, COLUMNS, ZONE = "where", "columns", "zone"
 SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
-BRANCH = "branch"
+BRANCH, SCHEMA, MERGE_SCHEMA = "branch", "read.schema-id", "write.merge-schema"
 OPTIONS = {
     "path": "the table's directory",
     BRANCH: "the branch to read or write; default: the table itself",
@@ -65,6 +77,8 @@ OPTIONS = {
     MAX_ROWS: "stream: approximate rows per micro-batch",
     MAX_BYTES: "stream: bytes of files per micro-batch",
     MAX_FILES: "stream: files per micro-batch",
+    SCHEMA: "stream: the schema that names the columns; default: the one in effect when the query starts",
+    MERGE_SCHEMA: "write: add the columns that the table lacks; default: the option of the table",
 }
 
 
@@ -73,7 +87,7 @@ _CATALOG_PROPERTIES = {"owner", "provider", "location", "comment", "external", "
 
 _OPTIONS = "lsmlake.options.table_options"
 
-_STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES}
+_STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
 
 
 class _InZone(Runtime):
@@ -137,13 +151,28 @@ class LakeSource(DataSource):
         return self.given.get(ZONE, "UTC")
 
     def schema(self) -> StructType:
-        found = self._table()
-        table, names = found.schema, Projection.of(found.current, None, self.columns).columns
-        kind = [KIND_FIELD] if self.changelog else []
-        made = to_spark(pa.schema([*kind, *(table.field(name).with_nullable(True) for name in names)]))
+        schema = self._schema_offered(self._table())
+        names = Projection.of(schema, None, self.columns).columns
+        made = to_spark(_fields(schema, names, [KIND_FIELD] if self.changelog else []))
         if self.in_catalog:
             made.fields[0].metadata = {**made.fields[0].metadata, _OPTIONS: json.dumps(self.given)}
         return made
+
+    def _schema_offered(self, table: Table) -> Schema:
+        """A batch has the columns of the snapshot that it reads, a stream those of now. Spark does not tell which of them is
+        wanted; options may."""
+        if self.given.keys() & _STREAMING:
+            return self._schema_followed(table) or table.current
+        try:
+            return Version.at(table.meta, resolve(table.meta, self._moment(), self.zone)).schema
+        except SnapshotNotFound:  # a batch fails later; a stream can start there
+            return table.current
+
+    def _schema_followed(self, table: Table) -> Schema | None:
+        return None if (number := self._number(SCHEMA)) is None else table.meta.schemas.get(number)
+
+    def _moment(self) -> Moment:
+        return Moment(self._number(SNAPSHOT), self.given.get(TIMESTAMP), self.given.get(TAG))
 
     def _recall(self, schema: StructType) -> None:
         """Restores the options of a catalog table from the metadata of its first column: Spark passes only the columns to a read
@@ -152,13 +181,16 @@ class LakeSource(DataSource):
             self.given = {**json.loads(schema.fields[0].metadata.get(_OPTIONS, "{}")), **self.given}
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._refuse_write_options()
         self._recall(schema)
         if streaming := sorted(self.given.keys() & _STREAMING):
             raise InvalidOption(f"option {streaming[0]!r} is for streams only", where='format("lsmlake")', cure="remove it")
-        table = replace(self._table(), runtime=_InZone(self.zone))
-        moment = {"snapshot": self._number(SNAPSHOT), "timestamp": self.given.get(TIMESTAMP), "tag": self.given.get(TAG)}
-        scan = table.scan(where=self.given.get(WHERE), columns=self.columns, **moment)
-        return _Reader(self.package, scan.plan(), to_arrow(schema))
+        table, asked = replace(self._table(), runtime=_InZone(self.zone)), to_arrow(schema)
+        moment = self._moment()
+        stored = Version.at(table.meta, resolve(table.meta, moment, self.zone)).schema
+        _check_asked(asked, stored, table.path, "load the DataFrame again, or drop and create the table in Spark's catalog again")
+        scan = table.scan(where=self.given.get(WHERE), columns=asked.names, **asdict(moment))
+        return _Reader(self.package, scan.plan(), asked)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -168,17 +200,26 @@ class LakeSource(DataSource):
                 expected='.mode("append"), which inserts rows and replaces those with the same key',
                 cure="delete the old rows, or write to a new table",
             )
-        if other := sorted(self.given.keys() - {"path", BRANCH}):
+        if other := sorted(self.given.keys() - {"path", BRANCH, MERGE_SCHEMA}):
             raise InvalidOption(
                 f"option {other[0]!r} is not supported for a write",
                 where='format("lsmlake")',
-                expected="path or branch",
+                expected=f"path, {BRANCH} or {MERGE_SCHEMA}",
                 cure="remove it",
             )
         self._recall(schema)
-        return Writer(self.package, self._table(), to_arrow(schema))
+        table, found = self._table(), to_arrow(schema)
+        version = table.version
+        given = self.given.get(MERGE_SCHEMA)
+        if version.options.write.merge_schema if given is None else boolean.parse(MERGE_SCHEMA, given, 'format("lsmlake")'):
+            version = evolve(version, table.name, found, None, partial(table.runtime.compactions, table.meta))
+        return Writer(self.package, table, version.schema, found)
 
-    def following(self) -> Following:
+    def _refuse_write_options(self) -> None:
+        if MERGE_SCHEMA in self.given:
+            raise InvalidOption(f"option {MERGE_SCHEMA!r} is for writes only", where='format("lsmlake")', cure="remove it")
+
+    def following(self, columns: Sequence[str]) -> Following:
         """Parses the options of a stream."""
         if TAG in self.given:
             cure = f"start the stream with {SNAPSHOT!r}"
@@ -190,7 +231,7 @@ class LakeSource(DataSource):
             self.given.get(TIMESTAMP),
             self.given.get(MODE),
             self.given.get(WHERE),
-            self.columns,
+            columns,
             self.given.get(CONSUMER),
             Limit(number[MAX_ROWS], number[MAX_BYTES], number[MAX_FILES]),
         )
@@ -202,11 +243,39 @@ class LakeSource(DataSource):
         raise InvalidOption(f"option {name!r} is a number", where='format("lsmlake")', found=repr(text), cure="pass an integer")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        self._refuse_write_options()
         self._recall(schema)
-        following = self.following()
-        follower = following.follower(self._table().meta, self.zone)
+        table, asked = self._table(), to_arrow(schema)
+        columns = pa.schema(list(asked)[1:]) if self.changelog else asked
+        followed = self._schema_followed(table) or table.current
+        again = f"load the stream again, with option {START!r} if it starts at a snapshot or a time"
+        _check_asked(columns, followed, table.path, again)
+        following = self.following(columns.names)
+        follower = following.follower(table.meta, self.zone, followed)
         kind = _Stream if ReadAllAvailable is None else _LimitedStream
-        return kind(self.package, follower, following.limit, to_arrow(schema), self.changelog)
+        return kind(self.package, follower, following.limit, asked, self.changelog)
+
+
+def _fields(schema: Schema, names: Sequence[str], kind: Sequence[pa.Field] = ()) -> pa.Schema:
+    return pa.schema([*kind, *(schema.plain_columns.field(name).with_nullable(True) for name in names)])
+
+
+def _check_asked(asked: pa.Schema, stored: Schema, where: str, cure: str) -> None:
+    """Raises InvalidQuery unless the table has the columns of a DataFrame or of a table in Spark's catalog, with types that
+    these can hold."""
+    offered = _fields(stored, [name for name in asked.names if name in stored.columns.names])
+    given, found = to_spark(asked), to_spark(offered)
+    if given.simpleString() == found.simpleString():
+        return
+    if asked.names == offered.names and all(map(widens, offered.types, asked.types)):
+        return
+    raise InvalidQuery(
+        "the table does not have the columns that Spark asks for; it may have been altered",
+        where=where,
+        expected=given.simpleString(),
+        found=to_spark(stored.plain_columns).simpleString(),
+        cure=cure,
+    )
 
 
 class _Carried:
@@ -247,15 +316,16 @@ class _Stream(_Carried, DataSourceStreamReader):
         return self.follower.end()._asdict()
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
+        """Each partition carries the columns to read: those of this reader, whatever the table has when a task begins."""
         first, last = Offset(**start), Offset(**end)
         self.follower.note(first)
         pieces = [piece for _, piece in self.follower.pieces(first, last)]
         alone = first.full and last.snapshot <= first.snapshot + (last.pieces == 0)  # no key is in two of them
-        return [InputPartition(piece) for piece in (pieces if alone else by_bucket(pieces))]
+        return [InputPartition((self.follower.like, piece)) for piece in (pieces if alone else by_bucket(pieces))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        piece: Piece = partition.value
-        for table in read_piece(self.follower.meta, self.follower.like, piece):
+        like, piece = partition.value
+        for table in read_piece(self.follower.meta, like, piece):
             if not self.changelog:
                 kinds = table[KIND_FIELD.name]
                 table = table.filter(pc.is_in(kinds, value_set=pa.array(_UPSERTS))).drop_columns([KIND_FIELD.name])
@@ -292,6 +362,16 @@ else:
 
         def prepareForTriggerAvailableNow(self) -> None:
             self.until = self.follower.end().snapshot - 1
+
+
+def refuse_stream_write() -> None:
+    raise InvalidQuery(
+        'format("lsmlake") does not write streams',
+        where='writeStream.format("lsmlake")',
+        expected="foreachBatch, which applies each micro-batch exactly once",
+        cure='with table = lsmlake.connect(..., spark=spark).table("..."), use table.write_stream(df, checkpoint="...") or '
+        "foreachBatch(table.sink())",
+    )
 
 
 def register(spark) -> None:

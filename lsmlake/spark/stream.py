@@ -17,7 +17,7 @@ from functools import partial
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
@@ -58,7 +58,7 @@ class Sink:
         table = self.table
         with _WRITTEN.once(table.meta.env.storage.place(table.meta.paths.home), identity.writer_id, calling.run, batch_id):
             version = table.version
-            if version.options.write.merge_schema:
+            if version.options.write.merge_schema and not replayed(version, identity):
                 compactions = partial(table.runtime.compactions, table.meta)
                 version = evolve(version, table.name, to_arrow(df.schema), self.request.row_kind, compactions)
             table.runtime.upsert(version, df, identity, request=self.request, compact=None)
@@ -127,6 +127,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         source.MODE: following.mode,
         source.WHERE: following.where,
         source.COLUMNS: json.dumps(follower.like.columns),
+        source.SCHEMA: follower.like.schema.id,
         source.CONSUMER: following.consumer,
         source.MAX_ROWS: following.limit.rows,
         source.MAX_BYTES: following.limit.bytes,

@@ -62,9 +62,11 @@ def upsert(
 ) -> Snapshot | None:
     """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
     the driver; kept up to date."""
-    schema, columns = version.schema, _check(version.schema, df, request)
-    if done := replayed(version, identity):
+    if df.isStreaming:
+        raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
+    if done := replayed(version, identity):  # before the columns are checked: the table may have been altered since
         return done
+    schema, columns = version.schema, columns_for(version.schema, _columns_of(df), request)
     pick, root = inline_picker(version, compact), version.meta.paths.root
     context = None if is_connect(df) else df.sparkSession.sparkContext
     limit = collected.row_limit(version, pick) if context and root not in uneven else 0
@@ -88,13 +90,6 @@ def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapsh
         write.base.meta.files.discard(messages)
         raise errors[0]
     return publish(write.base, messages, identity, write.request.replaces)
-
-
-def _check(schema: Schema, df, request: Request) -> list[str]:
-    """The columns to ship. Raises InvalidData."""
-    if df.isStreaming:
-        raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
-    return columns_for(schema, _columns_of(df), request)
 
 
 def columns_for(schema: Schema, found: pa.Schema, request: Request) -> list[str]:
