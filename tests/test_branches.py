@@ -14,7 +14,7 @@ from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, t
 
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.api.table import Table
-from lsmlake.errors import CommitConflict, CommitUnknown, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound
+from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
 
@@ -480,3 +480,37 @@ def test_a_branch_has_columns_of_its_own_until_the_table_is_forwarded():
     table.compact(full=True)
     assert rows(branch) == expected
     is_in_order(table)
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_whose_file_is_damaged_can_be_given_up():
+    """Until then nothing expires, because it is not known which files the branch needs. No other snapshot loses a file."""
+    table = made()
+    write(table, range(5), 0)
+    for name in ("bad", "good"):
+        branch = table.create_branch(name)
+        write(branch, range(9), 1)
+        branch.create_tag("t")
+    write(table, range(7), 2)
+    storage, path = table.meta.env.storage, table.meta.paths.branch_file("bad")
+    expected = rows(table.branch("good"))
+    with storage.write(path) as sink:
+        sink.write(b"{}")
+    table = lake_on(storage, "x-").table("d.t")
+    before = contents(storage)
+    for refused in (lambda: table.expire_snapshots(retain_max=1, retain_min=1), lambda: table.branch("bad")):
+        with pytest.raises(Corrupt, match=r"give the branch up with delete_branch\(\)"):
+            refused()
+    assert table.delete_branch("bad", dry_run=True).files == 0
+    assert contents(storage) == before
+    assert table.delete_branch("bad").branch == "bad"
+    assert table.branches()["branch_name"].to_pylist() == ["good"]
+    assert not [one for one in contents(storage) if "/bad/" in one]
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert table.verify() == []
+    assert unreferenced(table) != [], "the files of its rows"
+    table.remove_orphan_files("2100-01-01")
+    assert rows(table.branch("good")) == expected
+    assert table.create_branch("bad").scan().count() == 7

@@ -300,7 +300,8 @@ def test_a_damaged_consumer_can_be_removed(copy: Path):
     table = table_of(copy)
     table.reset_consumer("torn", 1)
     (copy / table.meta.paths.consumer("torn")).write_bytes(b"x")
-    assert "`lsmlake consumers TABLE --remove NAME` removes it" in complaint("consumers", "sales.orders", "-w", copy, code=1)
+    assert "file is not a JSON object" in call("consumers", "sales.orders", "-w", copy)
+    assert "`lsmlake consumers TABLE --remove NAME` removes it" in complaint("expire", "sales.orders", "-w", copy, code=1)
     assert call("consumers", "sales.orders", "--remove", "torn", "-w", copy).startswith("consumer")
 
 

@@ -57,6 +57,7 @@ SNAPSHOTS = pa.table(
         "delta_record_count": [9_999, 0],
         "writer_id": ["05a7d978ce1e4b2fb87b90f5a53b84da", "stream-1"],
         "commit_id": pa.array([None, 41], pa.int64()),
+        "error": pa.nulls(2, pa.string()),
     }
 )
 FILES = pa.table(
@@ -83,7 +84,14 @@ PARTITIONS = pa.table(
         "last_update_time": MOMENT,
     }
 )
-CONSUMERS = pa.table({"consumer_id": ["mailer", "audit"], "next_snapshot_id": [3, 12_345], "last_progress": MOMENT})
+CONSUMERS = pa.table(
+    {
+        "consumer_id": ["mailer", "audit"],
+        "next_snapshot_id": [3, 12_345],
+        "last_progress": MOMENT,
+        "error": pa.nulls(2, pa.string()),
+    }
+)
 TAGS = pa.table(
     {
         "tag_name": ["2026-01-01", "before the migration"],
@@ -92,6 +100,7 @@ TAGS = pa.table(
         "record_count": [18, 17_800],
         "create_time": MOMENT,
         "time_retained": ["30 d", None],
+        "error": pa.nulls(2, pa.string()),
     }
 )
 OPTIONS = pa.table(

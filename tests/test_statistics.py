@@ -322,6 +322,7 @@ def test_the_command(tmp_path):
     lines = call("analyze", "d.t", "-w", tmp_path).splitlines()
     assert lines[0].split() == ["column", "distinct", "nulls", "min", "max", "mean_length", "max_length"]
     assert [line.split() for line in lines[1:]] == [["k", "5", "0", "0", "4", "-", "-"], ["v", "1", "0", "ab", "ab", "2", "2"]]
+    assert call("system", "d.t", "statistics", "-w", tmp_path).splitlines() == lines
     (row,) = json.loads(call("analyze", "d.t", "--columns", "v", "--json", "-w", tmp_path))
     assert (row["mergedRecordCount"], row["colstat"]["v"]["maxLen"], row["snapshot_id"]) == (5, 2, 2)
     assert json.loads(call("system", "d.t", "statistics", "--json", "-w", tmp_path)) == [row]

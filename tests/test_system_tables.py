@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from naive import naive
-from strategies import multiset, new_lake, rows_of
+from strategies import contents, lake_on, multiset, new_lake, rows_of
 from test_cli import call, complaint
 
 from lsmlake import set_option
@@ -17,31 +17,35 @@ from lsmlake.api.scan import Scan
 from lsmlake.api.system_tables import SUMMARIES
 from lsmlake.api.table import Table
 from lsmlake.cdc.binlog import as_lists, list_schema
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
 from lsmlake.warehouse import connect
 
 COLUMNS = {
     "snapshots": "snapshot_id schema_id writer_id commit_id commit_kind commit_time total_record_count delta_record_count "
-    "changelog_record_count watermark base_manifest_list delta_manifest_list changelog_manifest_list index_manifest",
-    "schemas": "schema_id fields partition_keys primary_keys options comment update_time",
+    "changelog_record_count watermark base_manifest_list delta_manifest_list changelog_manifest_list index_manifest statistics "
+    "properties error",
+    "history": "snapshot_id made_current_at parent_id is_current_ancestor error",
+    "schemas": "schema_id fields partition_keys primary_keys options comment update_time error",
     "files": "partition bucket file_path file_format level record_count deleted_record_count delete_row_count "
     "file_size_in_bytes min_key max_key null_value_counts min_value_stats max_value_stats min_sequence_number "
-    "max_sequence_number schema_id file_source creation_time",
-    "manifests": "file_name file_size num_added_files num_deleted_files schema_id snapshot_id",
-    "partitions": "partition record_count deleted_record_count file_size_in_bytes file_count last_update_time",
+    "max_sequence_number schema_id file_source creation_time total_buckets",
+    "file_key_ranges": "partition bucket file_path file_format schema_id level record_count file_size_in_bytes min_key max_key",
+    "manifests": "file_name file_size num_added_files num_deleted_files schema_id min_partition_stats max_partition_stats "
+    "snapshot_id",
+    "partitions": "partition record_count deleted_record_count file_size_in_bytes file_count last_update_time total_buckets",
     "buckets": "partition bucket record_count deleted_record_count file_size_in_bytes file_count last_update_time",
     "table_indexes": "partition bucket index_type file_name row_count dv_ranges",
     "aggregation_fields": "field_name field_type function function_options comment",
     "statistics": "snapshot_id schema_id mergedRecordCount mergedRecordSize colstat",
-    "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained branches",
-    "branches": "branch_name created_from_snapshot created_from_tag create_time",
-    "consumers": "consumer_id next_snapshot_id reads_in_full last_progress",
+    "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained branches error",
+    "branches": "branch_name created_from_snapshot created_from_tag create_time error",
+    "consumers": "consumer_id next_snapshot_id reads_in_full last_progress error",
     "audit_log": "rowkind k p v",
     "binlog": "rowkind k p v",
     "ro": "k p v",
 }
 ALWAYS = {"schemas", "options", "aggregation_fields"}  # have rows even if the table has none
-OF_ALL_SNAPSHOTS = ("snapshots", "schemas", "tags", "branches", "consumers")
+OF_ALL_SNAPSHOTS = ("snapshots", "history", "schemas", "tags", "branches", "consumers")
 
 
 def made(lake: Lake | None = None, **options: str) -> Table:
@@ -98,6 +102,105 @@ def test_listings_have_system_tables_of_their_names():
     assert table.system_table("tags")["branches"].to_pylist() == [["b"]]
     assert table.branch("b").system_table("tags").num_rows == 0
     assert table.branch("b").system_table("branches") == table.branches()
+
+
+def test_a_file_that_cannot_be_read_hides_no_other():
+    """It is a row with its name and the reason. A call that needs it raises an error with the cure."""
+    table = filled(made())
+    for name in "abc":
+        table.create_tag(name, 2)
+        table.create_branch(name, tag=name)
+        table.reset_consumer(name, 2)
+    table.alter(set_option("write-only", True))
+    paths, storage = table.meta.paths, table.meta.env.storage
+    damaged = {
+        "snapshots": (3, "snapshot_id", paths.snapshot(3), lambda opened: opened.scan(snapshot=3).count()),
+        "schemas": (1, "schema_id", paths.schema(1), lambda opened: opened.scan().count()),
+        "tags": ("b", "tag_name", paths.tag("b"), lambda opened: opened.scan(tag="b").count()),
+        "branches": ("b", "branch_name", paths.branch_file("b"), lambda opened: opened.branch("b")),
+        "consumers": ("b", "consumer_id", paths.consumer("b"), lambda opened: opened.follow(consumer="b").__next__()),
+    }
+    for name, (which, key, path, use) in damaged.items():
+        opened = lake_on(storage, "before-").table("d.t")
+        before = {row[key]: row for row in opened.system_table(name).to_pylist()}
+        good = contents(storage)[path]
+        for data, reason in ((b"{}", "another kind"), (good.replace(b'"version": 1', b'"version": 9'), "newer format version")):
+            storage.delete(path)
+            storage.put_if_absent(path, data)
+            opened = lake_on(storage, "after-").table("d.t")
+            found = {row[key]: row for row in opened.system_table(name).to_pylist()}
+            broken, old = found.pop(which), dict(before)
+            assert {column: value for column, value in broken.items() if value is not None} == {
+                key: which,
+                "error": broken["error"],
+            }
+            assert path in broken["error"] and reason in broken["error"]
+            del old[which]
+            if name != "consumers":
+                assert found == old
+            assert all(row["error"] is None for row in found.values())
+            if name == "branches":
+                assert opened.tags()["branches"].to_pylist() == [["a"], [], ["c"]]
+            with pytest.raises((Corrupt, UnsupportedFormat)) as refused:
+                use(opened)
+            assert refused.value.where == path and refused.value.cure
+        storage.delete(path)
+        storage.put_if_absent(path, good)
+
+
+def test_commands_list_the_sound_ones_and_the_reason(tmp_path):
+    lake = connect(str(tmp_path))
+    lake.create_database("d")
+    table = filled(made(lake))
+    for name in ("good", "worse"):
+        table.create_tag(name, 2)
+        table.create_branch(name)
+        table.reset_consumer(name, 2)
+    for path in (table.meta.paths.tag("worse"), table.meta.paths.branch_file("worse"), table.meta.paths.consumer("worse")):
+        (tmp_path / path).write_text("{}")
+    for command in ("tag", "branch", "consumers"):
+        lines = call(command, "d.t", "-w", tmp_path).splitlines()
+        assert len(lines) == 3 and lines[0].endswith("error")
+        assert lines[1].endswith("-") and "file is of another kind" in lines[2], command
+    for command, cure in ((("head", "d.t", "--tag", "worse"), "--delete NAME"), (("head", "d.t$branch_worse"), "--delete NAME")):
+        assert cure in complaint(*command, "-w", tmp_path, code=1)
+    assert "worse" in call("branch", "d.t", "--delete", "worse", "-w", tmp_path)
+    assert not call("branch", "d.t", "-w", tmp_path).splitlines()[0].endswith("error")
+
+
+def test_history_says_which_snapshots_count():
+    table = made(snapshot__num_retained__min="50")
+    for number in range(3):
+        write(table, range(number, number + 3), number, None)
+    table.rollback(1)
+    write(table, range(5), 9, None)
+    rows = table.system_table("history").to_pylist()
+    assert [(row["snapshot_id"], row["parent_id"], row["is_current_ancestor"]) for row in rows] == [
+        (1, None, True),
+        (2, 1, False),
+        (3, 2, False),
+        (4, 1, True),
+        (5, 4, True),
+    ]
+    assert [row["made_current_at"] for row in rows] == table.snapshots()["commit_time"].to_pylist()
+    storage, path = table.meta.env.storage, table.meta.paths.snapshot(4)
+    storage.delete(path)
+    storage.put_if_absent(path, b"{}")
+    found = lake_on(storage, "x-").table("d.t").system_table("history")["is_current_ancestor"].to_pylist()
+    assert found == [None, None, None, None, True], "who knows what it restored"
+
+
+def test_partitions_and_manifests():
+    table = filled(made(bucket="3"))
+    assert set(table.partitions()["total_buckets"].to_pylist()) == {3} == set(table.files()["total_buckets"].to_pylist())
+    table.upsert({"k": [100, 101], "p": ["x", "y"], "v": [1, 1]}, compact=False)
+    last = table.manifests().to_pylist(maps_as_pydicts="strict")[-1]
+    assert (last["min_partition_stats"], last["max_partition_stats"]) == ({"p": "x"}, {"p": "y"})
+    plain = new_lake().create_table("d.t", "k INT", primary_key=["k"])
+    plain.upsert({"k": [1]})
+    assert plain.manifests()["min_partition_stats"].to_pylist() == [[]]
+    ranges, files = table.system_table("file_key_ranges"), table.files()
+    assert ranges == files.select(ranges.column_names) and ranges.num_rows > 0
 
 
 def test_files_and_buckets_against_a_second_reader():

@@ -191,6 +191,7 @@ def test_the_listing_of_tags():
         "create_time",
         "time_retained",
         "branches",
+        "error",
     ]
     assert found["tag_name"].to_pylist() == ["b", "c", "a"]
     assert found["time_retained"].to_pylist() == ["7 d", "90 min", None]
@@ -203,6 +204,7 @@ def test_the_listing_of_tags():
         "create_time": dt.datetime.fromtimestamp(made_at / 1000, dt.timezone.utc),
         "time_retained": None,
         "branches": [],
+        "error": None,
     }
 
 

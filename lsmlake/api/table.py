@@ -54,7 +54,7 @@ from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.maintain import listings
+from lsmlake.maintain import listings, named_files
 from lsmlake.maintain.alter import alter, evolve
 from lsmlake.maintain.analyze import analyze
 from lsmlake.maintain.create_tag import create_tag
@@ -758,7 +758,7 @@ class Table:
 
     def branches(self) -> pa.Table:
         """One row per branch, by name."""
-        return listings.branches(self.meta.on(None))
+        return named_files.branches(self.meta.on(None))
 
     def rename_branch(self, name: str, new_name: str) -> Table:
         """Give a branch another name. Handles with the old name, and commits that are not yet published, fail.
@@ -772,6 +772,8 @@ class Table:
 
     def delete_branch(self, name: str, *, dry_run: bool = False) -> BranchReport:
         """Delete a branch with its tags and consumers, and the files that only it needs.
+
+        If the file of the branch is damaged, only its metadata is deleted; `remove_orphan_files` removes the rest.
 
         Args:
             name: the name of the branch.
@@ -866,7 +868,7 @@ class Table:
 
     def tags(self) -> pa.Table:
         """One row per tag, ordered by snapshot, then by name."""
-        return listings.tags(self.meta)
+        return named_files.tags(self.meta)
 
     def expire_partitions(self, *, dry_run: bool = False) -> PartitionExpiryReport:
         """Drop the partitions that are older than option `partition.expiration-time`, as one commit.
@@ -919,7 +921,7 @@ class Table:
 
     def consumers(self) -> pa.Table:
         """One row per consumer, by name: the snapshot that it reads next. That snapshot and later ones do not expire."""
-        return listings.consumers(self.meta)
+        return named_files.consumers(self.meta)
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
         """Set the snapshot that a consumer reads next, or remove the consumer.
@@ -992,7 +994,7 @@ class Table:
 
     def snapshots(self) -> pa.Table:
         """One row per retained snapshot, oldest first."""
-        return listings.snapshots(self.meta)
+        return named_files.snapshots(self.meta)
 
     def files(
         self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
@@ -1024,7 +1026,7 @@ class Table:
 
     def schemas(self) -> pa.Table:
         """One row per version of the schema, oldest first."""
-        return listings.schemas(self.meta)
+        return named_files.schemas(self.meta)
 
     def options_table(self) -> pa.Table:
         """One row per option: its name, the value that the table sets (null: none), default, possible values and meaning."""
@@ -1062,19 +1064,25 @@ class Table:
     ) -> pa.Table | Readable:
         """What the table knows about itself, by name, with the names and columns of Apache Paimon's system tables.
 
-        As a pyarrow.Table: `snapshots`, `schemas`, `options`, `files`, `manifests`, `partitions`, `buckets`, `table_indexes`,
-        `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a stream, like a scan: `audit_log`, all rows with
-        the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every column as a list, [before, after]
-        for an update; `ro`, the rows of a scan in mode 'raw'.
+        As a pyarrow.Table: `snapshots`, `history`, `schemas`, `options`, `files`, `file_key_ranges`, `manifests`, `partitions`,
+        `buckets`, `table_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a stream, like a
+        scan: `audit_log`, all rows with the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every
+        column as a list, [before, after] for an update; `ro`, the rows of a scan in mode 'raw'.
+
+        A snapshot, schema, tag, branch or consumer whose file cannot be read is a row with its name and the reason in `error`.
 
         Unlike Paimon: `writer_id` and `commit_id` stand for commit_user and commit_identifier; `options` lists all options;
-        `record_count` of partitions and buckets counts live rows; `audit_log` has no -D rows; `binlog` also holds the changes of
-        older snapshots; what this format does not store, such as row ids, has no column.
+        `colstat` is a map; `record_count` of partitions and buckets counts live rows; `audit_log` has no -D rows; `binlog` also
+        holds the changes of older snapshots. What the table does not store has no column: row ids (`next_row_id`,
+        `first_row_id`, `write_cols`, `min_row_id`, `max_row_id`, `_SEQUENCE_NUMBER`, `row_tracking`), what only a catalog knows
+        (`operation` of snapshots; `created_at`, `created_by`, `updated_by`, `options` and `done` of partitions), the size of
+        vector files (`file_size` of `table_indexes`), and indexes besides deletion vectors (`row_range_start`, `row_range_end`,
+        `index_field_id`, `index_field_name`, `file_indexes`: bloom filters are in the Parquet files).
 
         Args:
             name: the name of the system table.
-            snapshot: as of this snapshot, as in `scan`; `binlog`: the changes up to it. Not for `snapshots`, `schemas`, `tags`,
-                `branches` and `consumers`.
+            snapshot: as of this snapshot, as in `scan`; `binlog`: the changes up to it. Not for `snapshots`, `history`,
+                `schemas`, `tags`, `branches` and `consumers`.
             tag: as in `scan`.
             timestamp: as in `scan`.
             start: `binlog` only: the changes after this snapshot or tag, as in `changes`. Default: the oldest retained snapshot,

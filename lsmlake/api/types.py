@@ -20,9 +20,11 @@ RepairAction = Literal["drop", "null"]
 SparkStrategy = Literal["auto", "native", "arrow"]
 MetadataTable = Literal[
     "snapshots",
+    "history",
     "schemas",
     "options",
     "files",
+    "file_key_ranges",
     "manifests",
     "partitions",
     "buckets",

@@ -16,6 +16,7 @@ from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery
 from lsmlake.read.limit import first_rows
 from lsmlake.report.rows import Rows
+from lsmlake.report.views import statistics_view
 from lsmlake.schema.values import json_rows
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="The system table.", show_default=False)]
@@ -53,7 +54,8 @@ def system(
                 "unknown columns", expected=f"some of {rows.column_names}", found=unknown, cure="correct the names"
             )
         rows = rows.select(names)
-    emit(json_rows(rows), Rows(rows), json)
+    by_column = name == "statistics" and names is None and rows.num_rows
+    emit(json_rows(rows), statistics_view(rows) if by_column else Rows(rows), json)
 
 
 def _first(rows: pa.Table | Readable, limit: int | None) -> pa.Table:

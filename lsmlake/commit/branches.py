@@ -31,6 +31,7 @@ from lsmlake.commit.returns import settled
 from lsmlake.errors import (
     CommitConflict,
     CommitUnknown,
+    Corrupt,
     InvalidQuery,
     LakeError,
     SnapshotNotFound,
@@ -138,12 +139,17 @@ def delete_branch(
 ) -> BranchReport:
     """Delete a branch, and the files that only it needs. Writers on the branch fail.
 
+    If the file of the branch is damaged, it is not known which files only the branch needs: they stay as orphans.
+
     Raises:
         TableNotFound: there is no branch of that name.
-        Corrupt: metadata cannot be read, so it is not known which files others need. Nothing was deleted.
+        Corrupt: other metadata cannot be read, so it is not known which files others need. Nothing was deleted.
     """
     _check_main(meta)
-    on = meta.on(meta.branches.place(name))
+    try:
+        on = meta.on(meta.branches.place(name))
+    except Corrupt:
+        return _give_up(meta, name, dry_run=dry_run)
     own, changelogs, count = settled(meta, lambda: _own(on))
     tags = tuple(tag.name for tag in on.tags.all())
     paths = settled(meta, lambda: _only(meta, own, changelogs, name))
@@ -162,6 +168,19 @@ def delete_branch(
     if meta.branches.read(name) is None:
         meta.env.storage.prune(meta.paths.branch_home(name))
     return report
+
+
+def _give_up(meta: Metadata, name: str, *, dry_run: bool) -> BranchReport:
+    """Delete a branch whose file is damaged: that file, then the rest of its directory. The branch cannot be claimed, because its
+    uuid is not known; but no other program can read the file either and forward the table to the branch."""
+    home = meta.paths.branch_home(name)
+    listed = [entry.path for entry in meta.env.storage.list(home)]  # before a branch of that name can be created again
+    if not dry_run:
+        meta.env.storage.delete(meta.paths.branch_file(name))
+        meta.files.delete_quietly(path for path in listed if path != meta.paths.branch_file(name))
+        if meta.branches.read(name) is None:
+            meta.env.storage.prune(home)
+    return BranchReport(name, 0, (), 0)
 
 
 def _own(on: Metadata) -> tuple[NamedFiles, list[str], int]:

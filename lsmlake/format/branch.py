@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+from lsmlake.errors import Corrupt, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
 from lsmlake.schema.shape import NAME, TEXT, Kind, check, integer, mapping, optional
 
+_GIVE_UP = Wording(
+    "restore the file from a copy, or give the branch up with delete_branch()",
+    command="restore the file from a copy, or give the branch up: `lsmlake branch TABLE --delete NAME`",
+)
 _SNAPSHOT = optional(mapping(Kind("any value", lambda value: True)))
 KINDS = {
     "uuid": NAME,
@@ -49,7 +54,11 @@ class BranchInfo(Shown):
     @staticmethod
     def decode(data: bytes, where: str) -> BranchInfo:
         """Decodes a branch file. Raises Corrupt or UnsupportedFormat naming `where`."""
-        content = envelope.unwrap_json("branch", data, where)
-        check("branch", content, KINDS, where)
-        copies = {name: content[name] and Snapshot.of(content[name], where) for name in ("base", "forward")}
+        try:
+            content = envelope.unwrap_json("branch", data, where)
+            check("branch", content, KINDS, where)
+            copies = {name: content[name] and Snapshot.of(content[name], where) for name in ("base", "forward")}
+        except Corrupt as damaged:  # no snapshot uses the file, so a rollback is no cure
+            details = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
+            raise Corrupt(damaged.what, **details, cure=_GIVE_UP) from damaged
         return BranchInfo(**{**content, **copies})

@@ -1,102 +1,26 @@
-"""Listings of a table's metadata as Arrow tables, such as snapshots, tags, consumers, files, buckets, partitions and options."""
+"""Listings of what one version of a table holds, as Arrow tables: files, buckets, partitions, manifests and options.
+
+`maintain.named_files` lists what has a file with a name or number of its own, such as snapshots and tags.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.files import BucketState, DataFile
+from lsmlake.format.manifest_list import ManifestMeta, partition_bounds
 from lsmlake.lsm.levels import recency
 from lsmlake.options.columns import PREFIX
 from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
-from lsmlake.options.types import duration
 from lsmlake.schema.schema import Schema
-from lsmlake.store.consumers import consumers as read_consumers
-from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
 _TIME = pa.timestamp("ms", "UTC")
+_Texts = list[tuple[str, str | None]]
 _COUNTS, _BOUNDS = pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())
-
-
-def snapshots(meta: Metadata) -> pa.Table:
-    found = []
-    for number in meta.snapshots.ids():
-        with suppress(SnapshotNotFound):  # it has expired since it was listed
-            found.append(meta.snapshots.get(number))
-    columns = {
-        "snapshot_id": pa.array([s.id for s in found], pa.int64()),
-        "schema_id": pa.array([s.schema_id for s in found], pa.int64()),
-        "writer_id": pa.array([s.writer_id for s in found], pa.string()),
-        "commit_id": pa.array([s.commit_id for s in found], pa.int64()),
-        "commit_kind": pa.array([s.kind for s in found], pa.string()),
-        "commit_time": pa.array([s.time_ms for s in found], _TIME),
-        "total_record_count": pa.array([s.total_rows for s in found], pa.int64()),
-        "delta_record_count": pa.array([s.delta_rows for s in found], pa.int64()),
-        "changelog_record_count": pa.array([s.changelog_rows for s in found], pa.int64()),
-        "watermark": pa.array([s.watermark for s in found], pa.int64()),
-        "base_manifest_list": pa.array([s.base_manifest_list.name for s in found], pa.string()),
-        "delta_manifest_list": pa.array([s.delta_manifest_list.name for s in found], pa.string()),
-        "changelog_manifest_list": pa.array(
-            [s.changelog_manifest_list.name if s.changelog_manifest_list else None for s in found], pa.string()
-        ),
-        "index_manifest": pa.array([s.index_manifest.name if s.index_manifest else None for s in found], pa.string()),
-    }
-    return pa.table(columns)
-
-
-def tags(meta: Metadata) -> pa.Table:
-    """One row per tag, ordered by snapshot, then by name. `branches`: those that were created from the tag."""
-    found = meta.tags.all()
-    begun = meta.branches.all() if meta.paths.branch is None else {}
-    named = {(info.tag, info.base.id): [] for info in begun.values() if info.base is not None}
-    for name, info in begun.items():
-        if info.base is not None:
-            named[info.tag, info.base.id].append(name)
-    return pa.table(
-        {
-            "tag_name": pa.array([t.name for t in found], pa.string()),
-            "snapshot_id": pa.array([t.snapshot.id for t in found], pa.int64()),
-            "schema_id": pa.array([t.snapshot.schema_id for t in found], pa.int64()),
-            "commit_time": pa.array([t.snapshot.time_ms for t in found], _TIME),
-            "record_count": pa.array([t.snapshot.total_rows for t in found], pa.int64()),
-            "create_time": pa.array([t.create_time_ms for t in found], _TIME),
-            "time_retained": pa.array(
-                [None if t.time_retained_ms is None else duration.text(t.time_retained_ms) for t in found], pa.string()
-            ),
-            "branches": pa.array([named.get((t.name, t.snapshot.id), []) for t in found], pa.list_(pa.string())),
-        }
-    )
-
-
-def branches(meta: Metadata) -> pa.Table:
-    """One row per branch, ordered by name. `created_from_snapshot`: where the branch begins; null: without rows."""
-    found = meta.branches.all()
-    return pa.table(
-        {
-            "branch_name": pa.array(found, pa.string()),
-            "created_from_snapshot": pa.array([info.base and info.base.id for info in found.values()], pa.int64()),
-            "created_from_tag": pa.array([info.tag for info in found.values()], pa.string()),
-            "create_time": pa.array([info.time_ms for info in found.values()], _TIME),
-        }
-    )
-
-
-def consumers(meta: Metadata) -> pa.Table:
-    """One row per consumer, ordered by name."""
-    found = read_consumers(meta)
-    return pa.table(
-        {
-            "consumer_id": pa.array([c.name for c in found], pa.string()),
-            "next_snapshot_id": pa.array([c.progress.next_snapshot for c in found], pa.int64()),
-            "reads_in_full": pa.array([c.progress.full for c in found], pa.bool_()),
-            "last_progress": pa.array([c.modified_ms for c in found], _TIME),
-        }
-    )
 
 
 def files(version: Version) -> pa.Table:
@@ -129,6 +53,7 @@ def files(version: Version) -> pa.Table:
             "schema_id": pa.array([f.schema_id for _, f in rows], pa.int32()),
             "file_source": pa.array([f.source for _, f in rows], pa.string()),
             "creation_time": pa.array([f.created_ms for _, f in rows], _TIME),
+            "total_buckets": pa.array([state.total_buckets for state, _ in rows], pa.int32()),
         }
     )
 
@@ -171,12 +96,22 @@ def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str
     return [(name, value if part == 0 or value is None else value_text(value)) for name, value in known]
 
 
+def key_ranges(files_table: pa.Table) -> pa.Table:
+    """The rows of `files`, with the columns that say where a key may be."""
+    names = ("partition", "bucket", "file_path", "file_format", "schema_id", "level", "record_count", "file_size_in_bytes")
+    return files_table.select([*names, "min_key", "max_key"])
+
+
 def buckets(files_table: pa.Table) -> pa.Table:
+    """One row per bucket. `record_count`: without rows that vectors mark."""
     return _summed(files_table, ["partition", "bucket"])
 
 
 def partitions(files_table: pa.Table) -> pa.Table:
-    return _summed(files_table, ["partition"])
+    """One row per partition, as `buckets`. `total_buckets`: the number of buckets that its rows are spread over."""
+    totals = files_table.group_by("partition", use_threads=False).aggregate([("total_buckets", "max")])
+    found = _summed(files_table, ["partition"])
+    return found.append_column("total_buckets", totals.sort_by("partition")["total_buckets_max"])
 
 
 def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
@@ -201,8 +136,10 @@ def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
 
 
 def manifests(version: Version) -> pa.Table:
+    """One row per manifest, in commit order. The bounds of partitions are text, by column."""
     with version.unless_expired():
         found = version.meta.manifests.metas(version.snapshot) if version.snapshot else ()
+    lowest, highest = _partition_bounds(version, found)
     return pa.table(
         {
             "file_name": pa.array([m.name for m in found], pa.string()),
@@ -210,26 +147,21 @@ def manifests(version: Version) -> pa.Table:
             "num_added_files": pa.array([m.added for m in found], pa.int64()),
             "num_deleted_files": pa.array([m.deleted for m in found], pa.int64()),
             "schema_id": pa.array([m.schema_id for m in found], pa.int64()),
+            "min_partition_stats": pa.array(lowest, _BOUNDS),
+            "max_partition_stats": pa.array(highest, _BOUNDS),
             "snapshot_id": pa.array([m.sequence for m in found], pa.int64()),
         }
     )
 
 
-def schemas(meta: Metadata) -> pa.Table:
-    meta.files.first_schema()
-    uncached = meta.with_empty_cache()  # a schema that loses its race is deleted, and its number used again
-    found = [uncached.schemas.get(number) for number in meta.schemas.ids()]
-    return pa.table(
-        {
-            "schema_id": pa.array([s.id for s in found], pa.int64()),
-            "fields": pa.array([", ".join(f"{f.name} {f.type}" for f in s.columns) for s in found], pa.string()),
-            "partition_keys": pa.array([list(s.partition_by) for s in found], pa.list_(pa.string())),
-            "primary_keys": pa.array([list(s.primary_key) for s in found], pa.list_(pa.string())),
-            "options": pa.array([list(s.options.items()) for s in found], pa.map_(pa.string(), pa.string())),
-            "comment": pa.array([s.comment for s in found], pa.string()),
-            "update_time": pa.array([s.time_ms for s in found], _TIME),
-        }
-    )
+def _partition_bounds(version: Version, metas: Sequence[ManifestMeta]) -> tuple[list[_Texts], list[_Texts]]:
+    """The least and the greatest value of each partition column in each manifest."""
+    schema, sides = version.schema, ([[] for _ in metas], [[] for _ in metas])
+    for number, name in enumerate(schema.partition_by):
+        for side, values in zip(sides, partition_bounds(metas, schema, number, version.meta.paths.root), strict=True):
+            for row, value in zip(side, values.to_pylist(), strict=True):
+                row.append((name, None if value is None else value_text(value)))
+    return sides
 
 
 def option_reference() -> pa.Table:

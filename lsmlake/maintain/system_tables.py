@@ -1,4 +1,7 @@
-"""The system tables that describe a table: name -> the listing. `api.system_tables` adds those that hold rows of the table."""
+"""The system tables that describe a table: name -> the listing. `api.system_tables` adds those that hold rows of the table.
+
+Names and columns are those of Apache Paimon; `Table.system_table` lists the differences. `history` is Apache Iceberg's.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pyarrow as pa
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL
-from lsmlake.maintain import listings
+from lsmlake.maintain import listings, named_files
 from lsmlake.options.columns import FUNCTION, PREFIX
 from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema import types
@@ -143,17 +146,19 @@ def statistics(version: Version) -> pa.Table:
 
 
 TABLES: Mapping[str, OfTable | OfVersion] = {
-    "snapshots": OfTable(listings.snapshots, "the retained snapshots, oldest first"),
-    "schemas": OfTable(listings.schemas, "the versions of the schema, oldest first"),
+    "snapshots": OfTable(named_files.snapshots, "the retained snapshots, oldest first"),
+    "history": OfTable(named_files.history, "which snapshots the newest one builds on, oldest first"),
+    "schemas": OfTable(named_files.schemas, "the versions of the schema, oldest first"),
     "options": OfVersion(lambda version: listings.options(version.schema), "all options, with the values that the table sets"),
     "files": OfVersion(listings.files, "the live data files"),
+    "file_key_ranges": OfVersion(lambda version: listings.key_ranges(listings.files(version)), "the keys of the live data files"),
     "manifests": OfVersion(listings.manifests, "the manifests of the live data files"),
     "partitions": OfVersion(lambda version: listings.partitions(listings.files(version)), "rows, bytes and files per partition"),
     "buckets": OfVersion(lambda version: listings.buckets(listings.files(version)), "rows, bytes and files per bucket"),
     "table_indexes": OfVersion(table_indexes, "the files of deletion vectors"),
     "aggregation_fields": OfVersion(lambda version: aggregation_fields(version.schema), "the aggregate functions of the columns"),
     "statistics": OfVersion(statistics, "what the last analysis found"),
-    "tags": OfTable(listings.tags, "the tags, by snapshot"),
-    "branches": OfTable(lambda meta: listings.branches(meta.on(None)), "the branches, by name"),
-    "consumers": OfTable(listings.consumers, "the consumers, by name"),
+    "tags": OfTable(named_files.tags, "the tags, by snapshot"),
+    "branches": OfTable(lambda meta: named_files.branches(meta.on(None)), "the branches, by name"),
+    "consumers": OfTable(named_files.consumers, "the consumers, by name"),
 }

@@ -72,13 +72,13 @@ def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
 
 
 def verify_snapshot(meta: Metadata, number: int, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
-    """As `verify`, for one snapshot and its changelog."""
-    return list(_Checker(meta, progress)._at(number, latest=True))
+    """As `verify`, for one snapshot and its changelog, without its statistics."""
+    return list(_Checker(meta, progress, rows_only=True)._at(number, latest=True))
 
 
 class _Checker:
-    def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
-        self.meta, self.progress = meta, progress
+    def __init__(self, meta: Metadata, progress: Callable[[str], None], *, rows_only: bool = False) -> None:
+        self.meta, self.progress, self.rows_only = meta, progress, rows_only
         self.seen: set[str] = set()
         self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # Puffin file -> the content of its footer
 
@@ -95,10 +95,9 @@ class _Checker:
         if gaps and gaps.difference(self.meta.snapshots.cut_ids()):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
         for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
-            read, where = partial(self.meta.snapshots.get, number), self.meta.paths.snapshot(number)
-            found = list(self._at(number, latest=number == numbers[-1]))
-            found += self._guard(where, lambda read=read: self._statistics(read()))
-            yield from self._unless_expired(found, read)
+            yield from self._unless_expired(
+                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshots.get, number)
+            )
         yield from self._tags()
         for number in self.meta.snapshots.recorded_ids():
             recorded, where = partial(self.meta.snapshots.recorded, number), self.meta.paths.changelog(number)
@@ -128,7 +127,7 @@ class _Checker:
                 continue
             if tag is None:  # deleted meanwhile
                 continue
-            found = [*self._state(where, tag.snapshot, latest=False), *self._statistics(tag.snapshot)]
+            found = list(self._state(where, tag.snapshot, latest=False))
             if found and self._is_still(tag):
                 yield from found
 
@@ -158,6 +157,7 @@ class _Checker:
             yield _finding(where, broken)
             return
         yield from self._snapshot(where, snapshot, states)
+        yield from self._statistics(snapshot)
         for state in states.values():
             yield from self._bucket(schema, state, latest=latest)
 
@@ -172,8 +172,7 @@ class _Checker:
             yield Finding(where, f"I3: a vector names {name}, which is not live")
 
     def _statistics(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Not a part of `_state`: a repair of snapshots does not need them."""
-        if snapshot.statistics is not None:
+        if snapshot.statistics is not None and not self.rows_only:
             yield from self._once(snapshot.statistics.name, lambda: self._readable_statistics(snapshot))
 
     def _readable_statistics(self, snapshot: Snapshot) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ def snapshots_view(snapshots: pa.Table) -> Listing:
             Column("new rows", Kind.COUNT, column("delta_record_count")),
             Column("writer id", Kind.WORD, column("writer_id")),
             Column("commit id", Kind.NUMBER, column("commit_id"), _USUAL),
+            *_errors(snapshots),
         ),
         counted(snapshots.num_rows, "snapshot") if snapshots.num_rows else "no snapshot: nothing was written yet",
     )
@@ -119,6 +120,7 @@ def branches_view(branches: pa.Table) -> Listing:
             Column("begins at", Kind.NUMBER, column("created_from_snapshot")),
             Column("tag", Kind.TEXT, column("created_from_tag")),
             Column("created", Kind.TIME, column("create_time")),
+            *_errors(branches),
         ),
         counted(branches.num_rows, "branch", "branches") if branches.num_rows else "no branches",
     )
@@ -134,6 +136,7 @@ def tags_view(tags: pa.Table) -> Listing:
             Column("rows", Kind.COUNT, column("record_count")),
             Column("created", Kind.TIME, column("create_time")),
             Column("kept for", Kind.TEXT, column("time_retained")),
+            *_errors(tags),
         ),
         counted(tags.num_rows, "tag") if tags.num_rows else "no tags",
     )
@@ -146,6 +149,7 @@ def consumers_view(consumers: pa.Table) -> Listing:
             Column("consumer", Kind.TEXT, column("consumer_id")),
             Column("next snapshot", Kind.NUMBER, column("next_snapshot_id")),
             Column("last progress", Kind.TIME, column("last_progress")),
+            *_errors(consumers),
         ),
         counted(consumers.num_rows, "consumer") if consumers.num_rows else "no consumers",
     )
@@ -175,6 +179,12 @@ def _files_caption(files: pa.Table) -> str:
     rows, dead, size = (pc.sum(files[name]).as_py() for name in ("record_count", "deleted_record_count", "file_size_in_bytes"))
     share = f"{human_count(dead)} of them dead ({human_share(dead, rows)})"
     return f"{counted(files.num_rows, 'file')}, {human_bytes(size)}, {human_count(rows)} rows, {share}"
+
+
+def _errors(table: pa.Table) -> list[Column]:
+    """The reasons why files cannot be read, if there are any."""
+    reasons = table["error"]
+    return [Column("error", Kind.PROSE, reasons.to_pylist())] if reasons.null_count < len(reasons) else []
 
 
 def _values(table: pa.Table):

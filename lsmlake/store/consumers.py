@@ -30,15 +30,22 @@ class Consumer(NamedTuple):
 
 
 def consumers(meta: Metadata) -> list[Consumer]:
-    """All consumers, ordered by name. Ignores other files, and copies of a consumer's file under another name. Raises Corrupt,
-    TableNotFound."""
+    """All consumers, ordered by name. Raises Corrupt, TableNotFound."""
     meta.files.first_schema()
-    found = []
-    for entry in meta.env.storage.list(meta.paths.consumers):
-        name = meta.paths.consumer_name(entry.path)
-        if name is not None and (progress := progress_of(meta, name)) is not None:
-            found.append(Consumer(name, progress, entry.modified_ms))
-    return found
+    found = (read_consumer(meta, name, modified_ms) for name, modified_ms in consumer_names(meta).items())
+    return [consumer for consumer in found if consumer is not None]
+
+
+def consumer_names(meta: Metadata) -> dict[str, int]:
+    """The names of consumers, ascending, with the times at which their files were written. One listing."""
+    entries = meta.env.storage.list(meta.paths.consumers)
+    return {name: entry.modified_ms for entry in entries if (name := meta.paths.consumer_name(entry.path)) is not None}
+
+
+def read_consumer(meta: Metadata, name: str, modified_ms: int) -> Consumer | None:
+    """A consumer that was listed; None if it was removed, or if its file is a copy of another one. Raises Corrupt."""
+    progress = progress_of(meta, name)
+    return None if progress is None else Consumer(name, progress, modified_ms)
 
 
 def progress_of(meta: Metadata, name: str) -> Progress | None:

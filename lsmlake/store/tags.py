@@ -7,12 +7,11 @@ are not deleted; `commit.pinned` says why none is missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, Wording
+from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, UnsupportedFormat, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import REPLACE, Tag
 from lsmlake.store.storage import Entry, read_bytes
@@ -71,11 +70,31 @@ class Tags:
     def all(self) -> list[Tag]:
         """All tags, ordered by snapshot, then by name. Raises Corrupt, TableNotFound."""
         self.files.first_schema()
-        return sorted(self._tags(skip_damaged=False), key=lambda tag: (tag.snapshot.id, tag.name))
+        found = []
+        for _, tag, error in self.listed():
+            if error is not None:
+                raise error
+            found.append(tag)
+        return sorted(found, key=lambda tag: (tag.snapshot.id, tag.name))
 
     def readable(self) -> list[Tag]:
-        """All tags that are not damaged, by name."""
-        return list(self._tags(skip_damaged=True))
+        """All tags that can be read, by name."""
+        return [tag for _, tag, _ in self.listed() if tag is not None]
+
+    def listed(self) -> Iterator[tuple[str, Tag | None, LakeError | None]]:
+        """The names of all tags, ascending, each with its tag, or with the reason why it cannot be read."""
+        read = self._settled()
+        for entry in self._listed():
+            name = self.files.paths.tag_name(entry.path)
+            if name is None:
+                continue
+            try:
+                found, error = self._named(read(entry), name, entry.path), None
+            except FileNotFoundError:
+                continue
+            except (Corrupt, UnsupportedFormat) as broken:
+                found, error = None, broken
+            yield name, found, error
 
     def of_snapshot(self, number: int) -> list[Tag]:
         """The tags of a snapshot, by name; without damaged ones."""
@@ -147,16 +166,6 @@ class Tags:
             return [Holder(*_reason(tag)) for tag in map(self._settled(), entries)]
         except FileNotFoundError:
             return None
-
-    def _tags(self, *, skip_damaged: bool) -> Iterator[Tag]:
-        """All tags as listed."""
-        read = self._settled()
-        for entry in self._listed():
-            name = self.files.paths.tag_name(entry.path)
-            if name is None:
-                continue
-            with suppress(FileNotFoundError, *([Corrupt] if skip_damaged else [])):
-                yield self._named(read(entry), name, entry.path)
 
     def _settled(self) -> Callable[[Entry], Tag]:
         """A function that decodes a listed file, or finds it in the cache. A file that was replaced has another time of
