@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from functools import reduce
 from unittest.mock import patch
 
 import numpy as np
@@ -20,6 +22,9 @@ from strategies import (
     PARTITIONS,
     VALUES,
     Shape,
+    both,
+    comparison,
+    conditions,
     contents,
     encoded_rows,
     holding,
@@ -94,10 +99,16 @@ def test_lookups_find_the_rows_of_the_model(rule: str):
                 assert (found is not None) == bool(expected[key])
             found = table.get(shape.table(keys, table.schema, shape.primary_key))
             player.same(found, dict(item for rows in expected.values() for item in rows.items()))
+            if None not in keys[0]:
+                named = zip(shape.primary_key, keys[0], strict=True)
+                equal = [comparison(name, "=", value, shape.kind(name).ddl) for name, value in named]
+                where = reduce(both, equal, data.draw(conditions(shape, depth=1)))
+                matching = {key: row for key, row in player.rows.items() if where.holds(row) is True}
+                player.same(table.scan(where=where.sql).to_arrow(), matching)
 
         with (
             patch.object(BucketFiles, "_is_read_whole", lambda files, file: file.rows < whole),
-            patch.object(point, "_ROWS_PER_LOOKUP", 0),
+            patch.object(point, "lookups_are_cheaper", lambda keys, files: True),
         ):
             played(plan, look_up)
 
@@ -142,8 +153,13 @@ def test_rows_at_the_ends_of_pages_are_found_in_one_read(by_pages):
     for row in sorted({*first, *(row - 1 for row in first if row), ROWS - 1, 12_345}):
         assert table.get({"k": 2 * row}) == every.slice(row, 1).to_pylist()[0]
         assert table.get({"k": 2 * row + 1}) is None
+    for found in (["read"], []):  # a row that was looked up is kept
+        storage.calls = []
+        assert table.get({"k": 24_696})["s"] == "text 396"
+        assert [name for name, call in storage.calls if "/data-" in call] == found
     storage.calls = []
-    assert table.get({"k": 24_690})["s"] == "text 390"
+    (row,) = table.scan(where="k = 24698 AND s = 'text 398'", columns=["d", "s"]).to_arrow().to_pylist()
+    assert row == {"d": Decimal(24698), "s": "text 398"}
     assert [name for name, call in storage.calls if "/data-" in call] == ["read"]
 
 

@@ -15,6 +15,7 @@ from strategies import fake_env
 from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
+from lsmlake.read import point
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.memory import MemoryStorage
@@ -107,9 +108,10 @@ def test_text_of_few_values_is_read_by_dictionary_and_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["k = 4321", "k IN (4321, 4323)"])
-def test_a_point_lookup_reads_other_columns_only_in_the_row_groups_of_its_key(monkeypatch: pytest.MonkeyPatch, where: str):
+def test_a_scan_by_key_reads_other_columns_only_in_the_row_groups_of_its_key(monkeypatch: pytest.MonkeyPatch, where: str):
     table = filled(MemoryStorage(), 1)
     table.compact()
+    monkeypatch.setattr(point, "lookups_are_cheaper", lambda keys, files: False)
     read: list[tuple[str, int, set[str]]] = []
     whole = DataReader.read
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -18,8 +19,9 @@ from lsmlake.predicate.expression import matching, needed_columns
 from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read import plan as planning
 from lsmlake.read.answers import Side, count, extreme, extreme_of
+from lsmlake.read.get import read_keys
 from lsmlake.read.limit import first_rows, limited
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
@@ -82,14 +84,21 @@ class Scan(Readable):
     def _plan(self, *, runtime_filters: bool) -> tuple[Plan, str | None]:
         """The plan and, if `where` prunes no file, the reason. With `runtime_filters`, the runtime itself applies `where`: a
         predicate that lsmlake cannot evaluate then only disables pruning."""
-        version = Version.at(self.meta, resolve(self.meta, self.moment, self.runtime.zone))
-        schema, columns = version.schema, self.columns
-        if self._by_arrow:
-            columns = needed_columns(self.where, schema.plain_columns, columns)
-        predicate, reason = self._predicate(schema, runtime_filters)
+        version = self._version()
+        predicate, reason = self._predicate(version.schema, runtime_filters)
+        return self._planned(version, predicate), reason
+
+    def _version(self) -> Version:
+        return Version.at(self.meta, resolve(self.meta, self.moment, self.runtime.zone))
+
+    def _needed(self, schema: Schema) -> Sequence[str] | None:
+        """The columns to read."""
+        return needed_columns(self.where, schema.plain_columns, self.columns) if self._by_arrow else self.columns
+
+    def _planned(self, version: Version, predicate: Predicate | None) -> Plan:
         with version.unless_expired():
-            plan = planning.plan(version, predicate, columns, self.mode)
-        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit), reason
+            plan = planning.plan(version, predicate, self._needed(version.schema), self.mode)
+        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit)
 
     @property
     def _by_arrow(self) -> bool:
@@ -122,8 +131,10 @@ class Scan(Readable):
         Memory holds a few chunks of each file that is being read; a chunk is a row group or 65,536 rows. Two reads of the same
         plan return the rows in the same order; the order itself is undefined.
         """
-        plan = self.plan()
-        tables, schema = read_plan(plan), output_schema(plan)
+        version = self._version()
+        predicate, _ = self._predicate(version.schema, runtime_filters=False)
+        projection = Projection.of(version.schema, predicate, self._needed(version.schema))
+        tables, schema = self._tables(version, projection), output_schema(projection)
         if self._by_arrow:
             tables = matching(tables, self.where, self.columns)
             schema = pa.schema([schema.field(name) for name in self.columns or schema.names])
@@ -131,6 +142,10 @@ class Scan(Readable):
             tables = first_rows(tables, self.limit)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
+
+    def _tables(self, version: Version, projection: Projection) -> Iterator[pa.Table]:
+        found = read_keys(version, projection) if self.mode == planning.FRESH else None
+        return read_plan(self._planned(version, projection.predicate)) if found is None else found
 
     def count(self) -> int:
         """The number of rows. Reads metadata, the columns of `where` in files whose statistics do not decide it, and the keys of

@@ -64,7 +64,7 @@ from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snaps
 from lsmlake.maintain.rollback import RollbackReport, rollback
 from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
-from lsmlake.read.get import rows_of_keys
+from lsmlake.read.get import row_of_key, rows_of_keys
 from lsmlake.read.plan import partition_matches
 from lsmlake.read.travel import Moment, milliseconds, resolve
 from lsmlake.schema import rowkind
@@ -432,8 +432,8 @@ class Table:
             {'order_id': 7, 'status': 'new'}
         """
         version = self.version
-        rows = rows_of_keys(version, as_keys(key, version.schema))
-        return next(iter(rows.to_pylist()), None) if isinstance(key, Mapping) else rows
+        keys = as_keys(key, version.schema)
+        return row_of_key(version, keys) if isinstance(key, Mapping) else rows_of_keys(version, keys)
 
     def df(
         self,

@@ -39,13 +39,13 @@ class Column(NamedTuple):
     kind: str
     width: int
     optional: bool
-    codec: str | None
+    codec: pa.Codec | None
 
 
 class Values:
     """PLAIN values, addressed by number; of a dictionary, or the valid ones of a data page."""
 
-    def __init__(self, data: bytes, column: Column, count: int) -> None:
+    def __init__(self, data: memoryview, column: Column, count: int) -> None:
         self.data, self.kind, self.count = data, column.kind, count
         self.layout = _WIDTHS.get(column.kind)
         self.step = self.layout.size if self.layout else column.width
@@ -71,11 +71,11 @@ class Values:
         if self.kind == _BOOLEAN:
             return self.data[number >> 3] >> (number & 7) & 1
         if self.kind == _FIXED:
-            return self.data[number * self.step : (number + 1) * self.step]
+            return bytes(self.data[number * self.step : (number + 1) * self.step])
         start, stop = (self.step * number, self.step * (number + 1)) if self.offsets is None else self._text(number)
         if stop > len(self.data):
             raise ValueError("a text ends outside of its page")
-        return self.data[start + 4 : stop]
+        return bytes(self.data[start + 4 : stop])
 
     def _text(self, number: int) -> tuple[int, int]:
         """Where a text starts, with its length, and where it ends. Remembers the places of those before it."""
@@ -100,7 +100,7 @@ class Values:
 class _Runs:
     """Numbers of `width` bits in Parquet's hybrid of run lengths and bit packing, addressed by place."""
 
-    def __init__(self, data: bytes, at: int, end: int, width: int, count: int) -> None:
+    def __init__(self, data: memoryview, at: int, end: int, width: int, count: int) -> None:
         self.data, self.width = data, width
         self.starts, self.runs, start, bytes_ = [], [], 0, (width + 7) // 8  # (place of the bits or None, value of a repeat)
         while start < count and at < end:
@@ -194,17 +194,17 @@ def dictionary(stored: bytes, column: Column) -> Values:
     return Values(body, column, header[7][1][1][1]).whole()
 
 
-def _opened(stored: bytes, column: Column) -> tuple[Struct, bytes]:
+def _opened(stored: bytes, column: Column) -> tuple[Struct, memoryview]:
     """The header and the decompressed body of a page. Raises ValueError if its checksum is wrong."""
     header, at = read_struct(stored)
     size, length = header[2][1], header[3][1]
     if at + length != len(stored):
         raise ValueError("a page has another size than its index says")
-    body = stored[at:]
+    body = memoryview(stored)[at:]
     if 4 in header and crc32(body) != header[4][1] & 0xFFFFFFFF:
         raise ValueError("a page has a wrong checksum")
     if column.codec is not None:
-        body = pa.decompress(body, decompressed_size=size, codec=column.codec, asbytes=True)
+        body = memoryview(column.codec.decompress(body, size)).cast("B")
     if len(body) != size:
         raise ValueError("a page has another size after decompression")
     return header, body

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -25,14 +26,12 @@ from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.row_kinds import with_kinds, without_deletes
+from lsmlake.read.cost import Files, lookups_are_cheaper
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.version import Version
 
-_ROWS_PER_LOOKUP = 4_000
-"""A lookup that decodes pages takes about as long as a scan of this many rows,"""
-_ROWS_PER_PLAN = 64_000
-"""and a plan for such a scan as long as this many."""
+_CELL_BYTES = 400  # of objects for a value of a table with one row
 
 
 class Lookup(NamedTuple):
@@ -44,19 +43,22 @@ class Lookup(NamedTuple):
 
 def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
     """Chooses how distinct keys are read: the lookups; None if a scan of the files that can hold them is cheaper."""
-    cost = keys.num_rows * _ROWS_PER_LOOKUP - _ROWS_PER_PLAN
-    if cost > version.snapshot.total_rows:
+    schema = version.schema
+    columns, nested = len(schema.columns), any(map(pa.types.is_nested, schema.columns.types))
+    if not lookups_are_cheaper(keys.num_rows, Files(version.snapshot.total_rows, 0, columns, nested)):
         return None
     by_bucket = _by_bucket(version, keys)
     states = _states(version, by_bucket)
     found = [Lookup(states[bucket], by_bucket[bucket]) for bucket in by_bucket if bucket in states]
-    return found if cost <= sum(file.rows for lookup in found for file in lookup.state.files) else None
+    files = [file for lookup in found for file in lookup.state.files]
+    paged = sum(file.rows for file in files if file.bytes > version.meta.env.limits.stream_buffer_bytes)
+    return found if lookups_are_cheaper(keys.num_rows, Files(sum(f.rows for f in files), paged, columns, nested)) else None
 
 
-def rows_by_lookup(version: Version, found: Sequence[Lookup]) -> Iterator[pa.Table]:
-    """Yields the rows of the keys, in any order, nullable."""
+def rows_by_lookup(version: Version, found: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the rows of the keys, in any order, nullable. `columns`: in the order of the schema."""
     for lookup in found:
-        yield from _Finder(version, lookup.state).rows(lookup.keys)
+        yield from _Finder(version, lookup.state, tuple(columns)).rows(lookup.keys)
 
 
 def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
@@ -91,7 +93,8 @@ class _Hits(NamedTuple):
 class _Finder:
     """Finds rows in one bucket."""
 
-    def __init__(self, version: Version, state: BucketState) -> None:
+    def __init__(self, version: Version, state: BucketState, columns: tuple[str, ...]) -> None:
+        self.columns = columns
         self.files, self.state = version.files(state.bucket), state
         self.vectors = version.options.layout.deletion_vectors
         self.ordered = sorted(state.files, key=lambda file: (recency(file), file.min_key))
@@ -106,9 +109,15 @@ class _Finder:
             chosen = single if self._is_answer(hits) else several
             for file, positions in hits:
                 chosen.setdefault(file.name, []).extend(positions)
-        names, by_name = schema.columns.names, {file.name: file for file in self.ordered}
-        tables = [self.files.rows_at(by_name[name], sorted(positions), names) for name, positions in single.items()]
+        by_name, read = {file.name: file for file in self.ordered}, self._row_at if len(keys) == 1 else self.files.rows_at
+        tables = [read(by_name[name], sorted(positions), self.columns) for name, positions in single.items()]
         return [*tables, self._merged(several, rule)] if several else tables
+
+    def _row_at(self, file: DataFile, positions: Sequence[int], columns: tuple[str, ...]) -> pa.Table:
+        """One row, cached: a row that was looked up is often looked up again, and is far smaller than the pages it is in."""
+        key = self.files.meta.paths.data(file), self.files.schema.id, positions[0], columns
+        read = partial(self.files.rows_at, file, positions, columns)
+        return self.files.meta.files.cache.get(key, read, lambda row: row.get_total_buffer_size() + _CELL_BYTES * len(columns))
 
     def _is_answer(self, hits: Sequence[_Hits]) -> bool:
         """Whether no merge is needed, because there is one row, and it is of kind +I."""
@@ -138,7 +147,8 @@ class _Finder:
 
     def _merged(self, positions: Mapping[str, Sequence[int]], rule: MergeRule) -> pa.Table:
         """The rows that the rows at these positions come to."""
-        runs, names = [], self.files.schema.columns.names
+        wanted = rule.needs({*self.columns, *self.files.schema.key})
+        runs, names = [], [name for name in self.files.schema.columns.names if name in wanted]
         oldest_first = groupby(reversed([file for file in self.ordered if file.name in positions]), key=recency)
         for _, files in oldest_first:
             parts = [
@@ -147,7 +157,7 @@ class _Finder:
             ]
             runs.append(pa.concat_tables(with_kinds(parts)))
         with located(self.files.meta.paths.root, self.state.bucket):
-            return without_deletes(merge_runs(runs, self.files.schema.key, rule))
+            return without_deletes(merge_runs(runs, self.files.schema.key, rule)).select(list(self.columns))
 
 
 def _vector(files: BucketFiles, state: BucketState, file: DataFile) -> DeletionVector:

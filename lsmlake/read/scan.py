@@ -69,11 +69,11 @@ def _parts(files: BucketFiles, plan: Projection, split: Split) -> Iterator[Gener
 
 def _merged(files: BucketFiles, plan: Projection, split: Split) -> Generator[pa.Table]:
     for table in merge_at_read(files, plan, split, plan.needed):
-        yield _finish(_filtered(table, plan), plan)
+        yield finished(filtered(table, plan), plan)
 
 
 def _level0_rows(plan: Projection, fresh: Once[Fresh]) -> Generator[pa.Table]:
-    yield _finish(_filtered(fresh().rows, plan), plan)
+    yield finished(filtered(fresh().rows, plan), plan)
 
 
 def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
@@ -161,7 +161,7 @@ def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh
             found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
             groups = [group for group, rows in found if rows.num_rows]
         for chunk in reader.chunks(columns, groups):
-            yield _finish(_live(chunk, dead, plan), plan)
+            yield finished(_live(chunk, dead, plan), plan)
 
 
 def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
@@ -177,11 +177,13 @@ def _groups(reader: DataReader, plan: Projection) -> list[int]:
     return may_match(plan.predicate, bounds, rows).nonzero()[0].tolist()
 
 
-def _filtered(table: pa.Table, plan: Projection) -> pa.Table:
+def filtered(table: pa.Table, plan: Projection) -> pa.Table:
+    """Returns the rows for which the predicate is true."""
     return table if plan.predicate is None else table.filter(evaluate(plan.predicate, table))
 
 
-def _finish(table: pa.Table, plan: Projection) -> pa.Table:
+def finished(table: pa.Table, plan: Projection) -> pa.Table:
+    """Returns the columns of the projection, with the nullability of the schema."""
     return table.select(list(plan.columns)).cast(output_schema(plan))
 
 

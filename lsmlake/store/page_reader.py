@@ -59,7 +59,8 @@ class _Wanted(NamedTuple):
     leaf: int | None
     stored: pa.Field | None
     wanted: pa.Field
-    plain: pa.Field
+    type: pa.DataType
+    evolved: bool
 
 
 class PageReader:
@@ -115,16 +116,16 @@ class PageReader:
 
     def _array(self, file: _Source, column: _Wanted, places: Sequence[Place]) -> pa.Array | pa.ChunkedArray:
         if column.leaf is None:
-            return constant(column.wanted, len(places)).cast(column.plain.type)
+            return constant(column.wanted, len(places)).cast(column.type)
         try:
             values = self._values(file, column.leaf, places)
         except DAMAGES as broken:
             raise ValueError(f"a page or the page index of column {column.wanted.name!r} is damaged: {broken}") from broken
         array_ = _from_physical(values, column.stored.type)
-        if is_evolved(column.stored.type, column.wanted.type):
+        if column.evolved:
             where = f"{self.path}, column {column.wanted.name!r}"
             return adapted(pa.chunked_array([array_]), column.stored, column.wanted, where)
-        return array_ if array_.type == column.plain.type else array_.cast(column.plain.type)
+        return array_ if array_.type == column.type else array_.cast(column.type)
 
     def _values(self, file: _Source, leaf: int, places: Sequence[Place]) -> list[int | float | bytes | None]:
         values, opened, page, first, end = [], None, None, 0, 0
@@ -171,10 +172,12 @@ class _Source(NamedTuple):
 
 def _wanted(reader: DataReader, name: str) -> _Wanted | None:
     """How a column is read; None if it is nested."""
-    wanted, plain, stored = reader.field_of(name), reader.plain_field(name), reader.stored(name)
+    wanted, type_, stored = reader.field_of(name), reader.plain_field(name).type, reader.stored(name)
     if pa.types.is_nested(wanted.type):
         return None
-    return _Wanted(None, None, wanted, plain) if stored is None else _Wanted(stored.leaves[0], stored.field, wanted, plain)
+    if stored is None:
+        return _Wanted(None, None, wanted, type_, evolved=False)
+    return _Wanted(stored.leaves[0], stored.field, wanted, type_, is_evolved(stored.field.type, wanted.type))
 
 
 def _chunk(stored: Struct, about: pq.ColumnSchema) -> _Chunk | None:
@@ -185,7 +188,7 @@ def _chunk(stored: Struct, about: pq.ColumnSchema) -> _Chunk | None:
     known = about.physical_type in KINDS and codec in CODECS and ENCODINGS.issuperset(meta[_ENCODINGS][1][1])
     if nested or not known or _INDEX_OFFSET not in stored:
         return None
-    column = Column(about.physical_type, about.length, about.max_definition_level == 1, CODECS[codec])
+    column = Column(about.physical_type, about.length, about.max_definition_level == 1, CODECS[codec] and pa.Codec(CODECS[codec]))
     first = meta[_DICTIONARY_PAGE][1] if _DICTIONARY_PAGE in meta else None
     index = stored[_INDEX_OFFSET][1], stored[_INDEX_LENGTH][1]
     return _Chunk(column, index, None if first is None else (first, meta[_DATA_PAGE][1] - first))
@@ -195,7 +198,7 @@ def _from_physical(values: Sequence[int | float | bytes | None], type_: pa.DataT
     """The values of a page as an Arrow array of the type that Arrow reads the column with."""
     t = pa.types
     if t.is_string(type_):
-        return pa.array(values, pa.binary()).cast(type_)
+        return pa.array([None if value is None else value.decode() for value in values], type_)
     if t.is_boolean(type_):
         return pa.array(values, pa.int8()).cast(type_)
     if t.is_date32(type_):
