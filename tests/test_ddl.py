@@ -34,6 +34,7 @@ WORDS = [
     ("TIMESTAMP", pa.timestamp("us", tz="UTC")),
     ("TIMESTAMP_LTZ", pa.timestamp("us", tz="UTC")),
     ("TIMESTAMP_NTZ", pa.timestamp("us")),
+    ("TIMESTAMP WITHOUT  TIME ZONE", pa.timestamp("us")),
     ("ARRAY<STRING>", pa.list_(pa.string())),
     ("MAP<STRING, ARRAY<INT>>", pa.map_(pa.string(), pa.list_(pa.int32()))),
     ("STRUCT<a: INT, b STRING NOT NULL>", pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.string(), False)])),
@@ -73,7 +74,8 @@ def test_doubled_quotes_are_escaped_and_nothing_else(text, same):
     assert requoted(text) == same
 
 
-def test_a_comment_may_double_its_quotes():
+def test_a_comment_may_double_its_quotes_or_be_raw():
+    assert parse_columns("a INT COMMENT r'x\\n'").field("a").metadata == {b"comment": b"x\\n"}
     assert parse_columns("a INT COMMENT 'it''s'").field("a").metadata == {b"comment": b"it's"}
 
 
@@ -106,6 +108,9 @@ def test_the_definitions_of_a_parsed_create_table_are_read():
         ("a VARIANT", "VARIANT"),
         ("a TIME", "TIME"),
         ("a UINT", "expected BOOLEAN"),
+        ("a INT8", "cannot be read"),
+        ("a ARRAY<NULLABLE<INT>>", "cannot be read"),
+        ("a INT COMMENT 'x' COMMENT 'y'", "given twice"),
         ("a INT(11)", "unknown column type"),
         ("a TIMESTAMP(3)", "unknown column type"),
         ("a BINARY(3)", "unknown column type"),
@@ -148,7 +153,7 @@ names = st.one_of(
     st.sampled_from(["id", "select", "date", "interval", "not", "a b", "é", "x`y", "1a", "a.b", "a\\b", "struct", "null"]),
     st.text("ab_1 ", min_size=1, max_size=4),
 )
-plain = st.sampled_from([kind for _, kind in WORDS[:22]])
+plain = st.sampled_from([kind for _, kind in WORDS[:23]])
 
 
 def fields(kinds):

@@ -10,8 +10,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 from spark_support import configured, rows, same
+
+from lsmlake.errors import InvalidSchema
+from lsmlake.schema.ddl import parse_columns
+from lsmlake.spark.types import to_arrow
 
 pytestmark = [pytest.mark.spark, pytest.mark.connect]
 
@@ -170,3 +176,44 @@ def test_columns_keep_their_comments_and_nullability(spark, spark_lake):
     assert [field.nullable for field in table.schema] == [False, False, True]
     assert not table.schema.field("list").type.value_field.nullable
     assert table.current.columns.field("v").metadata[b"comment"] == b"never null"
+
+
+# --- type names ---
+
+TYPE_NAMES = """
+    BOOLEAN BOOL TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC NUMBER
+    STRING STR TEXT VARCHAR CHAR CHARACTER NCHAR NVARCHAR VARCHAR2 BPCHAR CLOB LONGVARCHAR BINARY BLOB VARBINARY BYTEA
+    BYTES DATE TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TIMESTAMPTZ TIMESTAMPLTZ TIMESTAMPNTZ TIMESTAMP_S TIMESTAMP_NS
+    DATETIME TIME TIMETZ INTERVAL VARIANT OBJECT JSON UUID INT1 INT2 INT4 INT8 INT16 INT32 INT64 INT128 UINT MEDIUMINT
+    HUGEINT FLOAT4 FLOAT8 FLOAT64 FIXED MONEY BIT LIST STRUCT ARRAY MAP ENUM NULL UNKNOWN ANY BIGDECIMAL BIGNUMERIC
+    DECIMAL64 DECFLOAT INET XML DECIMAL(5) DECIMAL(5,2) DEC(5,2) NUMERIC(5,2) NUMBER(5,2) DECIMAL(38,38) DECIMAL(0)
+    DECIMAL(5,-1) DECIMAL(5,6) VARCHAR(3) CHAR(3) STRING(3) INT(3) BINARY(3) TIMESTAMP(3) ARRAY<INT>
+    ARRAY<> ARRAY[INT] LIST<INT> MAP<INT,INT> MAP<INT> STRUCT<a:INT> STRUCT<INT> ARRAY<NUMBER> MAP<TEXT,INT>
+    STRUCT<a:INT8> NULLABLE(INT) NULLABLE<INT> ROW<INT> INT<3>
+"""
+TYPE_PHRASES = [
+    "DOUBLE PRECISION",
+    "TIMESTAMP WITHOUT TIME ZONE",
+    "TIMESTAMP WITH LOCAL TIME ZONE",
+    "CHARACTER VARYING(3)",
+    "INT UNSIGNED",
+    "STRUCT<a INT, b: STRING NOT NULL COMMENT 'b'>",
+    "INT NOT NULL",
+    "INT NOT NULL NOT NULL",
+    "INT NOT NULL COMMENT 'a'",
+    r"INT COMMENT r'a\n'",
+    "INT COMMENT 'a' COMMENT 'b'",
+    "INT DEFAULT 3",
+]
+
+
+def test_type_names_are_those_of_spark(spark):
+    """Spark parses a name that we read, and to the same type; all others are refused."""
+    for text in [*TYPE_NAMES.split(), *TYPE_PHRASES]:
+        try:
+            expected = to_arrow(st.StructType.fromDDL(f"c {text}"))
+        except (PySparkException, Py4JError, InvalidSchema):  # unknown to Spark; or to us, as VARCHAR
+            with pytest.raises(InvalidSchema):
+                parse_columns(f"c {text}")
+        else:
+            assert parse_columns(f"c {text}").equals(expected, check_metadata=True), text

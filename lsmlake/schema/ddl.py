@@ -19,6 +19,7 @@ from sqlglot.tokens import TokenType
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema import types
+from lsmlake.schema.dialect import SparkTypes
 
 DECIMAL_PRECISION_MAX = 38
 _TEXT_SHOWN_MAX = 200
@@ -58,7 +59,7 @@ def parse_columns(text: str) -> pa.Schema:
         InvalidSchema: The text is not a list of names and types with NOT NULL and COMMENT.
     """
     try:
-        parsed = sqlglot.parse_one(f"STRUCT<\n{requoted(text)}\n>", into=exp.DataType, dialect="spark")
+        parsed = sqlglot.parse_one(f"STRUCT<\n{requoted(text)}\n>", into=exp.DataType, dialect=SparkTypes)
     except ParseError as error:
         raise _unreadable(text, error) from error
     except (SqlglotError, RecursionError) as error:
@@ -74,7 +75,7 @@ def requoted(text: str) -> str:
     if not ("''" in text or '""' in text):
         return text
     characters = list(text)
-    for one, two in pairwise(sqlglot.tokenize(text, dialect="spark")):
+    for one, two in pairwise(sqlglot.tokenize(text, dialect=SparkTypes)):
         side_by_side = one.end + 1 == two.start and text[one.end] == text[two.start]
         if side_by_side and one.token_type is two.token_type is TokenType.STRING:
             characters[one.end] = "\\"
@@ -82,7 +83,7 @@ def requoted(text: str) -> str:
 
 
 def columns_of(definitions: Iterable[exp.Expression]) -> pa.Schema:
-    """Returns the Arrow schema of column definitions parsed by sqlglot (dialect spark), as in a CREATE TABLE."""
+    """Returns the Arrow schema of column definitions parsed by sqlglot (dialect `SparkTypes`), as in a CREATE TABLE."""
     return pa.schema([_field(definition, "") for definition in definitions])
 
 
@@ -120,13 +121,18 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
         )
     name = definition.name
     where = f"{parent}.{name}" if parent else f"column {name}"
-    nullable, metadata = True, None
+    nullable, metadata, seen = True, None, set()
     for constraint in definition.args.get("constraints") or ():
         kind = constraint.args.get("kind")
+        if type(kind) in seen:
+            raise InvalidSchema(
+                "a column attribute is given twice", where=where, expected=_GRAMMAR, found=constraint.sql("spark")
+            )
+        seen.add(type(kind))
         if isinstance(kind, exp.NotNullColumnConstraint):
             nullable = bool(kind.args.get("allow_null"))
         elif isinstance(kind, exp.CommentColumnConstraint):
-            metadata = {types.COMMENT: kind.name.encode()}
+            metadata = {types.COMMENT: kind.this.this.encode()}  # `name` lacks the text of r'...'
         else:
             found = constraint.sql("spark")
             raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=found, cure="remove it")

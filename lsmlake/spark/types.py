@@ -58,7 +58,7 @@ def _field(name: str, type_: pa.DataType, nullable: bool) -> pa.Field:
 
 
 def _arrow(type_: st.DataType, column: str) -> pa.DataType:
-    if isinstance(type_, st.DecimalType):
+    if isinstance(type_, st.DecimalType) and type_.precision > 0:
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, st.StructType):
         return pa.struct([_arrow_field(field, f"{column}.{field.name}") for field in type_.fields])

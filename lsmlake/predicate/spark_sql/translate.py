@@ -23,6 +23,7 @@ from lsmlake.predicate.spark_sql.literal import cast, number, show, zone_named
 from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, not_, or_
 from lsmlake.schema import types
 from lsmlake.schema.ddl import requoted, type_of
+from lsmlake.schema.dialect import SparkTypes
 from lsmlake.schema.type_text import format_type
 
 SUPPORTED = (
@@ -41,7 +42,7 @@ def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
     where = _shown(text)
     try:
         text = requoted(text)
-        found = sqlglot.parse(text, dialect="spark")
+        found = sqlglot.parse(text, dialect=SparkTypes)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         where = f"line {first.get('line', 1)}, character {first.get('col', 0)} of {where}"

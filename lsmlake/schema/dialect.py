@@ -1,0 +1,39 @@
+"""The dialect in which sqlglot reads types: that of Spark, with the type names of Spark alone.
+
+sqlglot's own dialect of Spark also reads names of other engines, some with another meaning than there: INT8 as TINYINT, which is
+BIGINT in PostgreSQL. It reads TIMESTAMP WITHOUT TIME ZONE as TIMESTAMP.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
+
+_NAMES = {
+    TokenType.BOOLEAN: {"BOOLEAN"},
+    TokenType.TINYINT: {"TINYINT", "BYTE"},
+    TokenType.SMALLINT: {"SMALLINT", "SHORT"},
+    TokenType.INT: {"INT", "INTEGER"},
+    TokenType.BIGINT: {"BIGINT", "LONG"},
+    TokenType.FLOAT: {"FLOAT", "REAL"},
+    TokenType.DOUBLE: {"DOUBLE"},
+    TokenType.DECIMAL: {"DECIMAL", "DEC", "NUMERIC"},
+    TokenType.TEXT: {"STRING"},
+    TokenType.BINARY: {"BINARY"},
+    TokenType.DATE: {"DATE"},
+    TokenType.TIMESTAMPTZ: {"TIMESTAMP"},
+    TokenType.TIMESTAMPLTZ: {"TIMESTAMP_LTZ"},
+    TokenType.TIMESTAMPNTZ: {"TIMESTAMP_NTZ"},
+    TokenType.NULLABLE: set(),
+}
+"""What Spark calls the types that a column can have."""
+
+
+class SparkTypes(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS: ClassVar = {
+            **{word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word in _NAMES.get(token, {word})},
+            "TIMESTAMP WITHOUT TIME ZONE": TokenType.TIMESTAMPNTZ,
+        }
