@@ -68,17 +68,14 @@ def _reaches(meta: ManifestMeta, numbers: np.ndarray) -> bool:
 def _entries(table: pa.Table, *, schema: Schema, predicate: Predicate | None, by_key: bool) -> np.ndarray:
     if predicate is None:
         return np.ones(table.num_rows, bool)
-    kept = _by_partition(table, schema, predicate) & _by_bucket(table, schema, predicate)
-    return kept & _by_key(table, schema, predicate) if by_key else kept
+    bounds = _key_bounds(table, schema, predicate) if by_key else {}
+    matches = may_match(predicate, bounds | _partitions(table, schema), table["rows"].to_numpy())
+    return matches & _by_bucket(table, schema, predicate)
 
 
 def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> pa.Table:
     """Returns the entries of files that may hold a key of the predicate."""
     return table.filter(pa.array(_entries(table, schema=schema, predicate=predicate, by_key=True)))
-
-
-def _by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    return may_match(predicate, _partitions(table, schema), table["rows"].to_numpy())
 
 
 def _partitions(table: pa.Table, schema: Schema) -> dict[str, ColumnBounds]:
@@ -116,18 +113,16 @@ def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
     return [column.take(pa.array(grid.ravel())) for column, grid in zip(columns, grids, strict=True)]
 
 
-def _by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
-    """Flags files by their key ranges, which are exact, unlike statistics."""
-    rows, first = table["rows"].to_numpy(), schema.key[0]
-    bounds = file_bounds(table, schema, predicate.columns & set(schema.primary_key))
+def _key_bounds(table: pa.Table, schema: Schema, predicate: Predicate) -> dict[str, ColumnBounds]:
+    """Returns the bounds of the key columns. Those of the first one are exact, unlike statistics."""
     none = pa.array(np.zeros(table.num_rows, np.int64))
-    bounds[first] = ColumnBounds(table["kmin:0"].combine_chunks(), table["kmax:0"].combine_chunks(), none)
-    return may_match(predicate, bounds, rows)
+    first = ColumnBounds(table["kmin:0"].combine_chunks(), table["kmax:0"].combine_chunks(), none)
+    return file_bounds(table, schema, predicate.columns & set(schema.primary_key)) | {schema.key[0]: first}
 
 
 def by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
     """Flags files that may hold a matching row, by the statistics of all columns, and all level-0 files."""
-    bounds = file_bounds(table, schema, predicate.columns & set(schema.columns.names))
+    bounds = exact_bounds(table, schema, predicate.columns & set(schema.columns.names))
     return (table["level"].to_numpy() == 0) | may_match(predicate, bounds, table["rows"].to_numpy())
 
 
