@@ -107,6 +107,7 @@ VALID: dict[str, object] = {
     "max_files": 5,
     "max_rows": 5,
     "mode": None,
+    "order_by_key": "asc",
     "name": {
         "table": "d.t",
         "default": "d",

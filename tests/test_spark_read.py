@@ -429,3 +429,27 @@ def test_small_files_do_not_crowd_the_large_ones_into_one_task(spark, spark_lake
     frame = table.df()
     rows = [row["n"] for row in frame.groupBy(F.spark_partition_id()).agg(F.count("*").alias("n")).collect()]
     assert len(rows) >= 2 and max(rows) < 0.7 * sum(rows), rows
+
+
+# --- a limit ---
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_the_first_rows_by_key(lake, spark_lake, order):
+    table = lake.create_table("d.first", "p INT, k INT NOT NULL, v STRING", primary_key=["p", "k"], partition_by=["p"])
+    for start in (0, 10, 20):
+        keys = list(range(start, start + 10)) * 2
+        table.upsert({"p": [1] * 10 + [None] * 10, "k": keys, "v": [f"{key}" for key in keys]}, compact=start < 20)
+    for where in (None, "k % 10 = 3", "length(v) = 1"):  # the last two only Spark can evaluate
+        scan = spark_lake.table("d.first").scan(where=where, limit=4, order_by_key=order, columns=["v"])
+        wanted = spark_lake.table("d.first").df(where=where).toPandas()
+        wanted = wanted.sort_values(["p", "k"], ascending=order == "asc", na_position="first" if order == "asc" else "last")
+        assert [row.v for row in scan.to_spark().collect()] == wanted["v"].tolist()[:4]
+
+
+def test_a_limit_counts_the_rows_of_a_condition_that_only_spark_evaluates(lake, spark_lake):
+    table = lake.create_table("d.lim", "k INT NOT NULL, v STRING", primary_key=["k"], options={"bucket": 1})
+    for start in (0, 10, 20):
+        table.upsert({"k": list(range(start, start + 10)), "v": [f"{key}" for key in range(start, start + 10)]})
+    assert spark_lake.table("d.lim").df(where="length(v) = 2 AND k % 10 > 4", limit=8).count() == 8

@@ -21,6 +21,7 @@ from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan, Projection
+from lsmlake.read.top import KeyOrder
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -77,6 +78,10 @@ class Runtime:
 
     def frame(self, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
         """The rows of a plan as a DataFrame of the runtime."""
+        _needs_spark("to_spark()")
+
+    def first_by_key(self, plan: Plan, where: str | None, strategy: SparkStrategy, limit: int, order: KeyOrder) -> SparkDataFrame:
+        """The first rows of a plan, in the order of the key, as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
     def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]) -> SparkDataFrame:

@@ -23,6 +23,7 @@ from lsmlake.read.get import read_keys
 from lsmlake.read.limit import first_rows, limited
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import output_schema, read_plan
+from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
@@ -31,6 +32,21 @@ from lsmlake.store.version import Version
 _COLUMNS_SHOWN = 6
 _SPARK_LIMIT_MAX = (1 << 31) - 1
 _AFTER = " (evaluated by Arrow after the read: no file is pruned)"
+
+
+def check_order(order: str, limit: int | None, where: object) -> None:
+    """Raises InvalidQuery unless a scan can return the first rows by key."""
+    what = f"order_by_key={order!r}"
+    if order not in ("asc", "desc"):
+        raise InvalidQuery("unknown order of keys", expected="'asc' or 'desc'", found=repr(order), cure="correct order_by_key")
+    if limit is None:
+        raise InvalidQuery(
+            "an order needs a limit", found=what, cure="give limit=..., or sort the rows of a scan without an order"
+        )
+    if isinstance(where, pc.Expression):
+        raise InvalidQuery(
+            "a pyarrow expression prunes no file, and an order needs that", found=what, cure="write the condition as SQL text"
+        )
 
 
 @public
@@ -49,6 +65,7 @@ class Scan(Readable):
     mode: ReadMode
     moment: Moment
     limit: int | None = None
+    order_by_key: KeyOrder | None = None
 
     def __repr__(self) -> str:
         return f"<lsmlake scan {', '.join(f'{name} {value}' for name, value in self._arguments())}>"
@@ -69,6 +86,7 @@ class Scan(Readable):
             ("timestamp", self.moment.timestamp),
             ("tag", self.moment.tag),
             ("limit", self.limit),
+            ("order_by_key", self.order_by_key),
         )
         return [(name, value) for name, value in (*given, *rest) if value is not None]
 
@@ -98,7 +116,17 @@ class Scan(Readable):
     def _planned(self, version: Version, predicate: Predicate | None) -> Plan:
         with version.unless_expired():
             plan = planning.plan(version, predicate, self._needed(version.schema), self.mode)
-        return plan if self.limit is None or self._by_arrow else limited(plan, self.limit)
+            if self.limit is None or (self.where is not None and predicate is None):  # which rows match is not known
+                return plan
+            if self.order_by_key is not None:
+                return files_of_first_rows(plan, self.limit, self.order_by_key)
+        return limited(plan, self.limit)
+
+    @property
+    def _order(self) -> str:
+        """The order of the rows, in words."""
+        words = {None: "", "asc": ", in ascending order of the key", "desc": ", in descending order of the key"}
+        return words[self.order_by_key]
 
     @property
     def _by_arrow(self) -> bool:
@@ -144,6 +172,8 @@ class Scan(Readable):
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
 
     def _tables(self, version: Version, projection: Projection) -> Iterator[pa.Table]:
+        if self.order_by_key is not None:
+            return iter([first_rows_by_key(self._planned(version, projection.predicate), self.limit, self.order_by_key)])
         found = read_keys(version, projection) if self.mode == planning.FRESH else None
         return read_plan(self._planned(version, projection.predicate)) if found is None else found
 
@@ -197,7 +227,10 @@ class Scan(Readable):
         if self.limit is not None and self.limit > _SPARK_LIMIT_MAX:
             expected = f"at most {_SPARK_LIMIT_MAX:,}"
             raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="omit the limit")
-        frame = self.runtime.frame(self._plan(runtime_filters=True)[0], self.where, strategy)
+        plan = self._plan(runtime_filters=True)[0]
+        if self.order_by_key is not None:
+            return self.runtime.first_by_key(plan, self.where, strategy, self.limit, self.order_by_key)
+        frame = self.runtime.frame(plan, self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
@@ -215,7 +248,7 @@ class Scan(Readable):
                 f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
                 *([f"pruning   off: only Spark applies this filter. {reason}"] if reason else []),
                 f"files     {steps}",
-                *([] if self.limit is None else [f"limit     {self.limit} rows, then reading stops"]),
+                *([] if self.limit is None else [f"limit     {self.limit} rows{self._order}, then reading stops"]),
                 f"masked    {plan.dead_rows:,} dead rows in {masked} files",
                 f"level 0   {waiting:,} rows waiting in {sum(len(split.level0) for split in plan.splits)} files",
                 *(f"strategy  {line}" for line in self.runtime.strategy(plan)),

@@ -20,7 +20,7 @@ from lsmlake.api.inputs import as_input
 from lsmlake.api.key_input import as_keys
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.scan import Scan
+from lsmlake.api.scan import Scan, check_order
 from lsmlake.api.system_tables import Asked, system_table
 from lsmlake.api.types import (
     ArrowExpression,
@@ -66,6 +66,7 @@ from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
 from lsmlake.read.get import row_of_key, rows_of_keys
 from lsmlake.read.plan import partition_matches
+from lsmlake.read.top import KeyOrder
 from lsmlake.read.travel import Moment, milliseconds, resolve
 from lsmlake.schema import rowkind
 from lsmlake.schema.alterations import Alteration
@@ -381,6 +382,7 @@ class Table:
         tag: str | None = None,
         branch: str | None = None,
         limit: int | None = None,
+        order_by_key: KeyOrder | None = None,
     ) -> Scan:
         """Describe a read. Nothing is read until a method of the result is called, such as `to_arrow` or `count`.
 
@@ -395,6 +397,8 @@ class Table:
             tag: read the table as of the snapshot that has this tag, even if the snapshot has expired.
             branch: read this branch; snapshots and tags are those of the branch.
             limit: return at most this many rows, in no particular order, then stop reading.
+            order_by_key: 'asc' or 'desc': return the first `limit` rows in the ascending or descending order of the primary key.
+                Reads only files whose key ranges can hold them. Needs a limit; nulls are less than all values.
 
         Example:
             >>> orders.scan(where="amount > 10", columns=["order_id"]).to_polars()
@@ -403,9 +407,11 @@ class Table:
         """
         if limit is not None and limit < 0:
             raise InvalidQuery("limit is negative", expected="0 or more", found=limit, cure="correct limit")
+        if order_by_key is not None:
+            check_order(order_by_key, limit, where)
         names = None if columns is None else tuple(columns)
         meta = self.meta if branch is None else self.branch(branch).meta
-        return Scan(meta, self.runtime, where, names, mode, Moment(snapshot, timestamp, tag), limit)
+        return Scan(meta, self.runtime, where, names, mode, Moment(snapshot, timestamp, tag), limit, order_by_key)
 
     @overload
     def get(self, key: Mapping[str, object]) -> dict[str, object] | None: ...
@@ -446,10 +452,12 @@ class Table:
         tag: str | None = None,
         branch: str | None = None,
         limit: int | None = None,
+        order_by_key: KeyOrder | None = None,
     ) -> SparkDataFrame:
         """Spark: the rows as a DataFrame. `df(...)` is `scan(...).to_spark()`; the arguments are those of `scan`."""
         moment = {"snapshot": snapshot, "timestamp": timestamp, "tag": tag}
-        return self.scan(where=where, columns=columns, mode=mode, branch=branch, limit=limit, **moment).to_spark()
+        how = {"mode": mode, "branch": branch, "limit": limit, "order_by_key": order_by_key}
+        return self.scan(where=where, columns=columns, **how, **moment).to_spark()
 
     def changes(
         self,

@@ -29,7 +29,7 @@ def count(plan: Plan) -> int:
     level-0 files, those that the merge needs."""
     if plan.predicate is None:
         return _count_all(plan)
-    decided = _decided(plan)
+    decided = decided_files(plan)
     total, left = 0, []
     for split in plan.splits:
         rest = split
@@ -58,7 +58,7 @@ def _count_all(plan: Plan) -> int:
     return total
 
 
-def _decided(plan: Plan) -> set[str]:
+def decided_files(plan: Plan) -> set[str]:
     """The names of the files of which the predicate is TRUE in every row."""
     if plan.snapshot is None or not (files := _entries(plan)).num_rows:
         return set()
@@ -109,7 +109,7 @@ def _units(plan: Plan, column: str, side: Side, type_: pa.DataType) -> Iterator[
     bounds = exact_bounds(entries, plan.schema, [column]).get(column) if entries.num_rows else None
     values = [None] * entries.num_rows if bounds is None else (bounds.min if side == "min" else bounds.max).to_pylist()
     known = dict(zip(entries["name"].to_pylist(), values, strict=True))
-    decided = None if plan.predicate is None else _decided(plan)
+    decided = None if plan.predicate is None else decided_files(plan)
     cut = pa.types.is_string(type_) or pa.types.is_binary(type_)
     for split in plan.splits:
         if split.level0 or split.merged:  # a merge may make values that no file has

@@ -43,10 +43,15 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
         yield from ahead(parts, version.meta.env.workers)
 
 
-def read_split(plan: Plan, split: Split) -> Iterator[pa.Table]:
-    """Yields the rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile."""
+def read_split(plan: Plan, split: Split, *, backwards: bool = False) -> Iterator[pa.Table]:
+    """Yields the rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile.
+
+    Args:
+        backwards: the row groups of a file are read from the last to the first.
+    """
     with plan.version.unless_expired():
-        yield from rows_of_split(plan.version.files(split.bucket), plan, split)
+        for part in _parts(plan.version.files(split.bucket), plan, split, backwards=backwards):
+            yield from part
 
 
 def rows_of_split(files: BucketFiles, plan: Projection, split: Split) -> Iterator[pa.Table]:
@@ -55,14 +60,14 @@ def rows_of_split(files: BucketFiles, plan: Projection, split: Split) -> Iterato
         yield from part
 
 
-def _parts(files: BucketFiles, plan: Projection, split: Split) -> Iterator[Generator[pa.Table]]:
+def _parts(files: BucketFiles, plan: Projection, split: Split, *, backwards: bool = False) -> Iterator[Generator[pa.Table]]:
     """Yields the parts of a split that can be read in parallel."""
     if split.merged:
         yield _merged(files, plan, split)
         return
     fresh = Once(partial(freshen, files, plan, split, plan.needed))
     for file in split.files:
-        yield _raw(files, plan, file, fresh)
+        yield _raw(files, plan, file, fresh, backwards=backwards)
     if split.level0:
         yield _level0_rows(plan, fresh)
 
@@ -151,7 +156,7 @@ def _read_all(files: BucketFiles, file: DataFile, names: list[str]) -> pa.Table:
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 
 
-def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh]) -> Generator[pa.Table]:
+def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh], *, backwards: bool) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.key[:1]
     filtered = plan.predicate.columns if plan.predicate else frozenset()
     dead = fresh().dead[file.name]
@@ -160,7 +165,7 @@ def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh
         if len(columns) > len(filtered) and plan.names_keys:  # many files may hold a key, but it is live in at most one
             found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
             groups = [group for group, rows in found if rows.num_rows]
-        for chunk in reader.chunks(columns, groups):
+        for chunk in reader.chunks(columns, groups[::-1] if backwards else groups):
             yield finished(_live(chunk, dead, plan), plan)
 
 

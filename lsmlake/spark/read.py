@@ -56,6 +56,14 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     return _united(plan, parts)
 
 
+def first_by_key(spark, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
+    """Returns the first `limit` rows of `plan` in the order of the key."""
+    key = plan.schema.primary_key
+    wide = replace(plan, columns=(*plan.columns, *(name for name in key if name not in plan.columns)))
+    ends = [F.expr(quoted(name)).asc() if order == "asc" else F.expr(quoted(name)).desc() for name in key]
+    return frame(spark, wide, where, strategy).orderBy(*ends).limit(limit).selectExpr(*map(quoted, plan.columns))
+
+
 def explained(spark, plan: Plan) -> tuple[str, ...]:
     """Describes how `frame` reads the plan."""
     if refused := settings.refuses_native(spark.conf.get, plan.schema.columns.names):

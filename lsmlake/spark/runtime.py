@@ -89,6 +89,9 @@ class SparkRuntime(Runtime):
     def frame(self, plan: Plan, where: str | None, strategy: str):
         return read.frame(self.spark, plan, where, strategy)
 
+    def first_by_key(self, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
+        return read.first_by_key(self.spark, plan, where, strategy, limit, order)
+
     def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
         return arrow.changes(self.spark, meta, like, pieces)
 

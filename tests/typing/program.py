@@ -103,7 +103,8 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
 
 def read(orders: lsmlake.Table) -> float:
     scan = assert_type(
-        orders.scan(where="amount > 10", columns=["order_id", "amount"], mode="raw", snapshot=12, limit=100), lsmlake.Scan
+        orders.scan(where="amount > 10", columns=["order_id", "amount"], mode="raw", snapshot=12, limit=100, order_by_key="desc"),
+        lsmlake.Scan,
     )
     orders.scan(where=pc.field("amount") > 10, timestamp="2026-01-01 00:00:00")
     orders.scan(timestamp=datetime.datetime(2026, 1, 1))
