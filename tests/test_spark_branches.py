@@ -47,3 +47,26 @@ def test_a_branch_is_a_table_on_spark(spark, spark_lake, tmp_path):
     table.rollback(1)
     assert found(table.df()) == [(k, k) for k in range(10)]
     assert table.verify() == []
+
+
+@pytest.mark.connect
+def test_tags_branches_time_travel_and_rollback_have_the_columns_of_their_snapshots(spark, spark_lake):
+    table = spark_lake.create_table("d.b", "k BIGINT NOT NULL, v INT", primary_key=["k"], options={"bucket": 2})
+    table.upsert(spark.range(3).selectExpr("id as k", "int(id) as v"))
+    table.create_tag("narrow")
+    table.alter(lsmlake.rename_column("v", "w"), lsmlake.change_type("w", "BIGINT"), lsmlake.add_column("n", "INT", default=7))
+    branch = table.create_branch("b1")
+    branch.upsert(spark.sql("SELECT 1L AS k, 5000000000L AS w, 1 AS n, 'x' AS note"), evolve=True)
+    assert found(table.df(tag="narrow", where="v > 0")) == found(table.df(snapshot=1, where="v > 0")) == [(1, 1), (2, 2)]
+    assert found(table.df(snapshot=2)) == [(0, 0, 7), (1, 1, 7), (2, 2, 7)]
+    expected = [(0, 0, 7, None), (1, 5000000000, 1, "x"), (2, 2, 7, None)]
+    assert found(branch.df()) == found(table.df(branch="b1")) == expected
+    changed = [("+U", 1, 5000000000, 1, "x"), ("-U", 1, 1, 7, None)]
+    assert found(branch.changes(2).to_spark()) == changed
+    table.fast_forward("b1")
+    table.alter(lsmlake.drop_column("n"))
+    assert found(table.df()) == [(0, 0, None), (1, 5000000000, "x"), (2, 2, None)]
+    table.rollback(tag="narrow")
+    assert (table.df().columns, found(table.df())) == (["k", "v"], [(0, 0), (1, 1), (2, 2)])
+    table.upsert(spark.sql("SELECT 3L AS k, 3 AS v"))
+    assert table.df().count() == 4 and table.verify() == []
