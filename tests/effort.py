@@ -18,6 +18,11 @@ def sampled(number: int, one_in: int) -> bool:
     return SCALE > 1 or number % one_in == 0
 
 
+def one_in(number: int) -> int:
+    """How many cases there are for each that is tried: so many, and one on a long run."""
+    return 1 if SCALE > 1 else number
+
+
 def examples(number: int, **more: object) -> settings:
     """The settings of a property: so many examples, scaled, each of which may take its time."""
     return settings(max_examples=scaled(number), deadline=None, **more)

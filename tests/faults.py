@@ -236,22 +236,26 @@ def interleavings(
     limit: int = 10_000,
     *,
     switches_max: int | None = None,
+    one_in: int = 1,
     timeout_s: float = 10,
 ) -> Iterator[Interleaving]:
     """Every order of the calls of two programs, each from a fresh world, always in the same sequence.
 
     `switches_max` leaves out orders that take the turn from a program that could go on more often than that: most races
-    need few. An exception of a program leaves as AssertionError that tells the schedule; a program that does not reach its
-    next call within `timeout_s` as TimeoutError. More than `limit` orders raise OverflowError, lest a test seem to have tried
-    them all; cut with `itertools.islice` for a sample.
+    need few. `one_in` tries one schedule in so many, without those that begin like one left out. An exception of a program
+    leaves as AssertionError that tells the schedule; a program that does not reach its next call within `timeout_s` as
+    TimeoutError. More than `limit` orders raise OverflowError, lest a test seem to have tried them all; cut with
+    `itertools.islice` for a sample.
     """
     prefix: Sequence[Step] | None = ()
     for _ in range(limit):
         done = _replay((run_a, run_b), make_world(), prefix, timeout_s)
         yield done
-        prefix = _next_prefix(done.steps, switches_max)
-        if prefix is None:
-            return
+        prefix = done.steps
+        for _ in range(one_in):
+            prefix = _next_prefix(prefix, switches_max)
+            if prefix is None:
+                return
     raise OverflowError(f"more than {limit} interleavings; raise the limit, lower switches_max or make the programs smaller")
 
 

@@ -312,9 +312,19 @@ class NaiveTable:
         """Every manifest, vector and data file that a snapshot, a tag or a kept changelog needs, of the table or of a branch."""
         branches = self.branches()
         folder = f"{self.root}/branch/{self.schema['table_uuid']}"
-        lines = [self.line, *((f"{folder}/{name}", branch["uuid"]) for name, branch in branches.items())]
-        begun = [branch[name] for branch in branches.values() for name in ("base", "forward") if branch[name]]
+        lines = [self.line, *((f"{folder}/{branch['folder']}", branch["uuid"]) for branch in branches.values())]
+        begun = [snapshot for branch in branches.values() for snapshot in self._begun(folder, branch)]
         return set().union(*(self._referenced(line, begun) for line in lines))
+
+    def _begun(self, folder: str, branch: dict) -> list[dict]:
+        """The snapshots at which a branch begins, and to which the table is being forwarded."""
+        works, place = {}, f"{folder}/{branch['folder']}/work/{branch['uuid']}"
+        for entry in self.storage.list(place):
+            word, _, number = entry.path.removeprefix(f"{place}/").partition("-")
+            works[word, int(number)] = self._json(self._bytes(entry.path), "branch-work")["snapshot"]
+        ended = max((number for word, number in works if word == "ended"), default=0)
+        found = [works["ended", ended] if ended else branch["base"], works.get(("begun", ended + 1))]
+        return [snapshot for snapshot in found if snapshot]
 
     def _referenced(self, line: tuple[str, str], begun: list[dict]) -> set[str]:
         used: set[str] = set()

@@ -40,8 +40,9 @@ from lsmlake.api.types import (
 )
 from lsmlake.border import public
 from lsmlake.cdc.follow import Limit
-from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, fast_forward, rename_branch
+from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, rename_branch
 from lsmlake.commit.commit import drop_buckets
+from lsmlake.commit.forwarding import fast_forward
 from lsmlake.commit.partition_expiry import PartitionExpiryReport, expire_partitions
 from lsmlake.commit.replay import Identity, replayed
 from lsmlake.commit.retention import snapshot_retention
@@ -774,6 +775,7 @@ class Table:
         Raises:
             InvalidQuery: the new name is not valid, or it is taken.
             TableNotFound: there is no branch of that name.
+            CommitConflict: the table is being forwarded to the branch, or the branch is being deleted.
         """
         rename_branch(self.meta, name, new_name)
         return self.branch(new_name)
@@ -797,7 +799,8 @@ class Table:
         """Make the commits of a branch the commits of the table, with their schemas and tags.
 
         Only if the table has no commit since the branch was created; otherwise the error names the commits that came. Streams out
-        of the table see the commits one after the other. The branch remains, and begins at the latest snapshot from then on.
+        of the table see the commits one after the other, except those whose snapshots have expired on the branch. The branch
+        remains, and begins at the latest snapshot from then on.
         After a crash, call it again: until then the table is at one of the snapshots of the branch, and nothing expires.
 
         Returns:
@@ -806,8 +809,8 @@ class Table:
         Raises:
             CommitConflict: the table has commits that the branch does not have, or another program works on the branch.
             TableNotFound: there is no branch of that name.
-            SnapshotNotFound: snapshots of the branch have expired.
-            InvalidQuery: the table has a tag of the same name for another snapshot.
+            InvalidQuery: the table has a tag of the same name for another snapshot; or it has consumers, and snapshots of the
+                branch have expired.
         """
         return fast_forward(self.meta, name)
 

@@ -171,6 +171,7 @@ class _Commit(Attempts):
         try:
             if not meta.snapshots.put(snapshot):
                 outcome = self._outcome_given(meta.snapshots.get(number)) if meta.snapshots.is_kept(number) else Conflict()
+                self.builder.taken = meta.snapshots.last_cut(number)
                 self.publishing = isinstance(outcome, Committed)
                 return outcome
             outcome = self._confirm()

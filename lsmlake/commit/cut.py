@@ -34,8 +34,9 @@ _CONSUMER = Wording(
 
 
 class _Files(NamedTuple):
-    """`changelogs`: the paths of files that only one changelog names."""
+    """`snapshots` are removed, `named` are their files and those of tags; `changelogs`: files that only one changelog names."""
 
+    snapshots: list[Snapshot]
     named: NamedFiles
     changelogs: list[str]
 
@@ -76,6 +77,8 @@ def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callabl
     for number in going.changelogs:
         meta.env.storage.delete(meta.paths.changelog(number))
     meta.snapshots.cut(going.snapshots)
+    if meta.branches.owned(files.snapshots) != files.snapshots:  # the table is being forwarded to a branch, or was
+        return going
     paths = settled(meta, lambda: _paths(meta, files, going, fence))
     for path in paths:
         progress(path)
@@ -94,7 +97,7 @@ def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -
     tags = [tag for tag in reversed(meta.tags.all()) if goes(tag.snapshot.id)]
     changelogs = [number for number in reversed(meta.snapshots.recorded_ids()) if goes(number)]
     snapshots = [meta.snapshots.get(number) for number in reversed(numbers)]
-    files = _Files(NamedFiles(), [])
+    files = _Files(snapshots, NamedFiles(), [])
     with meta.snapshots.unless_expired(*numbers):
         files.named.add(meta, snapshots)
         for tag in tags:

@@ -49,8 +49,9 @@ class Held:
 
         def unneeded(holders: Sequence[Holder]) -> list[str]:
             returns, found = Returns.of(self.meta, first), []
+            owned = self.meta.branches.owned([snapshot for snapshot, _ in removed])
             with self.meta.snapshots.unless_expired(*returns.snapshots):
-                for snapshot, paths in removed:
+                for snapshot, paths in [one for one in removed if one[0] in owned]:
                     needed = set().union(*map(self.by, returns.near(holders, snapshot.id)))
                     found += [path for path in paths if path not in needed]
             return found
@@ -120,6 +121,8 @@ def unused(meta: Metadata, snapshot: Snapshot, files: Collection[str], without: 
         if snapshot.id in numbers and meta.snapshots.get(snapshot.id) == snapshot:
             return []
         newer = sorted((holder for holder in (*holders, *oldest) if holder.snapshot.id > snapshot.id), key=number_of)
+        if not meta.branches.owned([snapshot]):
+            return []
         returns = Returns.of(meta, 0)
         with meta.snapshots.unless_expired(*returns.snapshots, *(holder.snapshot for holder in oldest)):
             needed = map(held.by, [*returns.near(holders, snapshot.id), *newer[:1]])

@@ -1,4 +1,5 @@
-"""Housekeeping after a commit: automatic tags, and the expiry of partitions, tags and snapshots by the options of the table.
+"""Housekeeping after a commit: automatic tags, and the expiry of partitions, tags and snapshots by the options of the table,
+or on a branch by those of the branch.
 
 The commit is already published, so errors are logged, never raised.
 """
@@ -28,13 +29,11 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) 
     expire tags and a bounded number of snapshots.
 
     Args:
-        meta: the table.
+        meta: the table, or a branch.
         snapshot: the one just published; its number decides, so only one of many concurrent writers expires.
-        options: the options of the table. On a branch nothing is done; in a `write-only` table only compactions do housekeeping.
+        options: the options of the table or branch. In a `write-only` table only compactions do housekeeping.
         drop: commits the expiry of partitions.
     """
-    if meta.paths.branch is not None:
-        return  # a branch keeps its snapshots, so that the table can be forwarded to it
     if options.write.write_only and snapshot.kind != COMPACT:
         return
     _try(meta, snapshot, "no automatic tag was created", lambda: create_due_tag(meta, snapshot, options.tags))

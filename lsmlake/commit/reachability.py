@@ -17,7 +17,6 @@ from lsmlake.commit.holding import Held, metadata_of, paths_of
 from lsmlake.errors import Corrupt, SnapshotNotFound, TableNotFound
 from lsmlake.format.manifest import ADD
 from lsmlake.format.manifest_list import ManifestMeta
-from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.tags import Holder
@@ -123,7 +122,7 @@ class Reachable:
         """What the branches of the table name, for themselves."""
         found = 0
         for name, info in self.meta.branches.all().items() if self.meta.paths.branch is None else ():
-            branch = Branch(name, info.uuid)
+            branch = info.named(name)
             looker = self._branches.get(info.uuid)
             if looker is None or looker.meta.paths.branch != branch:  # new, or renamed
                 looker = Reachable(self.meta.on(branch), self.progress)

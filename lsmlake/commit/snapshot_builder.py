@@ -46,14 +46,14 @@ class SnapshotBuilder:
         self.properties, self.remade, self.statistics = properties, remade, statistics
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
         self.written: list[str] = []  # metadata of the current attempt
+        self.taken = 0  # the last number that is known to be taken without a snapshot
 
     def build(
         self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
         """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
         one in effect from now on, which can be newer than that of the messages."""
-        number = latest.id + 1 if latest else 1
-        meta = self.meta
+        number, meta = self._number(latest), self.meta
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
         base = meta.manifests.metas(latest) if latest else ()
         base = self._merged(base, schema, number)
@@ -93,7 +93,7 @@ class SnapshotBuilder:
         """The snapshot after `latest` with the files and vectors of `target`, not yet published. Writes two manifest lists. The
         commits of writers stay known: their batches are not applied again."""
         return Snapshot(
-            id=latest.id + 1,
+            id=self._number(latest),
             table_uuid=self.schema.table_uuid,
             schema_id=schema_id,
             base_manifest_list=self._tracked(self.meta.manifests.put_list(self.meta.manifests.metas(target))),
@@ -118,6 +118,9 @@ class SnapshotBuilder:
         if self.remade:
             return OVERWRITE
         return APPEND if rows else COMPACT if self.statistics is None else ANALYZE
+
+    def _number(self, latest: Snapshot | None) -> int:
+        return 1 + max(latest.id if latest else 0, self.taken)
 
     def _time_ms(self, latest: Snapshot | None) -> int:
         """The current time, but not before `latest`, since clocks differ a little. If they differ much, the storage's clock

@@ -209,5 +209,6 @@ def _expire_changelogs(
             snapshot = meta.snapshots.recorded(number)
         except SnapshotNotFound:  # another process is expiring, too
             continue
-        files += _delete(meta, [meta.paths.changelog(number), *changelog_of(meta, snapshot)], dry_run=dry_run)
+        paths = changelog_of(meta, snapshot) if meta.branches.owned([snapshot]) else []
+        files += _delete(meta, [meta.paths.changelog(number), *paths], dry_run=dry_run)
     return len(due), files

@@ -1,30 +1,40 @@
 """A branch: a line of snapshots of its own that begins at a snapshot of the table.
 
-This file describes it; the branch exists as long as the file. It holds copies of snapshots, whose files stay as long.
+One file describes it and never changes; the branch exists as long as the file. Renaming creates the same file under another name.
+Two files describe each work on the branch that excludes other work: one begins it, one ends it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from lsmlake.errors import Corrupt, Wording
+from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.schema.shape import NAME, TEXT, Kind, check, integer, mapping, optional
+from lsmlake.schema.shape import NAME, TEXT, Kind, check, integer, mapping, one_of, optional
 
 _GIVE_UP = Wording(
     "restore the file from a copy, or give the branch up with delete_branch()",
     command="restore the file from a copy, or give the branch up: `lsmlake branch TABLE --delete NAME`",
 )
+FORWARD, RENAME, DELETE = "forward", "rename", "delete"
 _SNAPSHOT = optional(mapping(Kind("any value", lambda value: True)))
 KINDS = {
     "uuid": NAME,
     "table_uuid": TEXT,
+    "folder": NAME,
     "tag": optional(TEXT),
     "time_ms": integer(0, 1 << 53),
     "base": _SNAPSHOT,
-    "forward": _SNAPSHOT,
+}
+WORK_KINDS = {
+    "work": one_of(FORWARD, RENAME, DELETE),
+    "snapshot": _SNAPSHOT,
+    "old_name": optional(NAME),
+    "new_name": optional(NAME),
 }
 
 
@@ -35,18 +45,22 @@ class BranchInfo(Shown):
     Attributes:
         uuid: identifies the branch.
         table_uuid: the table.
+        folder: the folder of its directories: the name under which it was created.
         tag: the tag that it was created from; None: it was created from a snapshot.
         time_ms: when it was created, in milliseconds since the epoch.
-        base: the snapshot that it begins at; None: it began without rows.
-        forward: the snapshot to which the table is being forwarded; None: it is not.
+        base: the snapshot that it was created from; None: it began without rows.
     """
 
     uuid: str
     table_uuid: str = field(repr=False)
+    folder: str = field(repr=False)
     tag: str | None
     time_ms: int
     base: Snapshot | None = field(repr=False)
-    forward: Snapshot | None = field(default=None, repr=False)
+
+    def named(self, name: str) -> Branch:
+        """What the paths of the branch are made of."""
+        return Branch(name, self.uuid, self.folder)
 
     def encode(self) -> bytes:
         return envelope.wrap_json("branch", asdict(self))
@@ -54,11 +68,41 @@ class BranchInfo(Shown):
     @staticmethod
     def decode(data: bytes, where: str) -> BranchInfo:
         """Decodes a branch file. Raises Corrupt or UnsupportedFormat naming `where`."""
-        try:
-            content = envelope.unwrap_json("branch", data, where)
-            check("branch", content, KINDS, where)
-            copies = {name: content[name] and Snapshot.of(content[name], where) for name in ("base", "forward")}
-        except Corrupt as damaged:  # no snapshot uses the file, so a rollback is no cure
-            details = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
-            raise Corrupt(damaged.what, **details, cure=_GIVE_UP) from damaged
-        return BranchInfo(**{**content, **copies})
+        return BranchInfo(**_decoded("branch", KINDS, "base", data, where))
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work on a branch that excludes other work.
+
+    Attributes:
+        work: FORWARD: the table is being forwarded; RENAME; DELETE.
+        snapshot: FORWARD: the last snapshot that the table gets. In the file that ends the work: where the branch begins from now
+            on; None: without rows.
+        old_name: RENAME: the name.
+        new_name: RENAME: the name that it gets.
+    """
+
+    work: str
+    snapshot: Snapshot | None = None
+    old_name: str | None = None
+    new_name: str | None = None
+
+    def encode(self) -> bytes:
+        return envelope.wrap_json("branch-work", asdict(self))
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Work:
+        """Decodes a file that begins or ends work. Raises Corrupt or UnsupportedFormat naming `where`."""
+        return Work(**_decoded("branch-work", WORK_KINDS, "snapshot", data, where))
+
+
+def _decoded(kind: str, kinds: Mapping[str, Kind], snapshot: str, data: bytes, where: str) -> dict:
+    """The fields of a file, with its snapshot decoded."""
+    try:
+        content = envelope.unwrap_json(kind, data, where)
+        check(kind, content, kinds, where)
+        return {**content, snapshot: content[snapshot] and Snapshot.of(content[snapshot], where)}
+    except Corrupt as damaged:  # no snapshot uses the file, so a rollback is no cure
+        details = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
+        raise Corrupt(damaged.what, **details, cure=_GIVE_UP) from damaged

@@ -110,10 +110,12 @@ def _escaped(text: str) -> str:
 
 
 class Branch(NamedTuple):
-    """A branch of a table. `uuid`: no other branch has it, also not a later one of the same name."""
+    """A branch of a table. `uuid`: no other branch has it, also not a later one of the same name. `folder`: the name under which
+    the branch was created, in which its directories stay when it is renamed."""
 
     name: str
     uuid: str
+    folder: str
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class TablePaths:
     @property
     def home(self) -> str:
         """The directory of the schemas, snapshots, tags, consumers and changelogs of the table, or of the branch."""
-        return self.root if self.branch is None else self.branch_home(self.branch.name)
+        return self.root if self.branch is None else f"{self.branches}/{self.branch.folder}"
 
     @property
     def line(self) -> str:
@@ -147,8 +149,8 @@ class TablePaths:
     def branches(self) -> str:
         return f"{self.root}/branch/{self.table_uuid}"
 
-    def branch_home(self, name: str) -> str:
-        """Raises InvalidQuery unless the name is valid."""
+    def branch_folder(self, name: str) -> str:
+        """The folder of the file of a branch. Raises InvalidQuery unless the name is valid."""
         if not is_branch(name):
             raise InvalidQuery(
                 "not the name of a branch",
@@ -160,11 +162,19 @@ class TablePaths:
 
     def branch_file(self, name: str) -> str:
         """The file whose existence is that of the branch."""
-        return f"{self.branch_home(name)}/branch.json"
+        return f"{self.branch_folder(name)}/branch.json"
 
-    def claim(self, branch: Branch) -> str:
-        """The file that makes forwarding and deleting a branch exclude each other."""
-        return f"{self.branch_home(branch.name)}/claim-{branch.uuid}"
+    @property
+    def works(self) -> str:
+        """The directory of the work on the branch that excludes other work."""
+        return f"{self.home}/work/{self.line}"
+
+    def begun(self, number: int) -> str:
+        """The file that begins the work of this number."""
+        return f"{self.works}/begun-{number}"
+
+    def ended(self, number: int) -> str:
+        return f"{self.works}/ended-{number}"
 
     @property
     def schemas(self) -> str:

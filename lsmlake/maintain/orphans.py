@@ -31,7 +31,6 @@ import pyarrow.compute as pc
 from lsmlake.commit.pinned import remove_old_pins
 from lsmlake.commit.reachability import Reachable
 from lsmlake.errors import Corrupt, TableNotFound, UnsupportedFormat
-from lsmlake.format.paths import Branch
 from lsmlake.notebook import Shown
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Entry
@@ -159,7 +158,7 @@ def _remove_old_pins(meta: Metadata) -> None:
     remove_old_pins(meta)
     for name, info in meta.branches.all().items():
         with suppress(TableNotFound):  # deleted meanwhile
-            remove_old_pins(meta.on(Branch(name, info.uuid)))
+            remove_old_pins(meta.on(info.named(name)))
 
 
 def _unnamed(reachable: Reachable, orphans: Sequence[_Orphan]) -> list[_Orphan]:

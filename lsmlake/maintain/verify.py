@@ -20,7 +20,7 @@ from lsmlake.commit.invariants import violations
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
-from lsmlake.format.paths import Branch, bucket_directory
+from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.kernels.bucket_hash import bucket_of
@@ -62,7 +62,7 @@ def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
     try:
         info = meta.branches.read(name)
         if info is not None:
-            checker = _Checker(meta.on(Branch(name, info.uuid)), main.progress)
+            checker = _Checker(meta.on(info.named(name)), main.progress)
             checker.seen, checker.placed = main.seen, main.placed
             yield from checker.run()
     except TableNotFound:  # it was deleted meanwhile

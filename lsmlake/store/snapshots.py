@@ -41,7 +41,7 @@ class Snapshots:
         if stored.data == _EXPIRED:
             raise SnapshotNotFound(f"snapshot {number} has expired", where=self.files.paths.root, cure=LIST_SNAPSHOTS)
         if stored.data == _CUT:
-            what = f"snapshot {number} was removed by a rollback with cut"
+            what = f"snapshot {number} was removed by a rollback with cut, or had expired on the branch that brought it"
             raise SnapshotNotFound(what, where=self.files.paths.root, cure=LIST_SNAPSHOTS)
         return self._decoded(stored)
 
@@ -94,6 +94,11 @@ class Snapshots:
         """Whether a rollback removed the snapshot."""
         stored = self._stored(number)
         return stored is not None and stored.data == _CUT
+
+    def last_cut(self, number: int) -> int:
+        """The last of the marks of a rollback that stand side by side from this number on; 0 if there is none. A program that
+        died while it forwarded the table to a branch may have left them after the newest snapshot."""
+        return next((n - 1 for n in count(number) if not self.is_cut(n)), 0) if self.is_cut(number) else 0
 
     def is_in_place(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot read before, or its mark, still exists. If not, its number was freed."""
