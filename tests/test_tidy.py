@@ -24,6 +24,7 @@ ROOMS = [
     "kernels",
     "schema",
     "predicate",
+    "dialect",
     "format",
     "lsm",
     "store",

@@ -1,0 +1,110 @@
+"""The aggregate and window functions of Spark SQL that have an equal in DuckDB, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, duck_name, is_number
+
+Over = Callable[[str], str]
+"""Adds FILTER and OVER to a call of DuckDB."""
+
+
+def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: bool, over: Over) -> tuple[str, pa.DataType] | None:
+    """An aggregate of these (SQL, type) arguments as (SQL, type); None if it is not known for these types."""
+    prefix = "DISTINCT " if distinct else ""
+    if name == "count":
+        if len(arguments) > 1:
+            row = ", ".join(sql for sql, _ in arguments)
+            complete = " AND ".join(f"({sql}) IS NOT NULL" for sql, _ in arguments)
+            return over(f"count({prefix}CASE WHEN {complete} THEN row({row}) END)"), BIGINT
+        return over(f"count({prefix}{arguments[0][0]})"), BIGINT
+    if len(arguments) == 2 and name in ("max_by", "min_by", "corr", "covar_pop", "covar_samp") and not distinct:
+        (a, kind), (b, other) = arguments
+        if name in ("max_by", "min_by"):
+            return over(f"{'arg_max_null' if name == 'max_by' else 'arg_min_null'}({a}, {b})"), kind
+        if is_number(kind) and is_number(other):
+            return over(f"{name}(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"), DOUBLE
+        return None
+    if len(arguments) != 1:
+        return None
+    (sql, kind), t = arguments[0], pa.types
+    if name in ("sum", "avg", "mean") and (is_number(kind) or kind == NULL):
+        return _sum(prefix + sql, kind, over) if name == "sum" else _avg(prefix + sql, kind, over)
+    if name in ("min", "max") and not t.is_nested(kind):
+        return over(f"{name}({sql})"), kind
+    if name in ("first", "first_value", "last", "last_value", "any_value") and not distinct:
+        return over(f"{'last' if name.startswith('last') else 'first'}({sql})"), kind
+    if name in ("bool_and", "every", "bool_or", "some", "any") and kind == BOOLEAN:
+        return over(f"{'bool_and' if name in ('bool_and', 'every') else 'bool_or'}({sql})"), BOOLEAN
+    if name == "count_if" and kind == BOOLEAN:
+        return f"CAST({over(f'count_if({sql})')} AS BIGINT)", BIGINT
+    if name in _SPREADS and is_number(kind):
+        return over(f"{_SPREADS[name]}({prefix}CAST({sql} AS DOUBLE))"), DOUBLE
+    if name == "median" and is_number(kind):
+        return over(f"quantile_cont({prefix}CAST({sql} AS DOUBLE), 0.5)"), DOUBLE
+    if name in ("collect_list", "array_agg"):
+        if "FILTER" in over(""):
+            return None
+        return f"coalesce({over(f'list({prefix}{sql}) FILTER (WHERE ({sql}) IS NOT NULL)')}, [])", pa.list_(
+            pa.field("element", kind)
+        )
+    return None
+
+
+_SPREADS = {
+    "stddev": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "std": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+}
+
+
+def _sum(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType]:
+    t = pa.types
+    if t.is_floating(kind) or kind == NULL:
+        return over(f"sum({_as_double(argument, kind)})"), DOUBLE
+    wanted = BIGINT if t.is_integer(kind) else pa.decimal128(min(38, kind.precision + 10), kind.scale)
+    return f"CAST({over(f'sum({argument})')} AS {duck_name(wanted)})", wanted
+
+
+def _avg(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType] | None:
+    if not pa.types.is_decimal(kind):
+        return over(f"avg({_as_double(argument, kind)})"), DOUBLE
+    scale, digits = kind.scale + 4, kind.precision + 4
+    if digits > 28:
+        return None
+    zeros = f"CAST(1{'0' * scale} AS HUGEINT)"
+    total = f"CAST({over(f'sum({argument})')} * CAST({zeros} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
+    made = f"CAST(spark_quotient({total}, CAST({over(f'count({argument})')} AS HUGEINT)) AS DECIMAL(38,0))"
+    wanted = pa.decimal128(digits, scale)
+    return f"CAST({made} * {unit(scale)} AS {duck_name(wanted)})", wanted
+
+
+def unit(scale: int) -> str:
+    """The least positive decimal of a scale: multiplying unscaled digits by it makes them a decimal."""
+    return f"CAST('{'0.' + '0' * (scale - 1) + '1' if scale else '1'}' AS DECIMAL({scale + 1},{scale}))"
+
+
+def _as_double(argument: str, kind: pa.DataType) -> str:
+    if argument.startswith("DISTINCT "):
+        return argument if kind == DOUBLE else f"DISTINCT CAST({argument.removeprefix('DISTINCT ')} AS DOUBLE)"
+    return argument if kind == DOUBLE else f"CAST({argument} AS DOUBLE)"
+
+
+AGGREGATES = frozenset(
+    (
+        "count", "sum", "avg", "mean", "min", "max", "first", "first_value", "last", "last_value", "any_value", "bool_and",
+        "every", "bool_or", "some", "any", "count_if", "median", "collect_list", "array_agg", "max_by", "min_by", "corr",
+        "covar_pop", "covar_samp", *_SPREADS,
+    )
+)  # fmt: skip
+
+RANKS = {"row_number": INT, "rank": INT, "dense_rank": INT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}
+"""Window functions without arguments -> the type of their result."""
+SHIFTS = ("lag", "lead")

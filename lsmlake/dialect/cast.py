@@ -1,0 +1,131 @@
+"""Spark's casts (ANSI mode) in DuckDB: explicit ones, and the assignment of a value to a column."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lsmlake.dialect.types import (
+    BOOLEAN,
+    DATE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    duck_name,
+    is_number,
+    is_time,
+)
+
+
+def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) -> str | None:
+    """`CAST(sql AS wanted)`, or with `safe` TRY_CAST; None if Spark refuses it or DuckDB has no equal conversion."""
+    t = pa.types
+    name = duck_name(wanted)
+    word = "TRY_CAST" if safe else "CAST"
+    plain = f"{word}({sql} AS {name})"
+    if found == wanted or t.is_null(found):
+        return sql if found == wanted else plain
+    if t.is_string(found):
+        return _from_text(sql, wanted, word, "spark_try" if safe else "spark")
+    if t.is_string(wanted):
+        if t.is_decimal(found):
+            return f"regexp_replace({plain}, '^(-?)\\.', '\\10.')"  # DuckDB writes .5 where Spark writes 0.5
+        if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found == TIMESTAMP_NTZ:
+            return plain
+        return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)" if found == TIMESTAMP else None
+    if is_number(found) and is_number(wanted):
+        return _number(sql, found, wanted, word)
+    if t.is_boolean(found) and is_number(wanted) and not t.is_decimal(wanted):
+        return plain
+    if wanted == BOOLEAN and is_number(found):
+        return f"({sql} <> 0)"
+    if is_time(found) and is_time(wanted):
+        return plain
+    if t.is_list(found) and t.is_list(wanted):
+        return plain if _widens(found.value_type, wanted.value_type) else None
+    if t.is_struct(found) and t.is_struct(wanted) and [f.name for f in found] == [f.name for f in wanted]:
+        return plain if all(_widens(f.type, wanted.field(f.name).type) for f in found) else None
+    if t.is_map(found) and t.is_map(wanted):
+        inner = _widens(found.key_type, wanted.key_type) and _widens(found.item_type, wanted.item_type)
+        return plain if inner else None
+    return None
+
+
+def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of a type inside a nested type is one of `wanted`, which DuckDB then casts as Spark does."""
+    t = pa.types
+    if t.is_null(found) or found == wanted:
+        return True
+    if t.is_nested(found):
+        return cast("x", found, wanted) is not None
+    if t.is_integer(found) and t.is_integer(wanted):
+        return found.bit_width <= wanted.bit_width
+    return t.is_integer(found) and t.is_floating(wanted)
+
+
+def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | None:
+    t = pa.types
+    name = duck_name(wanted)
+    if t.is_integer(wanted):
+        return f"{word}({macro}_integer_text({sql}) AS {name})"
+    if t.is_floating(wanted):
+        return f"{word}({macro}_number_text({sql}) AS {name})"
+    if t.is_decimal(wanted):
+        return f"{word}({macro}_decimal_text({sql}) AS {name})"
+    if t.is_boolean(wanted):
+        return f"{macro}_boolean({sql})"
+    if t.is_binary(wanted):
+        return f"encode({sql})"
+    if wanted == DATE:
+        return f"{word}(spark_whole_date({macro}_date_text({sql})) AS DATE)"
+    if wanted == TIMESTAMP:
+        return f"{word}({macro}_zoned_text({sql}) AS {name})"
+    return f"{word}({macro}_time_text({sql}) AS TIMESTAMP)" if wanted == TIMESTAMP_NTZ else None
+
+
+def _number(sql: str, found: pa.DataType, wanted: pa.DataType, word: str) -> str:
+    """Spark truncates to integers, rounds half up to decimals and takes a double for the decimal that it prints as."""
+    t = pa.types
+    name, macro = duck_name(wanted), "spark_try" if word == "TRY_CAST" else "spark"
+    if t.is_integer(wanted) and not t.is_integer(found):
+        return f"{word}(trunc({sql}) AS {name})"
+    if t.is_decimal(wanted) and t.is_floating(found):
+        return f"{word}({macro}_decimal_text(CAST({sql} AS VARCHAR)) AS {name})"
+    if wanted == FLOAT and t.is_decimal(found):
+        return f"CAST(CAST({sql} AS DOUBLE) AS FLOAT)"
+    return f"{word}({sql} AS {name})"
+
+
+def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
+    """`sql` as the value of a column of type `wanted`, by the rules of an INSERT; None if the types do not fit.
+
+    Numbers fit numbers, times fit times, every value without a nested type or a DOUBLE in it fits STRING. A value that would lose
+    something raises an error when it is computed: Spark would round or truncate it.
+    """
+    t = pa.types
+    if found == wanted or t.is_null(found):
+        return cast(sql, found, wanted)
+    both = (is_number(found) and is_number(wanted)) or (is_time(found) and is_time(wanted))
+    if both:
+        return _lossless(sql, found, wanted)
+    if wanted == STRING and not t.is_binary(found):
+        return cast(sql, found, wanted)
+    return cast(sql, found, wanted) if t.is_nested(found) and t.is_nested(wanted) else None
+
+
+def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:
+    made, name = cast(sql, found, wanted), duck_name(wanted)
+    back = "TIMESTAMP" if pa.types.is_timestamp(found) and pa.types.is_date(wanted) else None
+    if is_number(found) and not (pa.types.is_floating(wanted)):
+        exact = (
+            pa.types.is_decimal(wanted)
+            and not pa.types.is_floating(found)
+            and (pa.types.is_integer(found) or found.scale <= wanted.scale)
+        )
+        narrow = pa.types.is_integer(found) and pa.types.is_integer(wanted)
+        back = None if exact or narrow else duck_name(found)
+    if back is None:
+        return made
+    message = f"' does not fit {name.replace('INTEGER', 'INT')} without loss: round or cast the value'"
+    kept = f"CAST({made} AS {back}) = CAST({sql} AS {back}) OR {sql} IS NULL"
+    return f"CASE WHEN {kept} THEN {made} ELSE error(CAST({sql} AS VARCHAR) || {message}) END"

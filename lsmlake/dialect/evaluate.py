@@ -1,0 +1,150 @@
+"""Evaluates expressions of Spark SQL over Arrow rows: the values of UPDATE and MERGE, and conditions.
+
+    scope = Scope.of(schema)                            # `amount`, and with a qualifier also `t.amount`
+    scope = Scope.joined(target_schema, source_schema)  # `t.amount`, `s.amount`; the rows have columns of just these names
+    values = columns_of({"amount": "t.amount + s.amount"}, scope, target_schema)     # checks everything, reads no rows
+    values.needs                                        # the columns of the rows that the expressions read
+    values.over(rows)                                   # Arrow table: one column per expression, rows in the same order
+    condition_of("s.op = 'U'", scope).over(rows)        # pa.ChunkedArray of booleans; null is not true
+
+A value is assigned by the rules of an INSERT in Spark (`cast.assign`), except that losing anything raises an error: 1.5 for an
+INT, a DECIMAL that would be rounded, a time of day for a DATE. Nullability is not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.cast import assign
+from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import BOOLEAN, NULL, duck_name, quoted
+from lsmlake.errors import InvalidQuery
+from lsmlake.schema import types
+from lsmlake.schema.type_text import format_type
+
+_ROWS = "lsmlake_rows"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Expressions that were checked against the columns of their rows.
+
+    Attributes:
+        sql: name -> the expression in DuckDB.
+        schema: the columns of the result.
+        needs: the columns of the rows that the expressions read.
+        zone: the session's time zone.
+    """
+
+    sql: Mapping[str, str]
+    schema: pa.Schema
+    needs: tuple[str, ...]
+    zone: str
+
+    def over(self, rows: pa.Table) -> pa.Table:
+        """The values for all rows, in their order. Raises InvalidQuery naming a value that an expression refuses."""
+        if not self.sql:
+            raise InvalidQuery("there is no expression", cure="name at least one column")
+        chosen = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in self.sql.items())
+        given = rows.select(list(self.needs)) if self.needs else pa.table({"_": pa.nulls(rows.num_rows, pa.int8())})
+        with connected(self.zone, "an expression") as connection, translated_errors():
+            connection.register(_ROWS, given)
+            found = connection.sql(f"SELECT {chosen} FROM {_ROWS}").to_arrow_table()
+        return as_schema(found, self.schema)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that was checked against the columns of its rows."""
+
+    columns: Columns
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns of the rows that the condition reads."""
+        return self.columns.needs
+
+    def over(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Whether each row satisfies the condition: true, false or null."""
+        return self.columns.over(rows)["condition"]
+
+
+def columns_of(
+    texts: Mapping[str, str], scope: Scope, schema: pa.Schema, *, zone: str = "UTC", now: str | None = None
+) -> Columns:
+    """Checks the expressions for columns of `schema`. Names of columns are compared without case.
+
+    Args:
+        texts: column -> the text of its expression.
+        scope: the columns that the expressions can name.
+        schema: the columns to which the values are assigned.
+        zone: the session's time zone.
+        now: the time of the statement, such as '2026-01-31 12:00:00+00:00'. None: current_timestamp is refused.
+
+    Raises:
+        InvalidQuery: an expression is not SQL, has unknown columns or functions, or does not fit its column. The error names the
+            place in the text.
+    """
+    by_lower = {field.name.lower(): field for field in schema}
+    sqls, fields, needs = {}, [], {}
+    for name, given in texts.items():
+        if name.lower() not in by_lower:
+            cure = "correct the name"
+            raise InvalidQuery(f"unknown column {name!r}", expected=f"one of {schema.names}", cure=cure)
+        field = by_lower[name.lower()]
+        if field.name in sqls:
+            raise InvalidQuery(f"column {field.name!r} is assigned twice", cure="assign it once")
+        text = Text(given)
+        node = text.statement()
+        wanted = types.plain(types.canonical(field.type, field.name))
+        made = _translator(text, scope, now).typed(node)
+        sql = assign(made.sql, made.type, wanted)
+        if sql is None:
+            found = format_type(made.type) if made.type != NULL else "NULL"
+            cure = f"write CAST({given} AS {format_type(wanted)})"
+            text.refuse(
+                node, f"the value does not fit column {field.name!r}", expected=format_type(wanted), found=found, cure=cure
+            )
+        sqls[field.name] = f"CAST({sql} AS {duck_name(wanted)})"
+        fields.append(pa.field(field.name, wanted))
+        needs |= dict.fromkeys(_needs(node, scope))
+    return Columns(sqls, pa.schema(fields), tuple(needs), zone)
+
+
+def condition_of(given: str, scope: Scope, *, zone: str = "UTC", now: str | None = None) -> Condition:
+    """Checks a condition. Arguments and errors as for `columns_of`."""
+    text = Text(given)
+    node = text.statement()
+    made = _translator(text, scope, now).typed(node)
+    if made.type not in (BOOLEAN, NULL):
+        text.refuse(node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type), cure="write a comparison")
+    sql = {"condition": f"CAST({made.sql} AS BOOLEAN)"}
+    return Condition(Columns(sql, pa.schema([("condition", BOOLEAN)]), tuple(_needs(node, scope)), zone))
+
+
+def _translator(text: Text, scope: Scope, now: str | None) -> Translator:
+    return Translator(text, scope, now=None if now is None else "'" + now.replace("'", "''") + "'")
+
+
+def _needs(node: exp.Expression, scope: Scope) -> dict[str, None]:
+    """The columns of the rows that an expression reads."""
+    named = (part for part in node.walk() if isinstance(part, (exp.Column, exp.Dot)))
+    paths = ([part.name for part in one.parts if isinstance(part, exp.Identifier)] for one in named)
+    found = (match for path in paths if path for match in scope.found(path)[:1])
+    return {column.sql[1:-1].replace('""', '"'): None for column, _ in found}
+
+
+def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A result of DuckDB with the Arrow types of Spark's types."""
+    arrays = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.table(arrays, schema=schema)

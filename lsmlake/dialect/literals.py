@@ -1,0 +1,106 @@
+"""Literals of SQL text: the types that Spark gives numbers, and values of Python as parts of a parsed statement."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.border import short
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
+from lsmlake.errors import InvalidQuery
+from lsmlake.predicate.spark_sql.literal import number
+
+_INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
+
+
+def literal_number(text: Text, node: exp.Expression, digits: str) -> Typed:
+    """A number of the text with Spark's type: INT, BIGINT, a DECIMAL of its digits, or DOUBLE if it has an exponent."""
+    negative, unsigned = digits.startswith("-"), digits.lstrip("-")
+    try:
+        value = number(unsigned)
+    except ValueError as error:
+        text.refuse(node, str(error))
+    if isinstance(value, float):
+        return Typed(f"CAST('{'-' if negative else ''}{value!r}' AS DOUBLE)", DOUBLE)
+    value = value.copy_negate() if negative and isinstance(value, Decimal) else -value if negative else value
+    if isinstance(value, int) and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
+        kind = INT if -_INT_MAX - 1 <= value <= _INT_MAX else BIGINT
+        return Typed(f"CAST('{value}' AS {duck_name(kind)})", kind, value)
+    value = Decimal(value)
+    kind = _decimal_type(value)
+    return Typed(f"CAST('{value:f}' AS {duck_name(kind)})", kind)
+
+
+def _decimal_type(value: Decimal) -> pa.DataType:
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -exponent)
+    return pa.decimal128(max(len(digits) + max(exponent, 0), scale, 1), scale)
+
+
+def decimal_of(side: Typed) -> Typed:
+    """An operand of decimal arithmetic as a DECIMAL; an integer literal has the digits that it is written with."""
+    kind = as_decimal(side.type) if side.constant is None else _decimal_type(Decimal(side.constant))
+    return Typed(f"CAST({side.sql} AS {duck_name(kind)})", kind)
+
+
+def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object] | None, text: Text) -> exp.Expression:
+    """Replaces the parameters `:name` or `?` of a statement by literals. Raises InvalidQuery for one without a value, or a value
+    without a parameter."""
+    named = dict(args) if isinstance(args, Mapping) else {}
+    listed = [] if args is None or isinstance(args, Mapping) else list(args)
+    used, position = set(), 0
+    for node in sorted(statement.find_all(exp.Placeholder), key=lambda node: node.meta["start"]):
+        name = node.name if node.this else None
+        if name is None and position < len(listed):
+            value, position = listed[position], position + 1
+        elif name is not None and name in named:
+            value = named[name]
+            used.add(name)
+        else:
+            shown = f":{name}" if name is not None else f"? number {position + 1}"
+            text.refuse(node, f"the parameter {shown} has no value", found=args, cure="pass its value in args")
+        made = _literal(value, shown=name or str(position))
+        node.replace(made)
+        statement = made if node is statement else statement
+    if unused := [*(set(named) - used), *listed[position:]]:
+        raise InvalidQuery(
+            "args has values without a parameter in the text", found=short(unused), cure="write :name or ? for them"
+        )
+    return statement
+
+
+def _literal(value: object, shown: str) -> exp.Expression:
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case int():
+            made = exp.Literal.number(abs(value))
+            return exp.Paren(this=exp.Neg(this=made)) if value < 0 else made
+        case float():
+            return exp.cast(exp.Literal.string(_float_text(value)), "double")
+        case Decimal() if value.is_finite():
+            kind = _decimal_type(value)
+            return exp.cast(exp.Literal.string(f"{value:f}"), f"decimal({kind.precision},{kind.scale})")
+        case str():
+            return exp.Literal.string(value)
+        case bytes():
+            return exp.HexString(this=value.hex())
+        case dt.datetime():
+            moment = value.isoformat(sep=" ")
+            return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType(this=exp.DataType.Type.TIMESTAMPTZ))
+        case dt.date():
+            return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType(this=exp.DataType.Type.DATE))
+    expected = "None, a bool, int, float, Decimal, str, bytes, date or datetime"
+    raise InvalidQuery(f"the parameter {shown} has a type that SQL does not have", expected=expected, found=short(value))
+
+
+def _float_text(value: float) -> str:
+    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))

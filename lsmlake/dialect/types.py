@@ -1,0 +1,123 @@
+"""The types of Spark SQL as Arrow types: names in DuckDB, the common type of two, the type of arithmetic on decimals."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
+TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
+FLOAT, DOUBLE, NULL = pa.float32(), pa.float64(), pa.null()
+TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", "UTC"), pa.timestamp("us")
+DIGITS_MAX = 38
+_NAMES = {
+    BOOLEAN: "BOOLEAN",
+    TINYINT: "TINYINT",
+    SMALLINT: "SMALLINT",
+    INT: "INTEGER",
+    BIGINT: "BIGINT",
+    FLOAT: "FLOAT",
+    DOUBLE: "DOUBLE",
+    STRING: "VARCHAR",
+    BINARY: "BLOB",
+    DATE: "DATE",
+    TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+    TIMESTAMP_NTZ: "TIMESTAMP",
+    NULL: "INTEGER",
+}
+_INTEGER_DIGITS = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
+_ADJUSTED_SCALE_MIN = 6
+
+
+def duck_name(kind: pa.DataType) -> str:
+    """The name of a type in DuckDB."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"{duck_name(kind.value_type)}[]"
+    if pa.types.is_map(kind):
+        return f"MAP({duck_name(kind.key_type)}, {duck_name(kind.item_type)})"
+    if pa.types.is_struct(kind):
+        return f"STRUCT({', '.join(f'{quoted(field.name)} {duck_name(field.type)}' for field in kind)})"
+    return _NAMES[kind]
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A string as a literal of DuckDB."""
+    if "\0" in value:
+        return "concat(" + ", chr(0), ".join(text(part) for part in value.split("\0")) + ")"
+    return "'" + value.replace("'", "''") + "'"
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+
+def as_decimal(kind: pa.DataType) -> pa.DataType:
+    """The decimal type that holds all values of an integer or decimal type."""
+    return kind if pa.types.is_decimal(kind) else pa.decimal128(_INTEGER_DIGITS[kind], 0)
+
+
+def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type to which Spark (ANSI mode) converts two values that are compared or stand in one column; None if there is none."""
+    t = pa.types
+    if a == b or t.is_null(b):
+        return a
+    if t.is_null(a):
+        return b
+    if is_number(a) and is_number(b):
+        return _common_number(a, b)
+    if t.is_string(a) or t.is_string(b):
+        other = b if t.is_string(a) else a
+        if is_number(other):
+            return BIGINT if t.is_integer(other) else DOUBLE
+        return None if t.is_nested(other) else other
+    if is_time(a) and is_time(b):
+        return TIMESTAMP if TIMESTAMP in (a, b) else TIMESTAMP_NTZ
+    if t.is_list(a) and t.is_list(b):
+        inner = common(a.value_type, b.value_type)
+        return None if inner is None else pa.list_(pa.field("element", inner))
+    return None
+
+
+def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    t = pa.types
+    if t.is_integer(a) and t.is_integer(b):
+        return a if a.bit_width >= b.bit_width else b
+    if t.is_floating(a) or t.is_floating(b):
+        return DOUBLE  # also an integer and a FLOAT
+    x, y = as_decimal(a), as_decimal(b)
+    scale = max(x.scale, y.scale)
+    return _exact(max(x.precision - x.scale, y.precision - y.scale) + scale, scale)
+
+
+def _exact(precision: int, scale: int) -> pa.DataType | None:
+    """Spark's type for a result of this precision and scale; None if Spark would round the result."""
+    if precision <= DIGITS_MAX:
+        return pa.decimal128(precision, scale)
+    kept = max(DIGITS_MAX - (precision - scale), min(scale, _ADJUSTED_SCALE_MIN))
+    return pa.decimal128(DIGITS_MAX, scale) if kept == scale else None
+
+
+def arithmetic(op: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The decimal type of `a op b`, for '+', '-', '*', '/' and '%'; None if Spark would round or DuckDB cannot compute it."""
+    digits = max(a.precision - a.scale, b.precision - b.scale)
+    scale = max(a.scale, b.scale)
+    match op:
+        case "+" | "-":
+            return _exact(digits + scale + 1, scale)
+        case "*":
+            return _exact(a.precision + b.precision + 1, a.scale + b.scale)
+        case "%":
+            return _exact(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    scale = max(_ADJUSTED_SCALE_MIN, a.scale + b.precision + 1)
+    precision = a.precision - a.scale + b.scale + scale
+    return pa.decimal128(precision, scale) if precision < DIGITS_MAX else None
