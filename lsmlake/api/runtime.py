@@ -88,6 +88,10 @@ class Runtime:
         """The changes of `pieces` as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
+    def as_lists(self, changes: SparkDataFrame, key: Sequence[str]) -> SparkDataFrame:
+        """A `changes_frame` in the form of `cdc.binlog`: an update is one row, every column a list. `key`: the primary key."""
+        _needs_spark("to_spark()")
+
     def read_stream(self, meta: Metadata, following: Following) -> SparkDataFrame:
         """A streaming DataFrame of changes."""
         _needs_spark("read_stream()")

@@ -13,8 +13,9 @@ from lsmlake.api.changes import Changes
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
+from lsmlake.api.types import SparkDataFrame
 from lsmlake.border import public, through
-from lsmlake.cdc.binlog import as_lists, list_schema
+from lsmlake.cdc.binlog import ROWKIND, as_lists, list_schema
 from lsmlake.cdc.changes import AUTO
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.maintain.system_tables import TABLES, OfTable
@@ -24,7 +25,7 @@ from lsmlake.schema.rowkind import INSERT, NAMES
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
-_KIND = pa.field("rowkind", pa.string(), nullable=False)
+_KIND = pa.field(ROWKIND, pa.string(), nullable=False)
 
 
 @public
@@ -49,6 +50,12 @@ class AuditLog(Readable):
             for batch in rows
         )
         return pa.RecordBatchReader.from_batches(schema, through(batches, "AuditLog"))
+
+    def to_spark(self) -> SparkDataFrame:
+        """Spark: the rows as a DataFrame, evaluated lazily, as `Scan.to_spark`. Raises as `to_batches`."""
+        rows = self.scan.to_spark()
+        _check_columns(rows.columns, self.scan.meta.paths.root)
+        return rows.selectExpr(f"'{NAMES[INSERT]}' as {ROWKIND}", "*")
 
 
 @public
@@ -75,6 +82,12 @@ class Binlog(Readable):
         tables = as_lists(changes, Version.latest(self.changes.meta).schema.primary_key, schema)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Binlog"))
+
+    def to_spark(self) -> SparkDataFrame:
+        """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Raises as `to_batches`."""
+        changes, runtime = self.changes.to_spark(), self.changes.runtime
+        _check_columns(changes.columns[1:], self.changes.meta.paths.root)
+        return runtime.as_lists(changes, Version.latest(self.changes.meta).schema.primary_key)
 
 
 class Asked(NamedTuple):

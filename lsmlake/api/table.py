@@ -21,7 +21,7 @@ from lsmlake.api.key_input import as_keys
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan, check_order
-from lsmlake.api.system_tables import Asked, system_table
+from lsmlake.api.system_tables import Asked, AuditLog, Binlog, system_table
 from lsmlake.api.types import (
     ArrowExpression,
     BatchFunction,
@@ -32,7 +32,6 @@ from lsmlake.api.types import (
     ReadMode,
     RepairAction,
     RowKinds,
-    RowTable,
     SparkDataFrame,
     StartMode,
     StreamingQuery,
@@ -1056,13 +1055,33 @@ class Table:
     @overload
     def system_table(
         self,
-        name: RowTable,
+        name: Literal["audit_log"],
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+    ) -> AuditLog: ...
+
+    @overload
+    def system_table(
+        self,
+        name: Literal["binlog"],
         *,
         snapshot: int | None = None,
         tag: str | None = None,
         timestamp: str | datetime.datetime | None = None,
         start: int | str | None = None,
-    ) -> Readable: ...
+    ) -> Binlog: ...
+
+    @overload
+    def system_table(
+        self,
+        name: Literal["ro"],
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+    ) -> Scan: ...
 
     def system_table(
         self,
@@ -1078,7 +1097,8 @@ class Table:
         As a pyarrow.Table: `snapshots`, `history`, `schemas`, `options`, `files`, `file_key_ranges`, `manifests`, `partitions`,
         `buckets`, `table_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a stream, like a
         scan: `audit_log`, all rows with the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every
-        column as a list, [before, after] for an update; `ro`, the rows of a scan in mode 'raw'.
+        column as a list, [before, after] for an update; `ro`, the rows of a scan in mode 'raw'. With Spark, `to_spark()` of these
+        three returns a DataFrame.
 
         A snapshot, schema, tag, branch or consumer whose file cannot be read is a row with its name and the reason in `error`.
 

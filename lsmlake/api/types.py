@@ -35,7 +35,6 @@ MetadataTable = Literal[
     "branches",
     "consumers",
 ]
-RowTable = Literal["audit_log", "binlog", "ro"]
 RowKind = Literal["+I", "-U", "+U", "-D"]
 Scalar = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | None
 

@@ -12,6 +12,9 @@ from lsmlake.kernels.chunks import joined
 from lsmlake.lsm.difference import KIND_FIELD, equal_rows
 from lsmlake.schema.rowkind import NAMES, UPDATE_AFTER, UPDATE_BEFORE
 
+ROWKIND = "rowkind"
+"""The column with the row kind, as Apache Paimon calls it."""
+
 
 def as_lists(changes: Iterable[pa.RecordBatch], key: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yields changes as lists, in their order.

@@ -31,6 +31,7 @@ class DistinctSketch:
 
     def __init__(self) -> None:
         self._kept = np.empty(0, np.uint32)  # ascending
+        self._added: list[np.ndarray] = []  # hashes below the limit that are not merged yet, because a merge sorts all
         self._limit = _HASHES
 
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
@@ -41,7 +42,15 @@ class DistinctSketch:
         hashes = spark_hash([values]).view(np.uint32)
         if self._limit < _HASHES:
             hashes = hashes[hashes < self._limit]
-        self._kept = np.union1d(self._kept, hashes)
+        self._added.append(hashes)
+        if sum(map(len, self._added)) > KEPT_MAX:
+            self._merge()
+
+    def _merge(self) -> None:
+        hashes, self._added = np.sort(np.concatenate([self._kept, *self._added])), []
+        first = np.ones(len(hashes), bool)
+        first[1:] = hashes[1:] != hashes[:-1]
+        self._kept = hashes[first]  # np.unique would be ten times slower
         while len(self._kept) > KEPT_MAX:
             self._limit //= 2
             self._kept = self._kept[: np.searchsorted(self._kept, self._limit)]
@@ -49,5 +58,6 @@ class DistinctSketch:
     @property
     def estimate(self) -> int:
         """The number of distinct values, about."""
+        self._merge()
         share = min(len(self._kept) / self._limit, 1 - 1 / _HASHES)  # of all hashes
         return round(-_HASHES * log1p(-share))

@@ -8,11 +8,13 @@ from functools import partial
 
 import pyarrow as pa
 
+from lsmlake.cdc import binlog
+from lsmlake.cdc.binlog import ROWKIND, list_schema
 from lsmlake.cdc.changes import Piece, changes_schema, read_piece
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.scan import read_split
 from lsmlake.spark import tasks
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 
 _BATCH_ROWS = 1 << 16
@@ -52,6 +54,18 @@ def changes(spark, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
     if not pieces:
         return spark.createDataFrame([], to_spark(schema))
     return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, meta, like, schema), to_spark(schema))
+
+
+def as_lists(frame, key: Sequence[str]):
+    """Returns a DataFrame of `changes` with an update as one row (`cdc.binlog`). A partition of the DataFrame has all changes of
+    its buckets in order, so the two rows of an update are together."""
+    schema = list_schema(pa.field(ROWKIND, pa.string()), pa.schema(list(to_arrow(frame.schema))[1:]))
+    return frame.mapInArrow(partial(_lists_task, tuple(key), schema), to_spark(schema))
+
+
+def _lists_task(key: tuple[str, ...], schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for table in binlog.as_lists(batches, key, schema):
+        yield from table.to_batches()
 
 
 def changes_fields(like: Projection) -> pa.Schema:

@@ -95,6 +95,9 @@ class SparkRuntime(Runtime):
     def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
         return arrow.changes(self.spark, meta, like, pieces)
 
+    def as_lists(self, changes: object, key: Sequence[str]):
+        return arrow.as_lists(changes, key)
+
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)
 
