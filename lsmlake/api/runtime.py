@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +23,7 @@ from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.top import KeyOrder
 from lsmlake.schema.schema import Schema
+from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
@@ -75,6 +76,10 @@ class Runtime:
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         """Read a plan and measure these of its columns."""
         return measure(plan, columns)
+
+    def live(self, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
+        """The live files that a selection needs, as manifest entries with the statistics of `columns`, perhaps of others too."""
+        return version.live(selection)
 
     def frame(self, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
         """The rows of a plan as a DataFrame of the runtime."""

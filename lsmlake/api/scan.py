@@ -115,7 +115,7 @@ class Scan(Readable):
 
     def _planned(self, version: Version, predicate: Predicate | None) -> Plan:
         with version.unless_expired():
-            plan = planning.plan(version, predicate, self._needed(version.schema), self.mode)
+            plan = planning.plan(version, predicate, self._needed(version.schema), self.mode, live=self.runtime.live)
             if self.limit is None or (self.where is not None and predicate is None):  # which rows match is not known
                 return plan
             if self.order_by_key is not None:

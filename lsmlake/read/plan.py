@@ -10,7 +10,7 @@ their section and hold no -U or -D rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +29,11 @@ from lsmlake.lsm.sections import sections
 from lsmlake.predicate import Predicate, evaluate, key_values
 from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
+from lsmlake.store.live import Selection
 from lsmlake.store.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
+LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def plan(
     columns: Sequence[str] | None = None,
     mode: str = FRESH,
     near: pa.Table | None = None,
+    live: LiveFiles | None = None,
 ) -> Plan:
     """Plans a read. O(files) array operations for pruning, O(remaining files) Python objects.
 
@@ -122,6 +125,7 @@ def plan(
         columns: The columns to return. None: all.
         mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
             only the last level).
+        live: Gives the entries of a selection, with the statistics of some columns. None: `Version.live`.
         near: Manifest entries; only files with the partition values and a bucket number of these entries are planned.
 
     Raises:
@@ -137,7 +141,8 @@ def plan(
     vectors = schema.parsed_options.layout.deletion_vectors
     deeper = mode == COMPACTED or (mode == RAW and vectors)
     by_last_level = mode == RAW and not vectors
-    table = version.live(selection(schema, predicate, by_key=not by_last_level, level0=not deeper))
+    selected = selection(schema, predicate, by_key=not by_last_level, level0=not deeper)
+    table = version.live(selected) if live is None else live(version, selected, predicate.columns if predicate else frozenset())
     steps = [("snapshot", version.live_files())]
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))

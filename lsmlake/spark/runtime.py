@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,10 +18,11 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import arrow, compact, measure, read, settings, stream, write
+from lsmlake.spark import arrow, compact, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
+from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
@@ -85,6 +86,9 @@ class SparkRuntime(Runtime):
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return measure.measure(self.spark, plan, columns)
+
+    def live(self, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
+        return planning.live(self.spark, version, selection, columns)
 
     def frame(self, plan: Plan, where: str | None, strategy: str):
         return read.frame(self.spark, plan, where, strategy)

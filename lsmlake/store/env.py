@@ -38,6 +38,8 @@ class Limits:
         stream_buffer_bytes: buffer per column for streaming a file; files up to this size are read without streaming.
         driver_merge_bytes: the largest compaction that the driver of a Spark session runs itself after it writes a small batch;
             tasks run larger ones.
+        driver_plan_entries: the entries of manifests that the driver of a Spark session reads itself to plan a read; tasks read
+            more.
         mask_bytes: the largest mask of a Spark read that is one array of bits, which each task unpacks; larger masks are chunks.
         mask_listed_files: the number of masked files up to which the SQL text of a Spark read lists them; more are hashed.
         mask_chunk_bits: the sizes of a mask's chunks to choose from, in rows, as powers of two.
@@ -55,6 +57,7 @@ class Limits:
     row_group_rows: int = 1 << 10
     stream_buffer_bytes: int = 1 << 20
     driver_merge_bytes: int = 64 << 20
+    driver_plan_entries: int = 1 << 19
     mask_bytes: int = 4 << 20
     mask_listed_files: int = 16
     mask_chunk_bits: tuple[int, ...] = (10, 11, 12, 13, 14, 15, 16)

@@ -108,14 +108,23 @@ class Manifests:
 
     def _pruned(self, snapshot: Snapshot, schema: Schema, selection: Selection | None) -> pa.Table | None:
         """The files of a selection, from some of the manifests. None if it needs all of them."""
-        if selection is None:
+        opened = self.opened(snapshot, selection)
+        if selection is None or len(opened) == len(self.metas(snapshot)):
             return None
+        return manifest.fold(map(selection.of, self.entries_of(opened, schema)), schema)
+
+    def opened(self, snapshot: Snapshot, selection: Selection | None) -> list[ManifestMeta]:
+        """The manifests that may have entries of a selection."""
         metas = self.metas(snapshot)
+        if selection is None:
+            return list(metas)
         opened = selection.manifests(metas, self.files.paths.manifest(snapshot.base_manifest_list.name))
-        if opened.all():
-            return None
-        tables = self.entries_of((meta for meta, kept in zip(metas, opened, strict=True) if kept), schema)
-        return manifest.fold(map(selection.of, tables), schema)
+        return [meta for meta, kept in zip(metas, opened, strict=True) if kept]
+
+    def holds(self, snapshot: Snapshot, schema: Schema) -> bool:
+        """Whether the live files of the snapshot are in memory."""
+        newest = self.files.cache.newest
+        return newest is not None and newest.number == snapshot.id and newest.types_by_id == schema.types_by_id
 
     def states(
         self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True

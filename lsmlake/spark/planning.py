@@ -1,0 +1,76 @@
+"""Plans reads of very many files: tasks read the manifests, and the driver gets the entries that a read needs, as Arrow data.
+
+A task prunes by partition, bucket and key, which are the same in all entries of a file. The driver folds the entries that are
+left in the order of the manifests, as `store.manifests` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.format import manifest
+from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.spark import tasks
+from lsmlake.store.live import Selection
+from lsmlake.store.version import Version
+
+_SHARES = 2  # a task reads at least this part of what the driver would read itself
+
+
+def live(spark, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
+    """Returns the live files that a selection needs, as `Version.live`; in tasks if the manifests to open have more entries than
+    `Limits.driver_plan_entries` and are not in memory. `columns`: those whose statistics are needed."""
+    manifests = version.meta.manifests
+    if version.snapshot is None or manifests.holds(version.snapshot, version.schema):
+        return version.live(selection)
+    metas, most = manifests.opened(version.snapshot, selection), version.meta.env.limits.driver_plan_entries
+    if sum(meta.added + meta.deleted for meta in metas) <= most:
+        return version.live(selection)
+    work = _Reading(version, selection, _names(version, columns))
+    found, errors = tasks.spread(spark, work, list(enumerate(_parts(metas, most // _SHARES))))
+    if errors:
+        raise errors[0]
+    tables = (pa.ipc.open_stream(data).read_all() for _, data in sorted(found))
+    return manifest.fold(tables, version.schema)
+
+
+def _names(version: Version, columns: Collection[str]) -> list[str]:
+    """The columns of the entries that the driver needs: all but the statistics of other columns."""
+    others = {number for name, number in version.schema.field_ids().items() if name not in columns}
+    statistics = {f"{side}:{number}" for number in others for side in ("n", "lo", "hi")}
+    return [name for name in manifest.entries_schema(version.schema).names if name not in statistics]
+
+
+def _parts(metas: Sequence[ManifestMeta], entries: int) -> Iterator[list[ManifestMeta]]:
+    """Consecutive manifests for each task, with at least so many `entries` together."""
+    part: list[ManifestMeta] = []
+    found = 0
+    for meta in metas:
+        part.append(meta)
+        found += meta.added + meta.deleted
+        if found >= entries:
+            yield part
+            part, found = [], 0
+    if part:
+        yield part
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Called in a task with some of the manifests, and their number among the parts."""
+
+    version: Version
+    selection: Selection | None
+    names: list[str]
+
+    def __call__(self, part: tuple[int, list[ManifestMeta]]) -> tuple[int, bytes]:
+        number, metas = part
+        tables = self.version.meta.manifests.entries_of(metas, self.version.schema)
+        needed = [(table if self.selection is None else self.selection.of(table)).select(self.names) for table in tables]
+        entries, sink = pa.concat_tables(needed).combine_chunks(), pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, entries.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+            stream.write_table(entries)
+        return number, sink.getvalue().to_pybytes()
