@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from effort import examples
@@ -39,6 +40,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt
 from lsmlake.format.thrift import read_struct
 from lsmlake.read import point
+from lsmlake.read.cost import Files, lookups_are_cheaper
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.page_reader import PageReader, _Source
@@ -125,13 +127,29 @@ def key_of(shape: Shape, code: int) -> tuple:
 ROWS = 60_000
 
 
-def long(storage: MemoryStorage) -> Table:
-    """One file of several pages in each column: plain, dictionary, delta, with nulls."""
-    schema = pa.schema([pa.field("k", pa.int64(), False), ("a", pa.float64()), ("s", pa.string()), ("d", pa.decimal128(20, 3))])
-    table = new_lake(storage).create_table("d.t", schema, primary_key=["k"])
+def long(storage: MemoryStorage, codec: str = "zstd") -> Table:
+    """One file of several pages in most columns: plain, dictionary and delta, with nulls here and there, and in long runs."""
     k = np.arange(ROWS) * 2
-    columns = [k, pa.array(k / 7, mask=k % 5 == 0), [f"text {i % 900}" for i in k], pa.array(k.astype(str)).cast(schema[3].type)]
-    table.upsert(pa.table(columns, schema=schema))
+    some, runs = k % 5 == 0, (k // 9000) % 2 == 0
+    texts = pa.array([f"{number:x}" * (number % 7) for number in k])
+    columns = {
+        "k": pa.array(k),
+        "a": pa.array(k / 7, mask=some),
+        "s": pa.array([f"text {number % 900}" for number in k]),
+        "d": pa.array(k.astype(str)).cast(pa.decimal128(20, 3)),
+        "t": pc.if_else(pa.array(runs), None, texts),
+        "b": pa.array(k % 3 == 0, mask=some),
+        "i": pa.array((k % 100).astype(np.int16), mask=runs),
+        "f": pa.array((k / 3).astype(np.float32)),
+        "m": pa.array(k * 1_000_003, pa.timestamp("us", "UTC")),
+        "y": pa.array((k % 20_000).astype(np.int32)).cast(pa.date32()),
+        "p": pa.array(k - 50_000, mask=some).cast(pa.decimal128(19)).cast(pa.decimal128(10)),
+        "x": texts.cast(pa.binary()),
+    }
+    rows = pa.table(columns)
+    schema = pa.schema([field.with_nullable(field.name != "k") for field in rows.schema])
+    table = new_lake(storage).create_table("d.t", schema, primary_key=["k"], options={"file.compression": codec})
+    table.upsert(rows.cast(schema))
     return table
 
 
@@ -141,13 +159,14 @@ def by_pages(monkeypatch):
     monkeypatch.setattr(BucketFiles, "_is_read_whole", lambda files, file: False)
 
 
-def test_rows_at_the_ends_of_pages_are_found_in_one_read(by_pages):
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "snappy", "none"])
+def test_rows_at_the_ends_of_pages_are_found_in_one_read(by_pages, codec: str):
     storage = FaultStorage(MemoryStorage())
-    table = long(storage)
+    table = long(storage, codec)
     with table.version.files(next(iter(table.states()))).open(next(iter(table.states().values())).files[0]) as reader:
         pages, size = PageReader(reader), reader.source.size()
         file = _Source(reader.path, reader.source, size, table.meta.files.cache)
-        first = {row for leaf in range(1, 4) for row in pages._pages(file, 0, leaf).first}
+        first = {row for leaf in range(1, 12) for row in pages._pages(file, 0, leaf).first}
     assert len(first) > 8
     every = table.scan().to_arrow().sort_by("k")
     for row in sorted({*first, *(row - 1 for row in first if row), ROWS - 1, 12_345}):
@@ -175,7 +194,7 @@ def test_a_damaged_page_index_gives_an_error_or_the_right_row(by_pages):
     start, end = chunks[0][4][1], chunks[-1][4][1] + chunks[-1][5][1]
     good = lake_on(storage, "good-").table("d.t").get({"k": 50_000})
     refused = 0
-    for at in range(start, end, 3):
+    for at in range(start, end, 11):
         broken = data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
         table = lake_on(holding({**files, path: broken}), "again-").table("d.t")
         try:
@@ -195,6 +214,16 @@ def test_a_small_file_is_read_once_and_then_answers_from_memory():
         assert table.get({"k": key}) == ({"k": key, "v": f"{key}"} if key < 100 else None)
         reads.append(len([path for name, path in storage.calls if name == "read" and "/data-" in path]))
     assert reads == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("rows", [10, 1_000_000, 100_000_000])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_few_keys_are_looked_up_and_many_are_scanned(rows: int, nested: bool):
+    for files in (Files(rows, 0, 12, nested), Files(rows, rows // 2, 12, nested), Files(rows, rows, 12, nested)):
+        chosen = [lookups_are_cheaper(keys, files) for keys in (1, 10, 1_000, 100_000, 10_000_000, 1_000_000_000)]
+        assert chosen == sorted(chosen, reverse=True)
+        assert chosen[0]
+        assert not chosen[-1]
 
 
 @pytest.mark.parametrize("columns", [1, 20])

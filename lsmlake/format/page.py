@@ -98,12 +98,19 @@ class Values:
 
 
 class _Runs:
-    """Numbers of `width` bits in Parquet's hybrid of run lengths and bit packing, addressed by place."""
+    """`count` numbers of `width` bits in Parquet's hybrid of run lengths and bit packing, addressed by place. Reads the heads of
+    the runs up to the place that is asked for."""
 
     def __init__(self, data: memoryview, at: int, end: int, width: int, count: int) -> None:
-        self.data, self.width = data, width
-        self.starts, self.runs, start, bytes_ = [], [], 0, (width + 7) // 8  # (place of the bits or None, value of a repeat)
-        while start < count and at < end:
+        self.data, self.at, self.end, self.width, self.count = data, at, end, width, count
+        self.starts, self.runs = [0], []  # of a run: where its bits are, or None and the number that it repeats
+
+    def _reach(self, place: int) -> None:
+        """Finds the runs up to the one that holds a place."""
+        data, at, width, start = self.data, self.at, self.width, self.starts[-1]
+        while start <= place:
+            if at >= self.end:
+                raise ValueError("the levels or codes of a page are incomplete")
             head = shift = 0
             while True:
                 byte = data[at]
@@ -112,20 +119,24 @@ class _Runs:
                 if byte < 128:
                     break
                 shift += 7
-            self.starts.append(start)
             if head & 1:
                 self.runs.append((at, 0))
                 at += (head >> 1) * width
                 start += (head >> 1) * 8
             else:
-                self.runs.append((None, int.from_bytes(data[at : at + bytes_], "little")))
-                at += bytes_
+                stop = at + (width + 7) // 8
+                self.runs.append((None, int.from_bytes(data[at:stop], "little")))
+                at = stop
                 start += head >> 1
-        if start < count or at > end:
+            self.starts.append(start)
+        if at > self.end:
             raise ValueError("the levels or codes of a page are incomplete")
-        self.starts.append(start)
+        self.at = at
 
     def __getitem__(self, place: int) -> int:
+        if not 0 <= place < self.count:
+            raise ValueError("a page has fewer levels or codes than rows")
+        self._reach(place)
         run = bisect_right(self.starts, place) - 1
         at, value = self.runs[run]
         if at is None:
@@ -137,6 +148,7 @@ class _Runs:
 
     def ones_before(self, place: int) -> int:
         """How many of the numbers before a place are 1; for a `width` of 1."""
+        self._reach(place - 1)
         found = 0
         for (at, value), start, stop in zip(self.runs, self.starts, self.starts[1:], strict=False):
             length = min(place, stop) - start

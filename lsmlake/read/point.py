@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.read.cost import Files, lookups_are_cheaper
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.together import ahead
 from lsmlake.store.version import Version
 
 _CELL_BYTES = 400  # of objects for a value of a table with one row
@@ -57,8 +58,8 @@ def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
 
 def rows_by_lookup(version: Version, found: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yields the rows of the keys, in any order, nullable. `columns`: in the order of the schema."""
-    for lookup in found:
-        yield from _Finder(version, lookup.state, tuple(columns)).rows(lookup.keys)
+    parts = (_Finder(version, lookup.state, tuple(columns)).rows(lookup.keys) for lookup in found)
+    yield from ahead(parts, version.meta.env.workers if len(found) > 1 else 1)
 
 
 def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
@@ -99,7 +100,7 @@ class _Finder:
         self.vectors = version.options.layout.deletion_vectors
         self.ordered = sorted(state.files, key=lambda file: (recency(file), file.min_key))
 
-    def rows(self, keys: Collection[Key]) -> list[pa.Table]:
+    def rows(self, keys: Collection[Key]) -> Generator[pa.Table]:
         schema = self.files.schema
         rule = rule_of(schema, self.files.meta.paths.root)
         single: dict[str, list[int]] = {}
@@ -110,8 +111,10 @@ class _Finder:
             for file, positions in hits:
                 chosen.setdefault(file.name, []).extend(positions)
         by_name, read = {file.name: file for file in self.ordered}, self._row_at if len(keys) == 1 else self.files.rows_at
-        tables = [read(by_name[name], sorted(positions), self.columns) for name, positions in single.items()]
-        return [*tables, self._merged(several, rule)] if several else tables
+        for name, positions in single.items():
+            yield read(by_name[name], sorted(positions), self.columns)
+        if several:
+            yield self._merged(several, rule)
 
     def _row_at(self, file: DataFile, positions: Sequence[int], columns: tuple[str, ...]) -> pa.Table:
         """One row, cached: a row that was looked up is often looked up again, and is far smaller than the pages it is in."""
