@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from threading import Semaphore, Thread, current_thread
 from typing import NamedTuple
 
@@ -196,21 +196,35 @@ class Faulted(NamedTuple):
     outcome: object
 
 
-def every_fault(run: Callable[[Storage], object], make_world: Callable[[], Storage], mode: str = "crash") -> Iterator[Faulted]:
+def every_fault(
+    run: Callable[[Storage], object], make_world: Callable[[], Storage], mode: str = "crash", *, one_in: int = 1
+) -> Iterator[Faulted]:
     """Runs the program once for each of its calls, before and after its effect, each time in a fresh world, and fails that call.
-    A failure after a call without an effect would be the same as one before it. Crash, Interrupt and LakeError become the
-    outcome; another exception is a bug and leaves."""
+
+    A failure after a call without an effect would be the same as one before it. A process that dies before a call leaves the same
+    as if it had died after the last call with an effect; so of a crash only these, and the one before the first call, are tried.
+    Crash, Interrupt and LakeError become the outcome; another exception is a bug and leaves. `one_in` tries one failure in so
+    many.
+    """
     unharmed = FaultStorage(make_world())
     run(unharmed)
-    for number, call in enumerate(unharmed.calls, start=1):
-        for after in (False,) if call[0] in WITHOUT_EFFECT else (False, True):
-            world = make_world()
-            storage = FaultStorage(world).fail_at(number, after=after, mode=mode)
-            try:
-                outcome = run(storage)
-            except (Crash, Interrupt, LakeError) as error:
-                outcome = error
-            yield Faulted(world, storage.fault, call, outcome)
+    found = ((n, call, after) for n, call in enumerate(unharmed.calls, start=1) for after in _sides(n, call[0], mode))
+    for number, call, after in islice(found, None, None, one_in):
+        world = make_world()
+        storage = FaultStorage(world).fail_at(number, after=after, mode=mode)
+        try:
+            outcome = run(storage)
+        except (Crash, Interrupt, LakeError) as error:
+            outcome = error
+        yield Faulted(world, storage.fault, call, outcome)
+
+
+def _sides(number: int, verb: str, mode: str) -> Iterator[bool]:
+    """The failures of one call: whether after its effect."""
+    if mode != "crash" or number == 1:
+        yield False
+    if verb not in WITHOUT_EFFECT and (mode != "crash" or verb != "write-begin"):  # nothing is visible yet
+        yield True
 
 
 class Step(NamedTuple):

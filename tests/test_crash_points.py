@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from effort import sampled
+from effort import one_in, sampled
 from faults import Crash, Faulted, FaultStorage, Interrupt, every_fault
-from naive import unreferenced
+from naive import naive, unreferenced
 from strategies import Shape, contents, copied, holding, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake import add_column, change_type, drop_column, set_option, unset_option
@@ -169,7 +169,9 @@ def _is_published(name: str, files: frozenset[tuple[str, bytes]]) -> bool:
     more = commits - (lake_on(start(name)).table("d.t").meta.snapshots.latest_id() or 0)
     assert more in (0, 1)
     assert state(storage) == (new if more else old)
-    assert table.verify() == []
+    assert naive(table).missing() == set()
+    if sampled(len(now), 4):
+        assert table.verify() == []
     return bool(more)
 
 
@@ -186,7 +188,8 @@ def _leads_to_the_goal(name: str, files: frozenset[tuple[str, bytes]]) -> None:
 
 
 def faults(name: str, mode: str) -> Iterator[Faulted]:
-    return every_fault(lambda storage: run(name, storage), lambda: copied(start(name)), mode=mode)
+    tried = one_in(3) if mode == "error" else 1
+    return every_fault(lambda storage: run(name, storage), lambda: copied(start(name)), mode=mode, one_in=tried)
 
 
 @pytest.mark.parametrize("name", list(VERBS))
@@ -203,7 +206,7 @@ def test_a_process_that_dies_leaves_the_old_state_or_the_new(name):
 @pytest.mark.parametrize("name", list(VERBS))
 def test_a_store_that_refuses_once_costs_at_most_an_error(name):
     """No error: the commit is there. StorageFailed: it is not. One failure never leaves it unknown."""
-    for done in (done for number, done in enumerate(faults(name, "error")) if sampled(number, 3)):
+    for done in faults(name, "error"):
         published = is_published(name, done.world)
         where = f"{done.call} {'after' if done.fault.after else 'before'}"
         if isinstance(done.outcome, LakeError):
@@ -303,21 +306,25 @@ def test_a_cut_leaves_whole_snapshots(mode):
     def cut(storage: Storage, prefix: str = "run-") -> object:
         return lake_on(storage, prefix).table("d.t").rollback(2, cut=True)
 
-    seen = set()
-    faults = every_fault(cut, lambda: copied(world), mode=mode)
-    for done in (done for number, done in enumerate(faults) if mode == "crash" or sampled(number, 3)):
+    seen, worlds = set(), set()
+    for done in every_fault(cut, lambda: copied(world), mode=mode, one_in=one_in(3) if mode == "error" else 1):
+        if (files := frozenset(contents(done.world).items())) in worlds:
+            continue
+        worlds.add(files)
         left = lake_on(done.world, "look-").table("d.t")
         kept = left.snapshots()["snapshot_id"].to_pylist()
         seen.add(len(kept))
         assert kept in ([1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 5], [1, 2, 5])
-        assert {n: rows_at(left, n) for n in kept} == {n: before[n if n < 5 else 2] for n in kept}
-        assert left.verify() == []
+        assert naive(left).missing() == set()
+        if sampled(len(worlds), 4):
+            assert {n: rows_at(left, n) for n in kept} == {n: before[n if n < 5 else 2] for n in kept}
+            assert left.verify() == []
         cut(done.world, "again-")
         last = left.meta.snapshots.latest_id()
         assert left.snapshots()["snapshot_id"].to_pylist() == [1, 2, last]
         assert rows_at(left, last) == before[2]
         assert left.tags()["tag_name"].to_pylist() == ["early"]
-        assert left.verify() == []
+        assert naive(left).missing() == set()
     assert seen == {3, 4, 5}
 
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
+from effort import one_in, sampled
 from faults import Interleaving, interleavings
-from naive import unreferenced
+from naive import naive, unreferenced
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake import add_column, change_type
@@ -76,14 +77,15 @@ def state(storage: Storage, **how: object) -> list[tuple]:
 
 
 def races(world: MemoryStorage, a: Program, b: Program, switches: int) -> Iterator[Interleaving]:
-    """Every order; of those that end in the same bytes and results, one is handed out."""
+    """One order of three, and every order on a long run; of those that end in the same bytes and results, one is handed out."""
 
     def named(prefix: str, program: Program) -> Callable[[Storage], object]:
         return lambda storage: program(opened(storage, prefix))
 
     pair = named("a-", a), named("b-", b)
     seen = set()
-    for done in interleavings(*pair, lambda: copied(world), LIMIT, switches_max=switches + MORE):
+    tried = interleavings(*pair, lambda: copied(world), LIMIT, switches_max=switches + MORE, one_in=1 if MORE else one_in(3))
+    for done in tried:
         end = (repr(done.results), frozenset(contents(done.world).items()))
         if end not in seen:
             seen.add(end)
@@ -92,8 +94,10 @@ def races(world: MemoryStorage, a: Program, b: Program, switches: int) -> Iterat
 
 def is_in_order(race: Interleaving) -> None:
     table = lake_on(race.world).table("d.t")
-    assert table.verify() == []
+    assert naive(table).missing() == set()
     assert unreferenced(table) == []
+    if sampled(len(race.steps), 3):
+        assert table.verify() == []
 
 
 # --- verbs ---
@@ -248,9 +252,7 @@ def test_a_cut_meets_another_program(name):
         "reader": lambda table: multiset(rows_of(table.scan().to_arrow())),
     }[name]
     for done in races(world, outcome(rollback(2, cut=True)), outcome(other), switches=1):
-        left = lake_on(done.world).table("d.t")
-        assert left.verify() == [], done.results
-        assert unreferenced(left) == []
+        is_in_order(done)
         cut, result = done.results
         if name == "reader":
             assert result in (before[4], before[2], "SnapshotNotFound")
