@@ -22,6 +22,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.distinct import KEPT_MAX, DistinctSketch
+from lsmlake.schema.envelope import wrap_json
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.warehouse import connect
 
@@ -280,7 +281,10 @@ def test_damage_hurts_nothing_but_the_statistics():
     good = contents(storage)[path]
     content = json.loads(good)
     forged = [b"", good[:-9], good.replace(b'"rows": 5', b'"rows": 6'), None]
-    forged += [json.dumps({**content, "columns": [{"field_id": 1}]}).encode()]
+    del content["format"], content["version"], content["checksum"]
+    first = content["columns"][0]
+    columns = ([{"field_id": 1}], [first, first], [{**first, "field_id": 1 << 40}], [{**first, "min": 5}], ["k"])
+    forged += [wrap_json("statistics", {**content, "columns": listed}) for listed in columns]
     for data in forged:
         storage.delete(path)
         if data is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from lsmlake.errors import Wording
+from lsmlake.errors import Corrupt, Wording
 from lsmlake.schema import envelope
 from lsmlake.schema.shape import TEXT, Kind, check, integer, listing, optional
+from lsmlake.schema.types import FIELD_ID_MAX
 
 ANALYZE_AGAIN = Wording("analyze() makes new statistics", command="`lsmlake analyze TABLE` makes new statistics")
 _ANY = Kind("an object", lambda value: isinstance(value, dict))
@@ -18,7 +19,7 @@ KINDS = {
     "columns": listing(_ANY),
 }
 COLUMN_KINDS = {
-    "field_id": integer(1),
+    "field_id": integer(1, FIELD_ID_MAX),
     "distinct": optional(integer()),
     "min": optional(TEXT),
     "max": optional(TEXT),
@@ -80,4 +81,6 @@ class TableStatistics:
         for column in content["columns"]:
             check("statistics of a column", column, COLUMN_KINDS, where, cure=ANALYZE_AGAIN)
         columns = tuple(ColumnStatistics(**column) for column in content["columns"])
+        if len({column.field_id for column in columns}) < len(columns):
+            raise Corrupt("statistics hold a column twice", where=where, cure=ANALYZE_AGAIN)
         return TableStatistics(**{**content, "columns": columns})
