@@ -29,7 +29,21 @@ from engine_model import Newest, Partial, Row, first
 from hypothesis import strategies as st
 from merge_setups import INTS, SETUPS, MergeSetup
 from naive import File, NaiveTable, buckets_of, naive
-from strategies import KEYS, PARTITIONS, UTC, Condition, Names, Shape, conditions, lake_on, multiset, rows_of, seen, tiny_units
+from strategies import (
+    KEYS,
+    PARTITIONS,
+    UTC,
+    Condition,
+    Names,
+    Shape,
+    conditions,
+    lake_on,
+    multiset,
+    rows_of,
+    seen,
+    tiny_units,
+    view,
+)
 
 from lsmlake import (
     add_column,
@@ -198,7 +212,7 @@ def histories(
 
 def at(table: Table, snapshot: int, mode: str) -> dict[int, Row]:
     """The rows of a table with the key `k`, by key; none before the first snapshot."""
-    rows = table.scan(snapshot=snapshot, mode=mode).to_arrow().to_pylist() if snapshot else []
+    rows = view(table, mode, snapshot=snapshot).to_arrow().to_pylist() if snapshot else []
     return {row["k"]: row for row in rows}
 
 
@@ -606,7 +620,7 @@ class Player:
     def _check_filter(self, where: Condition, names: list[str], mode: str) -> None:
         rows = self._matching(self.view(max(self.history), mode), where).values()
         columns = names[: 1 + len(names) // 2]
-        scan = self.table.scan(where=where.sql, columns=columns, mode=mode)
+        scan = view(self.table, mode, where=where.sql, columns=columns)
         assert multiset(rows_of(scan.to_arrow())) == multiset([tuple(seen(row[name]) for name in columns) for row in rows])
         assert scan.count() == len(rows)
 

@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.scan import Scan
 from lsmlake.api.table import Table
 from lsmlake.store.env import Env, Limits
 from lsmlake.store.memory import MemoryStorage
@@ -114,6 +115,11 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
         yield
     finally:
         _limits.pop()
+
+
+def view(table: Table, mode: str, **how: object) -> Scan:
+    """A scan in a mode that only readers of changes have: "compacted" shows what a changelog of `lookup` describes."""
+    return replace(table.scan(**how), mode=mode)
 
 
 # --- rows as plain values ---

@@ -10,7 +10,7 @@ from faults import Crash, every_fault, interleavings
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import naive, unreferenced
-from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units
+from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units, view
 
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.api.table import Table
@@ -28,8 +28,8 @@ def write(table: Table, keys: range, value: object, **how: object) -> None:
     table.upsert({"k": list(keys), "v": [str(value)] * len(keys)}, **how)
 
 
-def rows(table: Table, **how: object) -> list[tuple]:
-    return multiset(rows_of(table.scan(**how).to_arrow()))
+def rows(table: Table, mode: str = "fresh", **how: object) -> list[tuple]:
+    return multiset(rows_of(view(table, mode, **how).to_arrow()))
 
 
 def numbers(table: Table) -> list[int]:

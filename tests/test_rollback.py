@@ -7,7 +7,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import unreferenced
-from strategies import START_MS, lake_on, multiset, new_lake, rows_of
+from strategies import START_MS, lake_on, multiset, new_lake, rows_of, view
 
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.api.table import Table
@@ -26,8 +26,8 @@ def write(table: Table, keys: range, value: object, **how: object) -> None:
     table.upsert({"k": list(keys), "v": [str(value)] * len(keys)}, **how)
 
 
-def rows(table: Table, **how: object) -> list[tuple]:
-    return multiset(rows_of(table.scan(**how).to_arrow()))
+def rows(table: Table, mode: str = "fresh", **how: object) -> list[tuple]:
+    return multiset(rows_of(view(table, mode, **how).to_arrow()))
 
 
 def history(table: Table) -> dict[int, list[tuple]]:
@@ -265,7 +265,7 @@ def test_streams_see_the_reverse_changes(producer, mode):
     table.rollback(3)
     table.compact(full=True)
     table.rollback(5)
-    view = {"lookup": "compacted", "full-compaction": "raw"}.get(producer, "fresh") if mode in (None, "changelog") else "fresh"
+    seen_by = {"lookup": "compacted", "full-compaction": "raw"}.get(producer, "fresh") if mode in (None, "changelog") else "fresh"
     state: dict = {}
     for batch in table.follow(start="from-snapshot", snapshot=1, mode=mode):
         changes = batch.to_arrow().to_pylist()
@@ -279,7 +279,7 @@ def test_streams_see_the_reverse_changes(producer, mode):
         else:
             state = fold(state, changes)
         if mode != "delta" or table.meta.snapshots.get(batch.snapshot).restores is not None:
-            assert multiset(list(state.items())) == rows(table, snapshot=batch.snapshot, mode=view)
+            assert multiset(list(state.items())) == rows(table, snapshot=batch.snapshot, mode=seen_by)
     is_in_order(table)
 
 

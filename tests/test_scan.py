@@ -15,6 +15,7 @@ from strategies import fake_env
 from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
+from lsmlake.errors import InvalidQuery
 from lsmlake.read import point
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.local import LocalStorage
@@ -158,3 +159,10 @@ def test_a_raw_read_takes_the_last_level_of_the_whole_bucket(lake):
     newer = f"k >= {10 * ROWS}"
     assert (table.scan(mode="raw").count(), table.scan(mode="raw", where=newer).count()) == (2 * ROWS, 0)
     assert table.scan(where=newer).count() == 3
+
+
+def test_a_mode_that_only_readers_of_changes_have_is_refused(lake):
+    table = lake.create_table("d.modes", "k INT", primary_key=["k"])
+    for mode in ("compacted", "newest", None):
+        with pytest.raises(InvalidQuery):
+            table.scan(mode=mode)

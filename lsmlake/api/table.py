@@ -65,7 +65,7 @@ from lsmlake.maintain.rollback import RollbackReport, rollback
 from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
 from lsmlake.read.get import row_of_key, rows_of_keys
-from lsmlake.read.plan import partition_matches
+from lsmlake.read.plan import FRESH, RAW, partition_matches
 from lsmlake.read.top import KeyOrder
 from lsmlake.read.travel import Moment, milliseconds, resolve
 from lsmlake.schema import rowkind
@@ -405,6 +405,10 @@ class Table:
             >>> scan = orders.scan()
             >>> duckdb.sql("SELECT * FROM scan")
         """
+        if mode not in (FRESH, RAW):  # Scan knows another one, for the readers of changes
+            raise InvalidQuery(
+                "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
+            )
         if limit is not None and limit < 0:
             raise InvalidQuery("limit is negative", expected="0 or more", found=limit, cure="correct limit")
         if order_by_key is not None:
