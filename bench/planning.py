@@ -1,4 +1,4 @@
-"""Planning a read of ten thousand files: from the name of a table to the files that a query must read, without a cache.
+"""Planning a read of many files: from the name of a table to the files that a query must read, without a cache.
 
 The files exist only in manifests, committed as by a writer: ten commits, one partition each, ten buckets of a hundred files.
 A new `Lake` makes every plan. Then one handle plans a read after each of many commits, as in a driver that runs for weeks; its
@@ -8,7 +8,9 @@ memory must not grow.
 from __future__ import annotations
 
 import datetime
+import resource
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import psutil
@@ -52,6 +54,13 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) 
         assert found.files == expected, (what, found.pruned)
         seconds = min(clock(partial(_plan, folder, where)).seconds for _ in range(rounds))
         measures.append(Measure(f"plan of {what}: {expected:,} files", seconds, None, target=1.0))
+    with get_context("spawn").Pool(1) as alone:
+        peak = alone.apply(_peak_mb, (folder, None))
+        measures.append(Measure("peak memory of a process that plans every file", peak, None, "MB"))
+    kept = lsmlake.connect(folder).table(_NAME)
+    kept.scan().plan()
+    seconds = min(clock(kept.scan().plan).seconds for _ in range(rounds))
+    measures.append(Measure(f"plan of every file by a handle that is kept: {files:,} files", seconds, None, target=1.0))
     measures += _long_lived(folder, files, commits)
     return Report(
         "planning",
@@ -67,6 +76,11 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) 
 
 def _plan(folder: Path, where: str | None) -> Plan:
     return lsmlake.connect(folder).table(_NAME).scan(where=where).plan()
+
+
+def _peak_mb(folder: Path, where: str | None) -> float:
+    _plan(folder, where)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 def _long_lived(folder: Path, files: int, commits: int) -> list[Measure]:

@@ -131,7 +131,7 @@ def test_compact_memory(tmp_path: Path):
 
 def test_planning(tmp_path: Path):
     report = planning.run(tmp_path, files=200, rounds=1)
-    assert report.checksum == "200, 20, 1, 100 files" and len(report.measures) == 7
+    assert report.checksum == "200, 20, 1, 100 files" and len(report.measures) == 9
     *measures, growth = report.measures
     assert all(measure.theirs is None and measure.value > 0 for measure in measures)
     assert growth.theirs is None and growth.value < growth.target, "a handle that lives long needs bounded memory"
