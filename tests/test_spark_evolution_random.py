@@ -25,7 +25,6 @@ ENGINES = {
     "partial-update": {"merge-engine": "partial-update"},
     "aggregation": {"merge-engine": "aggregation", "fields.default-aggregate-function": "last_non_null_value"},
 }
-MARKS = {"aggregation": pytest.mark.connect}
 FREE = ("a", "b", "c", "e", "g")
 WIDER = {"TINYINT": ("INT", "DOUBLE"), "INT": ("BIGINT", "DECIMAL(20,2)"), "FLOAT": ("DOUBLE",), "DATE": ("TIMESTAMP_NTZ",)}
 
@@ -76,7 +75,7 @@ def condition(chance: random.Random, rows: pa.Table) -> str:
     return f"{name} {chance.choice(['=', '<>', '<', '>='])} {literal(value, format_type(rows.schema.field(name).type))}"
 
 
-@pytest.mark.parametrize("engine", [pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_random_alterations_between_writes(spark, spark_lake, lake, engine):
     for seed in range(scaled(1)):
         chance = random.Random(f"{engine} {seed}")
