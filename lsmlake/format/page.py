@@ -28,8 +28,9 @@ _WIDTHS = {"INT32": Layout("<i"), "INT64": Layout("<q"), "FLOAT": Layout("<f"), 
 _BYTES, _FIXED, _BOOLEAN = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY", "BOOLEAN"
 KINDS = frozenset((*_WIDTHS, _BYTES, _FIXED, _BOOLEAN))
 """The physical types that can be decoded."""
-CODECS = {0: None, 1: "snappy", 4: "brotli", 2: "gzip", 6: "zstd", 7: "lz4_raw"}
-"""Parquet's number of a codec -> Arrow's name."""
+CODECS = {0: None, 1: "snappy", 6: "zstd", 7: "lz4_raw"}
+"""Parquet's number of a codec -> Arrow's name: those that data files are written with. Threads share a codec, which these allow;
+Arrow's gzip keeps a state."""
 ENCODINGS = frozenset((_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY))
 
 
