@@ -241,6 +241,14 @@ class Day:
         self.note(branch)
         self.check(branch)
 
+    def analyze(self, branch: str) -> None:
+        self.killed(branch, lambda table: table.analyze())
+        self.on(self.compactor, branch).analyze()
+        self.note(branch)
+        self.check(branch)
+        table = self.on(self.opened(), branch)
+        assert table.system_table("statistics")["mergedRecordCount"].to_pylist() == [len(self.lines[branch].state.rows)]
+
     def rollback(self, number: int, **target: object) -> None:
         line = self.lines[MAIN]
         after = line.history[number]
@@ -368,13 +376,16 @@ class Day:
             (4.1, lambda: self.rename("trial", "s", "tried")),
             (5.2, lambda: self.rename(MAIN, "s", "text")),
             (6.3, lambda: self.tag("dawn")),
+            (6.8, lambda: self.analyze(MAIN)),
             (7.1, lambda: self.widen(MAIN, "n", "BIGINT")),
+            (7.6, lambda: self.analyze("trial")),
             (8.4, self.clean),
             (9.2, lambda: self.overwrite(2)),
             (10.3, lambda: self.begin_branch("next")),
             (10.5, lambda: self.add("next", "score", "INT", 7)),
             (11.0, self.go_forward),
             (12.4, lambda: self.tag("noon")),
+            (12.9, lambda: self.analyze("next")),
             (13.2, lambda: self.drop(MAIN, "note")),
             (14.3, lambda: self.rollback(self.lines[MAIN].tags["noon"], tag="noon")),
             (15.2, lambda: self.end_branch("trial")),
@@ -383,6 +394,7 @@ class Day:
             (17.7, lambda: self.rollback_with_cut(2)),  # with their tags, which are not among those that are left in the end
             (18.2, lambda: self.drop(MAIN, "text")),
             (19.2, lambda: self.untag("dawn")),
+            (20.1, lambda: self.analyze(MAIN)),
             (21.4, lambda: self.add(MAIN, "text", "STRING", None)),
             (22.4, lambda: self.overwrite(1)),
         )
@@ -397,7 +409,7 @@ class Day:
 
 @pytest.mark.parametrize(("engine", "commits"), [("deduplicate", 72), ("aggregation", 48)])
 def test_after_a_day_nothing_is_lost_doubled_or_leaked(engine, commits):
-    day = Day(engine, min(FULL_DAY, scaled(commits)), seed=13)
+    day = Day(engine, min(FULL_DAY, scaled(commits)), seed=14)
     day.live()
     day.check_all()
     day.check_verified()

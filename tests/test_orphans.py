@@ -48,6 +48,15 @@ class Clock:
         self.now += int(days * DAY)
 
 
+def aged(storage: MemoryStorage) -> MemoryStorage:
+    """A copy whose files are older than all that is written from now on: of files of one moment, none is old."""
+    clock = Clock()
+    for path, data in contents(storage).items():
+        clock.storage.put_if_absent(path, data)
+    clock.pass_days(2)
+    return clock.storage
+
+
 def made(clock: Clock, **options: object) -> Table:
     given = {"bucket": 2, "snapshot.expire.on-commit": False, "manifest.merge-min-count": 3, **options}
     lake = new_lake(clock.storage)
@@ -221,7 +230,7 @@ def test_nothing_is_deleted_while_metadata_is_damaged(how):
     assert orphan
     clock.pass_days(2)
     for path in metadata_paths(table):
-        storage = copied(clock.storage)
+        storage = aged(clock.storage)
         data = bytearray(contents(storage)[path])
         if data == b"expired\n" or (how == "missing" and "/manifest/" not in path):
             continue
@@ -297,12 +306,12 @@ def test_a_writer_that_publishes_files_older_than_the_limit_keeps_them():
         report = lake_on(storage, "late-").table("d.t").remove_orphan_files("2100-01-01")
         return storage.calls, set(report.paths)
 
-    calls, removed = remove(copied(clock.storage), -1)
+    calls, removed = remove(aged(clock.storage), -1)
     assert removed == orphan
     first_delete = calls.index(next(call for call in calls if call[0] == "delete"))
     last_look = max(place for place in range(first_delete) if calls[place] == ("list", table.meta.paths.snapshots))
     for place in range(last_look + 1):
-        world = copied(clock.storage)
+        world = aged(clock.storage)
         late = lake_on(world, "slow-").table("d.t")
         _, removed = remove(
             world, place, lambda late=late: commit(Version.at(late.meta, version.snapshot), messages, Identity("s"))
@@ -320,10 +329,10 @@ def test_a_tag_that_takes_over_a_snapshot_meanwhile_keeps_its_files():
         upsert(table, seed, compact=seed > 1)
     leave(clock)
     clock.pass_days(2)
-    storage = AtCall(copied(clock.storage), -1, lambda: None)
+    storage = AtCall(aged(clock.storage), -1, lambda: None)
     lake_on(storage, "late-").table("d.t").remove_orphan_files("2100-01-01")
     for place in range(len(storage.calls)):
-        world = copied(clock.storage)
+        world = aged(clock.storage)
         other = lake_on(world, "other-").table("d.t")
 
         def tag(other: Table = other) -> None:
