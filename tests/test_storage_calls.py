@@ -140,6 +140,20 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
         plus(NEWEST, {"list": 1, "create schema": 1, "write manifest-list": 2}, PUBLISH),
     ),
     "expire nothing": (lambda table: table.expire_snapshots(), plus({"list": 4, "read snapshot": 4, "read schema": 1})),
+    "expire 13 snapshots": (  # each mark after the first is a copy: a read and a write on this storage
+        lambda table: table.expire_snapshots(retain_min=1, older_than="2100-01-01"),
+        {
+            "list": 15,
+            "read snapshot": 32,
+            "write snapshot": 13,
+            "read schema": 1,
+            "read tag": 2,
+            "size manifest-list": 24,
+            "delete manifest-list": 24,
+            "size data": 12,
+            "delete data": 12,
+        },
+    ),
     "repair with nothing to do": (lambda table: table.repair(), NEWEST),
     "verify": (
         lambda table: table.verify(),

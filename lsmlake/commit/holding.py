@@ -21,6 +21,7 @@ from lsmlake.errors import Corrupt, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.tags import Holder, reason_of
+from lsmlake.store.together import together
 
 Result = TypeVar("Result")
 _RELEASE = Wording(
@@ -160,8 +161,13 @@ def paths_of(meta: Metadata, entries: pa.Table) -> list[str]:
 
 
 def delete(meta: Metadata, paths: Iterable[str]) -> int:
-    """Delete files in order; returns how many of them existed."""
-    existing = [path for path in paths if meta.env.storage.size(path) is not None]
-    for path in existing:
-        meta.env.storage.delete(path)
-    return len(existing)
+    """Delete files, up to `Env.workers` at once; returns how many of them existed."""
+    storage = meta.env.storage
+
+    def remove(path: str) -> str | None:
+        if storage.size(path) is None:
+            return None
+        storage.delete(path)
+        return path
+
+    return len(together(remove, paths, meta.env.workers, lambda removed: None))

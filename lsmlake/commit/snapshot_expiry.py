@@ -15,6 +15,7 @@ processes have left are removed (`commit.pinned`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -76,7 +77,8 @@ def expire(
     kept_longer = changelog_retention(options, now_ms)
     protected = _protected(meta, options, now_ms, dry_run=dry_run)
     protecting = min(protected.values(), default=None)
-    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number)), now_ms)
+    known: dict[int, Snapshot] = {}
+    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number, known)), now_ms)
     first = first_kept(numbers, time_of, retention, protecting)
     reasons = held(numbers, time_of, retention, protected) if explain else {}
     due = [number for number in numbers if number < first]
@@ -87,16 +89,21 @@ def expire(
         batch, following = due[start : start + _BATCH], [*due, first][start + _BATCH :][:1] or [first]
         progress(meta.paths.snapshot(batch[0]))
         mark, record = marks[-1] if marks else None, kept_longer is not None
-        counts = _expire(meta, [*batch, *following], mark, record=record, dry_run=dry_run)
+        counts = _expire(meta, [*batch, *following], known, mark, record=record, dry_run=dry_run)
         expired, files = expired + counts[0], files + counts[1]
-    files += _delete(meta, [meta.paths.snapshot(number) for number in [*marks, *due][: -meta.env.limits.marks]], dry_run=dry_run)
+    for number in [*marks, *due][: -meta.env.limits.marks]:  # the oldest first
+        files += _delete(meta, [meta.paths.snapshot(number)], dry_run=dry_run)
     kept = [number for number in numbers if number >= first]
     changelogs, more = _expire_changelogs(meta, kept_longer, kept, time_of, protecting, dry_run=dry_run)
     return ExpireReport(expired, changelogs, files + more, reasons)
 
 
-def _time(meta: Metadata, number: int) -> int:
-    """The time of a snapshot, or of the copy kept for its changelog; 0 if it has expired since it was listed."""
+def _time(meta: Metadata, number: int, known: dict[int, Snapshot]) -> int:
+    """The time of a snapshot, which is added to `known`, or of the copy kept for its changelog; 0 if it has expired since it was
+    listed."""
+    with suppress(SnapshotNotFound):
+        known[number] = meta.snapshots.get(number)
+        return known[number].time_ms
     try:
         return meta.snapshots.recorded(number).time_ms
     except SnapshotNotFound:
@@ -108,16 +115,18 @@ def _delete(meta: Metadata, paths: Iterable[str], *, dry_run: bool) -> int:
     return sum(meta.env.storage.size(path) is not None for path in paths) if dry_run else delete(meta, paths)
 
 
-def _expire(meta: Metadata, numbers: Sequence[int], mark: int | None, *, record: bool, dry_run: bool) -> tuple[int, int]:
-    """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `mark`: the number of an
-    existing mark."""
+def _expire(
+    meta: Metadata, numbers: Sequence[int], known: dict[int, Snapshot], mark: int | None, *, record: bool, dry_run: bool
+) -> tuple[int, int]:
+    """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
+    read. `mark`: the number of an existing mark."""
     expiring: list[tuple[Snapshot, list[str]]] = []
-    known: tuple[Snapshot, set[str]] | None = None
+    last: tuple[Snapshot, set[str]] | None = None
     for number, next_number in pairwise(numbers):
         try:
-            snapshot, metadata = known or _read(meta, number)
-            known = None
-            known = following, needed = _read(meta, next_number)
+            snapshot, metadata = last or _read(meta, number, known)
+            last = None
+            last = following, needed = _read(meta, next_number, known)
             with meta.snapshots.unless_expired(following):
                 unused = [*_removed_by(meta, snapshot, following), *sorted(metadata - needed)]
                 unused += _replaced_vectors(meta, snapshot, following)
@@ -139,9 +148,9 @@ def _expire(meta: Metadata, numbers: Sequence[int], mark: int | None, *, record:
     return len(expiring), len(expiring) + delete(meta, free)
 
 
-def _read(meta: Metadata, number: int) -> tuple[Snapshot, set[str]]:
+def _read(meta: Metadata, number: int, known: dict[int, Snapshot]) -> tuple[Snapshot, set[str]]:
     """A snapshot and the paths of its manifests and lists. Raises SnapshotNotFound."""
-    snapshot = meta.snapshots.get(number)
+    snapshot = known[number] if number in known else meta.snapshots.get(number)
     with meta.snapshots.unless_expired(snapshot):
         return snapshot, manifests_of(meta, snapshot)
 
