@@ -15,6 +15,7 @@ _HOMES = {
     "Changes": "lsmlake.api.changes",
     "CompactionReport": "lsmlake.compact.job",
     "Lake": "lsmlake.api.lake",
+    "Result": "lsmlake.api.result",
     "Scan": "lsmlake.api.scan",
     "Table": "lsmlake.api.table",
     "connect": "lsmlake.warehouse",

@@ -10,6 +10,7 @@ from lsmlake.api.types import SparkSession
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
+from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage, directory_at
 
@@ -97,7 +98,7 @@ def _check_session(spark: SparkSession, where: str) -> None:
 
 def _runtime(spark: SparkSession | None) -> Runtime:
     if spark is None:
-        return Runtime()
+        return EmbeddedRuntime()
     need_spark("connect(..., spark=...)")
     from lsmlake.spark.runtime import SparkRuntime
 

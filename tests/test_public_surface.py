@@ -24,8 +24,8 @@ from strategies import copied, new_lake
 
 import lsmlake
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InternalError, LakeError
+from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.memory import MemoryStorage
 
 CALLS = scaled(800)
@@ -41,7 +41,7 @@ def polled(seconds: float) -> None:
 
 def lake_of(storage: MemoryStorage) -> Lake:
     lake = new_lake(storage)
-    return Lake(replace(lake.env, sleep=polled), Runtime())
+    return Lake(replace(lake.env, sleep=polled), EmbeddedRuntime())
 
 
 def start() -> MemoryStorage:
@@ -66,9 +66,13 @@ OWNERS: dict[type, Callable[[Lake], object]] = {
     lsmlake.Scan: lambda lake: lake.table("d.t").scan(where="v > 0"),
     lsmlake.Changes: lambda lake: lake.table("d.t").changes(0),
     lsmlake.ChangeBatch: lambda lake: next(lake.table("d.t").follow()),
+    lsmlake.Result: lambda lake: lake.sql("SELECT 1 AS a"),
 }
 
 VALID: dict[str, object] = {
+    "text": "SELECT 1",
+    "args": None,
+    "tables": None,
     "truncate": False,
     "roll_back_to": None,
     "drop": (),
@@ -256,7 +260,7 @@ def used(result: object) -> None:
     if isinstance(result, Iterator) and not isinstance(result, pa.RecordBatchReader):
         result = list(islice(result, 3))
     for one in result if isinstance(result, list) else [result]:
-        if isinstance(one, (lsmlake.Scan, lsmlake.Changes, lsmlake.ChangeBatch)):
+        if isinstance(one, (lsmlake.Scan, lsmlake.Changes, lsmlake.ChangeBatch, lsmlake.Result)):
             one.to_arrow()
         if isinstance(one, pa.RecordBatchReader):
             one.read_all()

@@ -35,6 +35,7 @@ ROOMS = [
     "cdc",
     "maintain",
     "api",
+    "sql",
     "spark",
     "warehouse",
     "report",

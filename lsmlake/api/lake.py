@@ -10,9 +10,10 @@ from itertools import chain
 import pyarrow as pa
 
 from lsmlake.api.inputs import Input, as_input
+from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.api.types import Data, OptionValue, RowKinds, TableSchema
+from lsmlake.api.types import Data, OptionValue, RowKinds, SparkDataFrame, TableSchema
 from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import (
@@ -128,6 +129,36 @@ class Lake:
             cure = f"did you mean {near[0]!r}?" if near else _no_database(database)
             known = ", ".join(self.databases())
             raise TableNotFound(f"there is no database {database!r}", expected=f"one of {known}" if known else "", cure=cure)
+
+    # -- SQL ----------------------------------------------------------------------------------------------------------
+
+    def sql(
+        self,
+        text: str,
+        args: Mapping[str, object] | Sequence[object] | None = None,
+        *,
+        tables: Mapping[str, Data] | None = None,
+    ) -> Result | SparkDataFrame:
+        """Execute a statement of Spark SQL. Each table is read at one snapshot, and each changed table gets one commit.
+
+        Args:
+            text: a query with tables as database.table, a change of rows or of tables, or CALL of a procedure. What is not
+                supported is refused before anything happens, with its place in the text.
+            args: values of the parameters: {"id": 7} for `:id`, or a list for `?`. They are values, never parts of the text.
+            tables: further data by name, such as a pyarrow.Table, for names without a database.
+
+        Returns:
+            Without Spark a Result; with Spark attached a DataFrame for a query.
+
+        Raises:
+            InvalidQuery: the statement is not valid, or fails on a value.
+            TableNotFound: a table does not exist.
+            MissingDependency: DuckDB is not installed, which executes queries without Spark.
+
+        Example:
+            >>> lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}).fetchall()
+        """
+        return self.runtime.sql(self, text, args, dict(tables or {}))
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

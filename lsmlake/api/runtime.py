@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -101,6 +101,12 @@ class Runtime:
         """A streaming DataFrame of changes."""
         _needs_spark("read_stream()")
 
+    def sql(
+        self, lake: object, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
+    ) -> object:
+        """Execute a SQL statement."""
+        raise InvalidQuery("this lake has no SQL", cure=_CONNECT)
+
     def strategy(self, plan: Plan) -> tuple[str, ...]:
         """A description of how `frame` would read the plan, as lines of text."""
         return ("embedded: Arrow scan, positions masked by vectors",)
@@ -128,6 +134,7 @@ class Runtime:
         _needs_spark("write_stream()")
 
 
+_CONNECT = Wording("open it with lsmlake.connect", command="use `lsmlake sql`")
 _ATTACH = Wording('attach a session: lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session")
 
 

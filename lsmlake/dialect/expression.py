@@ -7,8 +7,8 @@ never chooses a conversion itself. What has no equal translation is refused with
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -62,6 +62,7 @@ class Translator:
         aggregates: Whether aggregate functions are allowed here.
         windows: Whether window functions are allowed here.
         now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
+        aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first.
     """
 
     text: Text
@@ -70,6 +71,7 @@ class Translator:
     aggregates: bool = False
     windows: bool = False
     now: str | None = None
+    aliases: Mapping[str, Typed] = field(default_factory=dict)
 
     def typed(self, node: exp.Expression) -> Typed:
         """The translation of a node."""
@@ -140,6 +142,11 @@ class Translator:
         if len(found) > 1:
             cure = "write the name of the table before the column"
             self.text.refuse(node, f"the name {'.'.join(path)} can mean several columns", cure=cure)
+        if not found and path[0].lower() in self.aliases:
+            made = self.aliases[path[0].lower()]
+            for name in path[1:]:
+                made = self._field(node, made, name)
+            return made
         if not found:
             names = self.scope.names()
             near = difflib.get_close_matches(path[-1].lower(), [name.lower() for name in names], 1)
@@ -448,7 +455,7 @@ class Translator:
             self.text.refuse(node, "a window function is not allowed here", cure="compute it in a subquery")
         if node.args.get("alias"):
             self.text.refuse(node, "named windows are not supported", cure="write the window after OVER")
-        inner = Translator(self.text, self.scope, self.subquery, self.aggregates, False, self.now)
+        inner = replace(self, windows=False)
         parts = []
         if partition := node.args.get("partition_by"):
             parts.append("PARTITION BY " + ", ".join(inner.typed(part).sql for part in partition))
@@ -501,13 +508,13 @@ class Translator:
 
     def without(self) -> Translator:
         """A translator that refuses aggregates and windows."""
-        return Translator(self.text, self.scope, self.subquery, False, False, self.now)
+        return replace(self, aggregates=False, windows=False)
 
     def _aggregate(self, node: exp.Anonymous, name: str, condition: str, over: str, ignores: bool) -> Typed:
         arguments, distinct = list(node.expressions), False
         if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
             arguments, distinct = list(arguments[0].expressions), True
-        inner = Translator(self.text, self.scope, self.subquery, bool(over) and self.aggregates, False, self.now)
+        inner = replace(self, aggregates=bool(over) and self.aggregates, windows=False)
         if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
             return Typed(f"count(*){condition}{over}", BIGINT)
         typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]

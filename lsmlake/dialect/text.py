@@ -35,6 +35,10 @@ def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp
 
 
 class _PlainSpark(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
+        SINGLE_TOKENS: ClassVar[Any] = {text: kind for text, kind in Spark.Tokenizer.SINGLE_TOKENS.items() if text != "$"}
+
     class Parser(Spark.Parser):
         PLACEHOLDER_PARSERS: ClassVar[Any] = {kind: _placed(read) for kind, read in Spark.Parser.PLACEHOLDER_PARSERS.items()}
         FUNCTIONS: ClassVar[Any] = {}

@@ -1,0 +1,441 @@
+"""Translates queries of Spark SQL to DuckDB: SELECT with joins, CTEs, subqueries and windows, set operations and VALUES.
+
+Output columns are named `#0`, `#1`, ... inside of DuckDB, relations `r1`, `r2`, ..., so no name of the text captures another. A
+table of the catalog is a `TableUse`: the caller makes the view of that name before it runs the query, and may use the conditions
+that were found for the table to read less; DuckDB applies them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import BOOLEAN, NULL, common, duck_name, quoted
+from lsmlake.schema import types
+from lsmlake.schema.type_text import format_type
+
+
+@dataclass(frozen=True)
+class Query:
+    """A translated query: `columns` are the names and types of its output, which `sql` names `#0`, `#1`, ..."""
+
+    sql: str
+    columns: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the output; a column of NULLs is INT."""
+        return pa.schema([(name, pa.int32() if kind == NULL else kind) for name, kind in self.columns])
+
+
+@dataclass
+class TableUse:
+    """A table in FROM. `view`: its name in DuckDB. `conditions`: parts of WHERE and ON about this table alone, which the rows of
+    the result satisfy. `limit`: more rows are not needed."""
+
+    node: exp.Table
+    schema: pa.Schema
+    view: str
+    conditions: list[exp.Expression] = field(default_factory=list)
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class _From:
+    """FROM and its joins. `uses`: relation -> the table that it is. `kept`: relations whose rows an outer join never invents."""
+
+    sql: str
+    scope: Scope
+    uses: Mapping[int, TableUse]
+    kept: frozenset[int]
+
+
+Catalog = Callable[[exp.Table], pa.Schema]
+
+
+@dataclass
+class QueryTranslator:
+    """Translates the queries of one text. `uses`: the tables of the catalog that they read, in the order of the text."""
+
+    text: Text
+    catalog: Catalog
+    now: str | None = None
+    uses: list[TableUse] = field(default_factory=list)
+    _numbers: count = field(default_factory=lambda: count(1))
+
+    def query(self, node: exp.Expression, ctes: Mapping[str, Query] | None = None, outer: Scope | None = None) -> Query:
+        """The translation of a SELECT, a set operation or VALUES."""
+        ctes = dict(ctes or {})
+        prefix = self._with(node, ctes, outer)
+        if isinstance(node, exp.Subquery):
+            self.text.only(node, "this", "with_", "alias")
+            made = self.query(node.this, ctes, outer)
+        elif isinstance(node, exp.Select):
+            made = self._select(node, ctes, outer)
+        elif isinstance(node, exp.SetOperation):
+            made = self._set_operation(node, ctes, outer)
+        elif isinstance(node, exp.Values):
+            made = self._values(node)
+        else:
+            self.text.refuse(node, "this is not a query")
+        return replace(made, sql=prefix + made.sql)
+
+    def _with(self, node: exp.Expression, ctes: dict[str, Query], outer: Scope | None) -> str:
+        found = node.args.get("with_")
+        if found is None:
+            return ""
+        self.text.only(found, "expressions")
+        parts = []
+        for cte in found.expressions:
+            name = f"cte{next(self._numbers)}"
+            made = self._renamed(cte, self.query(cte.this, ctes, outer))
+            parts.append(f"{name} AS ({made.sql})")
+            ctes[cte.alias.lower()] = Query(name, made.columns)
+        return f"WITH {', '.join(parts)} "
+
+    def _renamed(self, node: exp.Expression, query: Query) -> Query:
+        """The names of the columns in an alias such as `t(a, b)`."""
+        alias = node.args.get("alias")
+        names = [column.name for column in alias.args.get("columns") or ()] if isinstance(alias, exp.TableAlias) else []
+        if not names:
+            return query
+        if len(names) != len(query.columns):
+            self.text.refuse(node, "the alias names another number of columns", expected=len(query.columns), found=len(names))
+        return replace(query, columns=tuple((name, kind) for name, (_, kind) in zip(names, query.columns, strict=True)))
+
+    # -- FROM ---------------------------------------------------------------------------------------------------------
+
+    def _from(self, node: exp.Select, ctes: Mapping[str, Query], outer: Scope | None) -> _From:
+        source = node.args.get("from_")
+        if source is None:
+            return _From("", Scope((), outer=outer), {}, frozenset())
+        sql, relation, use = self._relation(source.this, ctes, outer)
+        found = _From(sql, Scope((relation,), outer=outer), {0: use} if use else {}, frozenset([0]))
+        for join in [*(source.this.args.get("joins") or ()), *(node.args.get("joins") or ())]:
+            found = self._join(found, join, ctes, outer)
+        return found
+
+    def _relation(
+        self, node: exp.Expression, ctes: Mapping[str, Query], outer: Scope | None
+    ) -> tuple[str, Relation, TableUse | None]:
+        name = f"r{next(self._numbers)}"
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            return self._table(node, name, ctes)
+        if isinstance(node, (exp.Subquery, exp.Values)):
+            self.text.only(node, "this", "alias", "with_", "expressions", "joins")
+            made = self._renamed(node, self.query(node, ctes, None))
+            qualifiers = (node.alias,) if node.alias else ()
+            return f"({made.sql}) AS {name}", _relation(name, qualifiers, made), None
+        self.text.refuse(node, "this is not supported in FROM", expected="a table, a view, a subquery or VALUES")
+
+    def _table(self, node: exp.Table, name: str, ctes: Mapping[str, Query]) -> tuple[str, Relation, TableUse | None]:
+        self.text.only(node, "this", "db", "catalog", "alias", "version", "joins")
+        plain = node.name.lower() if not node.args.get("db") else None
+        if plain in ctes:
+            if node.args.get("version"):
+                self.text.refuse(node, "only a table of the lake has versions")
+            made = self._renamed(node, ctes[plain])
+            return f"{made.sql} AS {name}", _relation(name, (node.alias or node.name,), made), None
+        use = TableUse(node, self.catalog(node), f"lsmlake_{len(self.uses)}")
+        self.uses.append(use)
+        parts = [part.name for part in node.parts]
+        qualifiers = (node.alias,) if node.alias else (parts[-1], ".".join(parts))
+        columns = tuple(
+            Column(one.name, types.plain(types.canonical(one.type, one.name)), f"{name}.{quoted(one.name)}") for one in use.schema
+        )
+        return f"{use.view} AS {name}", Relation(qualifiers, columns), use
+
+    def _join(self, left: _From, node: exp.Join, ctes: Mapping[str, Query], outer: Scope | None) -> _From:
+        self.text.only(node, "this", "side", "kind", "on", "using")
+        sql, relation, use = self._relation(node.this, ctes, outer)
+        side, kind = (node.args.get("side") or "").upper(), (node.args.get("kind") or "").upper()
+        if kind in ("OUTER", "INNER") or (side and not kind):
+            kind = side or "INNER"
+        on, using = node.args.get("on"), node.args.get("using")
+        words = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
+        word = words.get(kind, f"{kind} JOIN") if kind in (*words, "LEFT", "RIGHT", "FULL") else None
+        if word is None:
+            self.text.refuse(node, "this join is not supported", expected="INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI")
+        if not on and not using and kind not in ("CROSS",):
+            word = "CROSS JOIN" if kind in ("", "INNER") else self.text.refuse(node, "the join needs ON or USING")
+        number = len(left.scope.relations)
+        both = Scope((*left.scope.relations, relation), left.scope.merged, outer)
+        condition, merged = "", left.scope.merged
+        if using:
+            condition, merged = self._using(node, using, left.scope, relation, kind)
+        elif on is not None:
+            condition = " ON " + self._condition(both, on, ctes)
+        uses = {**left.uses, **({number: use} if use else {})}
+        kept = left.kept if kind not in ("RIGHT", "FULL") else frozenset()
+        if kind in ("", "INNER", "CROSS", "RIGHT"):
+            kept |= {number}
+        if on is not None:
+            reached = {"LEFT": {number}, "RIGHT": left.kept, "FULL": set(), "ANTI": {number}}.get(kind, {*left.kept, number})
+            self._push(on, both, {place: found for place, found in uses.items() if place in reached})
+        scope = replace(left.scope, merged=merged) if kind in ("SEMI", "ANTI") else Scope(both.relations, merged, outer)
+        if kind in ("SEMI", "ANTI"):
+            uses.pop(number, None)
+        return _From(f"{left.sql} {word} {sql}{condition}", scope, uses, kept)
+
+    def _using(
+        self, node: exp.Join, names: Sequence[exp.Expression], left: Scope, relation: Relation, kind: str
+    ) -> tuple[str, tuple[Column, ...]]:
+        conditions, merged = [], []
+        for name in names:
+            ours, theirs = left.found([name.name]), Scope((relation,)).found([name.name])
+            if len(ours) != 1 or len(theirs) != 1:
+                self.text.refuse(node, f"the column {name.name} of USING must be once on both sides")
+            sides = [ours[0][0], theirs[0][0]]
+            wanted = common(sides[0].type, sides[1].type)
+            if wanted is None:
+                found = f"{format_type(sides[0].type)} and {format_type(sides[1].type)}"
+                self.text.refuse(node, f"the columns {name.name} do not fit together", found=found)
+            a, b = (Translator(self.text, left).converted(node, Typed(one.sql, one.type), wanted) for one in sides)
+            conditions.append(f"{a} = {b}")
+            sql = {"RIGHT": b, "FULL": f"coalesce({a}, {b})"}.get(kind, a)
+            merged.append(Column(sides[0].name, wanted, sql))
+        names_merged = {column.name.lower() for column in merged}
+        rest = [column for column in left.merged if column.name.lower() not in names_merged]
+        return " ON " + " AND ".join(conditions), (*merged, *rest)
+
+    # -- SELECT -------------------------------------------------------------------------------------------------------
+
+    def _translator(self, scope: Scope, ctes: Mapping[str, Query], **allowed: object) -> Translator:
+        def subquery(node: exp.Expression, around: Scope) -> tuple[str, list[pa.DataType]]:
+            made = self.query(node, ctes, around)
+            return made.sql, [kind for _, kind in made.columns]
+
+        return Translator(self.text, scope, subquery, now=self.now, **allowed)
+
+    def _condition(self, scope: Scope, node: exp.Expression, ctes: Mapping[str, Query], **allowed: object) -> str:
+        made = self._translator(scope, ctes, **allowed).typed(node)
+        if made.type not in (BOOLEAN, NULL):
+            self.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type))
+        return f"CAST({made.sql} AS BOOLEAN)" if made.type == NULL else made.sql
+
+    def _select(self, node: exp.Select, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
+        self.text.only(
+            node, "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset", "distinct",
+            "with_",
+        )  # fmt: skip
+        source = self._from(node, ctes, outer)
+        where = node.args.get("where")
+        outputs = self._outputs(node, source.scope, ctes)
+        aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
+        after = self._translator(source.scope, ctes, aggregates=True, windows=True, aliases=aliases)
+        parts = [f"{made.sql} AS {quoted(f'#{number}')}" for number, (_, made, _) in enumerate(outputs)]
+        distinct = node.args.get("distinct")
+        if distinct is not None:
+            self.text.only(distinct)
+        sql = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(parts)}"
+        sql += f" FROM {source.sql}" if source.sql else ""
+        if where is not None:
+            sql += f" WHERE {self._condition(source.scope, where.this, ctes)}"
+            self._push(where.this, source.scope, {place: use for place, use in source.uses.items() if place in source.kept})
+        sql += self._group(node, outputs, source.scope, ctes)
+        if having := node.args.get("having"):
+            sql += f" HAVING {self._condition(source.scope, having.this, ctes, aggregates=True, aliases=aliases)}"
+        if qualify := node.args.get("qualify"):
+            allowed = {"aggregates": True, "windows": True, "aliases": aliases}
+            sql += f" QUALIFY {self._condition(source.scope, qualify.this, ctes, **allowed)}"
+        sql += self._order(node, outputs, after) + self._limit(node)
+        self._push_limit(node, source)
+        return Query(sql, tuple((name, made.type) for name, made, _ in outputs))
+
+    def _outputs(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Query]) -> list[tuple[str, Typed, bool]]:
+        """Name, translation and whether the text gives the name, of each column of the result."""
+        outputs: list[tuple[str, Typed, bool]] = []
+        for item in node.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                outputs += self._star(item, scope)
+                continue
+            aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
+            made = self._translator(scope, ctes, aggregates=True, windows=True, aliases=aliases).typed(item)
+            inner = item.unalias() if isinstance(item, exp.Alias) else item
+            name = item.alias or (inner.name if isinstance(inner, (exp.Column, exp.Dot)) else inner.sql("spark"))
+            outputs.append((name, made, bool(item.alias)))
+        return outputs
+
+    def _star(self, item: exp.Expression, scope: Scope) -> list[tuple[str, Typed, bool]]:
+        star = item if isinstance(item, exp.Star) else item.this
+        self.text.only(star, "except_")
+        dropped = {column.name.lower() for column in star.args.get("except_") or ()}
+        if isinstance(item, exp.Star):
+            columns = scope.columns()
+        else:
+            qualifier = ".".join(part.name for part in item.parts[:-1]).lower()
+            found = [one for one in scope.relations if qualifier in (name.lower() for name in one.qualifiers)]
+            if len(found) != 1:
+                self.text.refuse(item, f"there is no table {qualifier} in FROM")
+            columns = found[0].columns
+        if not columns or (unknown := dropped - {column.name.lower() for column in columns}):
+            self.text.refuse(item, "there are no such columns", found=sorted(unknown) if columns else None)
+        return [(one.name, Typed(one.sql, one.type), False) for one in columns if one.name.lower() not in dropped]
+
+    def _group(
+        self, node: exp.Select, outputs: Sequence[tuple[str, Typed, bool]], scope: Scope, ctes: Mapping[str, Query]
+    ) -> str:
+        group = node.args.get("group")
+        if group is None:
+            return ""
+        self.text.only(group, "expressions", "all")
+        if group.args.get("all"):
+            return " GROUP BY ALL"
+        aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
+        translator = self._translator(scope, ctes, aliases=aliases)
+        items = []
+        for item in group.expressions:
+            if isinstance(item, (exp.Rollup, exp.Cube)):
+                self.text.only(item, "expressions")
+                word = "ROLLUP" if isinstance(item, exp.Rollup) else "CUBE"
+                items.append(f"{word} ({', '.join(translator.typed(one).sql for one in item.expressions)})")
+            elif (number := self._ordinal(item, outputs)) is not None:
+                items.append(outputs[number][1].sql)
+            else:
+                items.append(translator.typed(item).sql)
+        return f" GROUP BY {', '.join(items)}"
+
+    def _ordinal(self, item: exp.Expression, outputs: Sequence[tuple[str, Typed, bool]]) -> int | None:
+        if not (isinstance(item, exp.Literal) and not item.is_string and item.this.isdecimal()):
+            return None
+        if not 1 <= int(item.this) <= len(outputs):
+            self.text.refuse(item, "there is no such column in SELECT", expected=f"1 to {len(outputs)}")
+        return int(item.this) - 1
+
+    def _order(self, node: exp.Expression, outputs: Sequence[tuple[str, Typed, bool]], translator: Translator) -> str:
+        order = node.args.get("order")
+        if order is None:
+            return ""
+        self.text.only(order, "expressions")
+        by_name = {name.lower(): number for number, (name, _, aliased) in enumerate(outputs) if aliased}
+        by_sql = {made.sql: number for number, (_, made, _) in enumerate(outputs)}
+        items = []
+        for item in order.expressions:
+            what = item.this if isinstance(item, exp.Ordered) else item
+            number = self._ordinal(what, outputs)
+            if number is None and isinstance(what, exp.Column) and not what.table:
+                number = by_name.get(what.name.lower())
+            if number is None:
+                number = by_sql.get(translator.typed(what).sql)
+            items.append(translator.ordered(item, None if number is None else quoted(f"#{number}")))
+        return f" ORDER BY {', '.join(items)}"
+
+    def _limit(self, node: exp.Expression) -> str:
+        made = ""
+        for name, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
+            if (clause := node.args.get(name)) is not None:
+                self.text.only(clause, "expression")
+                made += f" {word} {self._number(clause, clause.expression)}"
+        return made
+
+    def _number(self, clause: exp.Expression, value: exp.Expression) -> int:
+        if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdecimal()):
+            self.text.refuse(clause, "LIMIT and OFFSET take a number")
+        return int(value.this)
+
+    def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
+        self.text.only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_")
+        left, right = (self.query(side, ctes, outer) for side in (node.this, node.expression))
+        if len(left.columns) != len(right.columns):
+            found = f"{len(left.columns)} and {len(right.columns)}"
+            self.text.refuse(node, "both queries must have the same number of columns", found=found)
+        columns = []
+        for (name, a), (_, b) in zip(left.columns, right.columns, strict=True):
+            kind = common(a, b)
+            if kind is None:
+                found = f"{format_type(a)} and {format_type(b)}"
+                self.text.refuse(node, f"the types of column {name} do not fit together", found=found)
+            columns.append((name, kind))
+        word = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}[type(node)]
+        sides = [self._typed_as(node, side, columns) for side in (left, right)]
+        both = f"{sides[0]} {word}{'' if node.args.get('distinct') else ' ALL'} {sides[1]}"
+        name = f"r{next(self._numbers)}"
+        whole = Query(f"SELECT * FROM ({both}) AS {name}", tuple(columns))
+        scope = Scope((_relation(name, (), whole),), outer=outer)
+        outputs = [(one, Typed(f"{name}.{quoted(f'#{i}')}", kind), True) for i, (one, kind) in enumerate(columns)]
+        return replace(whole, sql=whole.sql + self._order(node, outputs, self._translator(scope, ctes)) + self._limit(node))
+
+    def _typed_as(self, node: exp.Expression, query: Query, columns: Sequence[tuple[str, pa.DataType]]) -> str:
+        translator = Translator(self.text, Scope(()))
+        parts = [
+            f"{translator.converted(node, Typed(quoted(f'#{i}'), found), wanted)} AS {quoted(f'#{i}')}"
+            for i, ((_, found), (_, wanted)) in enumerate(zip(query.columns, columns, strict=True))
+        ]
+        return f"SELECT {', '.join(parts)} FROM ({query.sql}) AS r{next(self._numbers)}"
+
+    def _values(self, node: exp.Values) -> Query:
+        translator = Translator(self.text, Scope(()), now=self.now)
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+        if len({len(row) for row in rows}) != 1:
+            self.text.refuse(node, "the rows of VALUES have different lengths")
+        columns = [translator.unified(cells, [translator.typed(cell) for cell in cells]) for cells in zip(*rows, strict=True)]
+        lines = ", ".join(f"({', '.join(row)})" for row in zip(*(sqls for sqls, _ in columns), strict=True))
+        names = ", ".join(quoted(f"#{i}") for i in range(len(columns)))
+        made = tuple((f"col{i}", kind) for i, (_, kind) in enumerate(columns, 1))
+        return Query(f"SELECT * FROM (VALUES {lines}) AS r{next(self._numbers)}({names})", made)
+
+    # -- what a table need not read -----------------------------------------------------------------------------------
+
+    def _push(self, condition: exp.Expression, scope: Scope, uses: Mapping[int, TableUse]) -> None:
+        """Gives each table the parts of a condition that name columns of it alone."""
+        inner = replace(scope, outer=None)
+        for part in condition.unnest().flatten(unnest=False) if isinstance(condition.unnest(), exp.And) else [condition]:
+            for number, use in uses.items():
+                if (found := self._about(part, inner, number)) is not None:
+                    use.conditions.append(found)
+
+    def _about(self, part: exp.Expression, scope: Scope, number: int) -> exp.Expression | None:
+        """A condition with plain names of columns, if it is about one relation alone."""
+        own = {column.sql for column in scope.relations[number].columns}
+        made = part.copy()
+        names = [node for node in made.walk() if isinstance(node, exp.Column)]
+        if not names or made.find(exp.Query, exp.Dot):
+            return None
+        for node in names:
+            path = [one.name for one in node.parts]
+            found = scope.found(path)
+            if len(found) != 1 or found[0][0].sql not in own:
+                return None
+            column, used = found[0]
+            parts = [exp.to_identifier(name, quoted=True) for name in (column.name, *path[used:])]
+            keys = ("this", "table", "db", "catalog")
+            if len(parts) > len(keys):
+                return None
+            plain = exp.Column(**dict(zip(keys, reversed(parts), strict=False)))
+            if node is made:
+                made = plain
+            else:
+                node.replace(plain)
+        return made
+
+    def _push_limit(self, node: exp.Select, source: _From) -> None:
+        """A LIMIT on the rows of one table reaches the table."""
+        plain = not any(node.args.get(name) for name in ("where", "group", "having", "qualify", "order", "distinct", "joins"))
+        simple = all(
+            isinstance(item.unalias() if isinstance(item, exp.Alias) else item, (exp.Column, exp.Star))
+            for item in node.expressions
+        )
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        if plain and simple and limit is not None and len(source.uses) == 1:
+            rows = self._number(limit, limit.expression)
+            source.uses[0].limit = rows + (self._number(offset, offset.expression) if offset is not None else 0)
+
+
+def _relation(name: str, qualifiers: tuple[str, ...], query: Query) -> Relation:
+    columns = tuple(Column(one, kind, f"{name}.{quoted(f'#{i}')}") for i, (one, kind) in enumerate(query.columns))
+    return Relation(qualifiers, columns)
+
+
+def run_sql(query: Query) -> str:
+    """The statement that gives the result of a query, with the types of its columns."""
+    casts = ", ".join(
+        f"CAST({quoted(f'#{i}')} AS {duck_name(kind)}) AS {quoted(f'#{i}')}" for i, (_, kind) in enumerate(query.columns)
+    )
+    return f"SELECT {casts} FROM ({query.sql})"

@@ -1,0 +1,105 @@
+"""Runs a query: plans each table that it reads with the conditions on it, makes the tables views of DuckDB, and executes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.evaluate import as_schema
+from lsmlake.dialect.query import Query, QueryTranslator, TableUse, run_sql
+from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery
+from lsmlake.predicate import Predicate
+from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.predicate.tree import and_
+from lsmlake.read.limit import limited
+from lsmlake.read.plan import Plan, plan
+from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.source import Source, create_view, source_of
+from lsmlake.store.version import Version
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A query whose tables are planned. Nothing but metadata has been read."""
+
+    query: Query
+    uses: tuple[TableUse, ...]
+    plans: tuple[Plan | pa.Table, ...]
+    zone: str
+
+
+def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Prepared:
+    """Translates a query and plans its tables. Raises InvalidQuery, TableNotFound, SnapshotNotFound."""
+    zone = catalog.lake.runtime.zone
+    translator = QueryTranslator(text, catalog.schema, now)
+    query = translator.query(node)
+    names = _names(node)
+    plans = tuple(_planned(use, catalog, text, zone, names) for use in translator.uses)
+    return Prepared(query, tuple(translator.uses), plans, zone)
+
+
+def run(prepared: Prepared) -> pa.Table:
+    """The rows of a query, with the types of Spark."""
+    sources = [source_of(found) if isinstance(found, Plan) else found for found in prepared.plans]
+    with connected(prepared.zone, "SQL in this process") as connection:
+        for use, source in zip(prepared.uses, sources, strict=True):
+            if isinstance(source, Source):
+                create_view(connection, use.view, source)
+            else:
+                connection.register(use.view, source)
+        with translated_errors():
+            found = connection.sql(run_sql(prepared.query)).to_arrow_table()
+    return as_schema(found, prepared.query.schema)
+
+
+def explained(prepared: Prepared) -> list[str]:
+    """The plan of each table, as lines."""
+    lines = []
+    for use, found in zip(prepared.uses, prepared.plans, strict=True):
+        name = ".".join(part.name for part in use.node.parts)
+        if not isinstance(found, Plan):
+            lines += [f"{name}: {found.num_rows:,} rows in memory"]
+            continue
+        snapshot = found.snapshot.id if found.snapshot else "none: the table is empty"
+        where = " AND ".join(condition.sql("spark") for condition in use.conditions)
+        steps = " -> ".join(f"{files} ({step})" for step, files in found.pruned)
+        lines += [
+            f"{name}: snapshot {snapshot}",
+            f"  columns   {', '.join(found.columns)}",
+            f"  where     {where or 'all rows'}",
+            f"  files     {steps}",
+            *(f"  {line}" for line in source_of(found).describe()),
+        ]
+    return lines
+
+
+def _names(node: exp.Expression) -> set[str] | None:
+    """All names in a statement, in lower case: a table need not read other columns. None: `*` names all."""
+    stars = [star for star in node.find_all(exp.Star) if not isinstance(star.parent, exp.Anonymous)]
+    return None if stars else {one.name.lower() for one in node.find_all(exp.Identifier)}
+
+
+def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[str] | None) -> Plan | pa.Table:
+    found = catalog.rows(use.node)
+    if not isinstance(found, Version):
+        return found
+    schema = found.schema
+    predicates = [one for condition in use.conditions if (one := _predicate(condition, schema.plain_columns, text, zone))]
+    columns = None if names is None else [name for name in schema.columns.names if name.lower() in names]
+    if columns == []:
+        columns = list(schema.primary_key[:1]) or schema.columns.names[:1]
+    with found.unless_expired():
+        made = plan(found, and_(*predicates) if predicates else None, columns)
+    return made if use.limit is None or use.conditions else limited(made, use.limit)
+
+
+def _predicate(condition: exp.Expression, schema: pa.Schema, text: Text, zone: str) -> Predicate | None:
+    """A condition as a predicate that prunes files; None if it is beyond predicates."""
+    try:
+        return from_sqlglot(condition, schema, text.text, zone=zone)
+    except InvalidQuery:
+        return None

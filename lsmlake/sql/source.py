@@ -1,0 +1,171 @@
+"""The rows of a plan as a view of DuckDB, which reads the Parquet files itself.
+
+1. The level-0 rows of each bucket are merged in memory (`read.scan.freshen`). They are an Arrow table; the older rows that they
+   supersede join the vectors of their files.
+2. Files with the columns of the schema in effect become one `read_parquet` call. DuckDB numbers files and rows. Per file one
+   bitmap says which rows are dead, and `get_bit` leaves them out. Files without dead rows need no bitmap.
+3. Files of an older schema, sections that must be merged and storages that are not local are read by `read.scan` as a stream.
+
+DuckDB applies the filters of the statement to all three. It does not check the checksums of data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.api.readable import Readable
+from lsmlake.dialect.types import quoted, text
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import DataFile
+from lsmlake.read.plan import Plan, Split
+from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
+from lsmlake.schema.adapt import is_evolved
+from lsmlake.schema.types import field_id
+from lsmlake.store.local import LocalStorage
+from lsmlake.store.together import ahead
+
+_PATTERN_CHARACTERS = frozenset("*?[]{}\\")
+
+
+class Direct(NamedTuple):
+    """A file that DuckDB reads, and its dead rows."""
+
+    path: str
+    rows: int
+    dead: DeletionVector
+
+
+@dataclass(frozen=True)
+class Source:
+    """How the rows of a plan are read: `direct` by DuckDB, `level0` from memory, and `streamed` by PyArrow."""
+
+    plan: Plan
+    direct: tuple[Direct, ...]
+    level0: tuple[pa.Table, ...]
+    streamed: Plan
+
+    def describe(self) -> list[str]:
+        """What EXPLAIN says about it."""
+        masked = [file for file in self.direct if file.dead]
+        dead = sum(file.dead.cardinality for file in masked)
+        lines = [f"duckdb    {len(self.direct)} files, {dead:,} dead rows left out in {len(masked)} of them"]
+        if self.streamed.files:
+            lines.append(f"arrow     {self.streamed.files} files")
+        if self.level0:
+            lines.append(f"level 0   {sum(table.num_rows for table in self.level0):,} rows, merged in memory")
+        return lines
+
+
+class _Stream(Readable):
+    """The rows that PyArrow reads, again for each scan of the view."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        batches = (batch for table in read_plan(self.plan) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(output_schema(self.plan), batches)
+
+
+def source_of(plan: Plan) -> Source:
+    """Finds the dead rows of all files, and merges the rows at level 0."""
+    version = plan.version
+    direct: list[Direct] = []
+    level0: list[pa.Table] = []
+    streamed: list[Split] = []
+    with version.unless_expired():
+        chosen = {number: _readable(plan, split) for number, split in enumerate(plan.splits)}
+        taken = (_freshened(plan, number) for number, files in chosen.items() if files is not None)
+        fresh_of = dict(ahead(taken, version.meta.env.workers))
+    for number, split in enumerate(plan.splits):
+        files, fresh = chosen[number], fresh_of.get(number)
+        if files is None or fresh is None:
+            streamed.append(split)
+            continue
+        root = version.meta.env.storage.root
+        paths = version.files(split.bucket).paths(files)
+        direct += [Direct(f"{root}/{path}", file.rows, fresh.dead[file.name]) for path, file in zip(paths, files, strict=True)]
+        if fresh.rows is not None and fresh.rows.num_rows:
+            level0.append(finished(fresh.rows, plan))
+        if len(files) < len(split.files):
+            names = {file.name for file in files}
+            streamed.append(replace(split, files=tuple(file for file in split.files if file.name not in names)))
+    return Source(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)))
+
+
+def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
+    split = plan.splits[number]
+    yield number, freshen(plan.version.files(split.bucket), plan, split, plan.needed)
+
+
+def _readable(plan: Plan, split: Split) -> tuple[DataFile, ...] | None:
+    """The files of a split that DuckDB reads as they are; None if PyArrow reads the whole split."""
+    meta = plan.version.meta
+    if split.merged or not isinstance(meta.env.storage, LocalStorage):
+        return None
+    root = set(meta.env.storage.root + meta.paths.root)
+    same = {number: _same_columns(plan, number) for number in {file.schema_id for file in split.files}}
+    found = tuple(
+        file
+        for file in split.files
+        if same[file.schema_id] and not file.delete_rows and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
+    )
+    return None if split.level0 and len(found) < len(split.files) else found  # the stream would merge level 0 once more
+
+
+def _same_columns(plan: Plan, schema_id: int) -> bool:
+    """Whether files of a schema have the columns of the plan: the same ids, names and types."""
+    if schema_id == plan.schema.id:
+        return True
+    stored, wanted = plan.version.meta.schemas.get(schema_id).columns, plan.schema.columns
+    return all(
+        name in stored.names
+        and field_id(stored.field(name)) == field_id(wanted.field(name))
+        and not is_evolved(stored.field(name).type, wanted.field(name).type)
+        for name in plan.needed
+    )
+
+
+def create_view(connection, name: str, source: Source) -> None:
+    """Makes the view `name` with the columns of the plan."""
+    columns = ", ".join(map(quoted, source.plan.columns))
+    masked = [file for file in source.direct if file.dead]
+    clean = [file for file in source.direct if not file.dead]
+    parts = []
+    if clean:
+        parts.append(f"SELECT {columns} FROM {_parquet(clean)}")
+    if masked:
+        bitmaps = pa.table(
+            {"file": pa.array(range(len(masked)), pa.int64()), "dead": pa.array(map(_bitmap, masked), pa.binary())}
+        )
+        connection.register(f"{name}_bitmaps", bitmaps)
+        connection.execute(
+            f"CREATE TABLE {name}_dead AS SELECT list(CAST(dead AS BIT) ORDER BY file) AS files FROM {name}_bitmaps"
+        )
+        rows = f'(SELECT {columns}, file_index AS "#file", file_row_number AS "#row" FROM {_parquet(masked)})'
+        live = 'get_bit(files[CAST("#file" AS BIGINT) + 1], CAST("#row" AS INTEGER)) = 0'
+        parts.append(f"SELECT {columns} FROM {rows}, {name}_dead WHERE {live}")
+    if source.level0:
+        connection.register(f"{name}_level0", pa.concat_tables(source.level0))
+        parts.append(f"SELECT {columns} FROM {name}_level0")
+    if source.streamed.splits:
+        connection.register(f"{name}_stream", _Stream(source.streamed))
+        parts.append(f"SELECT {columns} FROM {name}_stream")
+    if not parts:
+        connection.register(f"{name}_none", output_schema(source.plan).empty_table())
+        parts.append(f"SELECT {columns} FROM {name}_none")
+    connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts)}")
+
+
+def _parquet(files: Sequence[Direct]) -> str:
+    return f"read_parquet([{', '.join(text(file.path) for file in files)}])"
+
+
+def _bitmap(file: Direct) -> bytes:
+    """The dead rows of a file as the bytes of a BIT: the first byte counts unused bits, here none, so casts from BLOB omit it."""
+    return np.packbits(file.dead.dead_mask(0, file.rows)).tobytes()

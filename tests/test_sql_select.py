@@ -1,0 +1,175 @@
+"""Queries by `Lake.sql` in process: the same rows as DuckDB over plain copies, whatever lies in which files."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import lsmlake
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, TableNotFound
+
+SCHEMA = "id BIGINT NOT NULL, grp STRING, v INT, w DOUBLE, tags ARRAY<STRING>, st STRUCT<a: INT>"
+
+
+def rows(ids, version: int = 0) -> pa.Table:
+    ids = list(ids)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "grp": [f"g{i % 3}" for i in ids],
+            "v": pa.array([None if i % 7 == 0 else i * 10 + version for i in ids], pa.int32()),
+            "w": [i / 4 for i in ids],
+            "tags": [[str(i)] * (i % 3) for i in ids],
+            "st": pa.array([{"a": i} for i in ids], pa.struct([("a", pa.int32())])),
+        }
+    )
+
+
+KINDS = {
+    "vectors": {"bucket": 2, "deletion-vectors.enabled": True},
+    "merging": {"bucket": 2, "deletion-vectors.enabled": False, "write-only": True},
+    "partial": {"bucket": 1, "merge-engine": "partial-update"},
+}
+
+
+@pytest.fixture(params=KINDS)
+def filled(request, lake):
+    """Tables t (rows compacted, dead, at level 0 and, at last, of an older schema) and u, partitioned."""
+    t = lake.create_table("d.t", SCHEMA, primary_key=["id"], options=KINDS[request.param])
+    t.upsert(rows(range(1000)), compact=request.param != "merging")
+    t.upsert(rows(range(0, 1000, 3), 1), compact=request.param != "merging")
+    t.delete_keys({"id": [5, 6, 7]}) if request.param != "partial" else None
+    t.upsert(rows(range(900, 1100), 2), compact=False)
+    u = lake.create_table(
+        "d.u", "k BIGINT NOT NULL, p DATE NOT NULL, x DECIMAL(10,2)", primary_key=["k", "p"], partition_by=["p"]
+    )
+    u.upsert(
+        {"k": [1, 2, 3, 4], "p": [dt.date(2026, 1, 1 + i % 2) for i in range(4)], "x": ["1.50", "2.25", None, "9.99"]}, cast=True
+    )
+    return lake
+
+
+QUERIES = [
+    "SELECT * FROM d.t",
+    "SELECT grp, count(*), sum(v), min(w), max(w) FROM d.t GROUP BY grp",
+    "SELECT id, st.a FROM d.t WHERE v > 100 AND id BETWEEN 3 AND 950 AND grp = 'g1'",
+    "SELECT count(*) FROM d.t WHERE v IS NULL OR w > 200",
+    "SELECT t.id, u.x FROM d.t t JOIN d.u u ON t.id = u.k WHERE u.p = DATE '2026-01-02'",
+    "SELECT t.id, u.x FROM d.t t LEFT JOIN d.u u ON t.id = u.k AND u.x > 2 WHERE t.id < 6",
+    "SELECT t.id, u.x FROM d.t t RIGHT JOIN d.u u ON t.id = u.k AND t.v > 11",
+    "SELECT count(*) FROM d.t FULL JOIN d.u ON t.id = u.k AND u.x IS NULL WHERE t.id IS NULL OR t.id > 990",
+    "WITH q AS (SELECT grp, sum(v) s FROM d.t GROUP BY grp) SELECT a.grp, a.s, b.s FROM q a JOIN q b ON a.grp < b.grp",
+    "SELECT id, row_number() OVER (PARTITION BY grp ORDER BY id DESC) r FROM d.t WHERE id > 1000",
+    "SELECT id FROM d.t WHERE id IN (SELECT k FROM d.u WHERE x > 2) OR v = 40",
+    "SELECT k, (SELECT max(v) FROM d.t WHERE t.id = u.k) m FROM d.u u",
+    "SELECT grp FROM d.t WHERE id < 4 UNION ALL SELECT grp FROM d.t WHERE id > 1097",
+    "SELECT DISTINCT grp FROM d.t EXCEPT SELECT 'g2'",
+]
+
+
+def plain(lake) -> duckdb.DuckDBPyConnection:
+    """The tables as copies, read by the library's own scans."""
+    connection = duckdb.connect()
+    connection.execute("CREATE SCHEMA d")
+    for name in ("t", "u"):
+        connection.register("copied", lake.table(f"d.{name}").scan().to_arrow())
+        connection.execute(f"CREATE TABLE d.{name} AS SELECT * FROM copied")
+    return connection
+
+
+def bag(found: list[tuple]) -> list[str]:
+    return sorted(map(repr, found))
+
+
+def test_queries_see_what_scans_see(filled):
+    copies = plain(filled)
+    for query in QUERIES:
+        assert bag(filled.sql(query).fetchall()) == bag(copies.sql(query).fetchall()), query
+    table = filled.table("d.t")
+    table.alter(
+        lsmlake.add_column("note", "STRING", default="old"),
+        lsmlake.rename_column("w", "weight"),
+        lsmlake.change_type("v", "BIGINT"),
+    )
+    table.upsert(
+        rows([1, 2]).rename_columns(["id", "grp", "v", "weight", "tags", "st"]).append_column("note", [["new", "newer"]]),
+        cast=True,
+    )
+    found = filled.sql("SELECT note, sum(v), max(weight) FROM d.t GROUP BY note").fetchall()
+    assert bag(found) == bag(plain(filled).sql("SELECT note, sum(v), max(weight) FROM d.t GROUP BY note").fetchall())
+
+
+def test_a_self_join_reads_one_snapshot_and_versions_are_read_as_they_were(filled):
+    table = filled.table("d.t")
+    table.create_tag("eod", snapshot=1)
+    first = table.scan(snapshot=1).count()
+    assert filled.sql("SELECT count(*) FROM d.t VERSION AS OF 1").fetchall() == [(first,)]
+    assert filled.sql("SELECT count(*) FROM d.t VERSION AS OF 'eod' a JOIN d.t b ON a.id = b.id").fetchall()[0][0] > 0
+    assert filled.sql("SELECT count(*) FROM d.t TIMESTAMP AS OF '2999-01-01'").fetchall() == [(table.scan().count(),)]
+    assert filled.sql("SELECT max(snapshot_id) FROM d.t$snapshots").fetchall() == [(table.snapshots().num_rows,)]
+    with pytest.raises(SnapshotNotFound):
+        filled.sql("SELECT 1 FROM d.t VERSION AS OF 99")
+    with pytest.raises(TableNotFound, match=r"did you mean d\.t"):
+        filled.sql("SELECT 1 FROM d.tt")
+
+
+def test_conditions_reach_the_plans(filled):
+    lines = "\n".join(
+        filled.sql("EXPLAIN SELECT x FROM d.u JOIN d.t ON k = id WHERE p = '2026-01-01' AND id = 4")
+        .to_arrow()["plan"]
+        .to_pylist()
+    )
+    assert "`p` = '2026-01-01'" in lines and "2 (snapshot) -> 1" in lines and "`id` = 4" in lines
+    lines = "\n".join(
+        filled.sql("EXPLAIN SELECT count(*) FROM d.u LEFT JOIN d.t ON k = id WHERE v IS NULL AND id = 3")
+        .to_arrow()["plan"]
+        .to_pylist()
+    )
+    assert lines.count("all rows") == 2
+
+
+def test_parameters_are_values(filled):
+    nasty = "g1' OR '1'='1"
+    assert filled.sql("SELECT count(*) FROM d.t WHERE grp = :g", {"g": nasty}).fetchall() == [(0,)]
+    assert filled.sql("SELECT ? AS a, ? AS b", [nasty, dt.date(2026, 1, 2)]).fetchall() == [(nasty, dt.date(2026, 1, 2))]
+    assert filled.sql("SELECT id FROM d.t WHERE id = ? AND w >= ? LIMIT ?", [8, 1.5, 5]).fetchall() == [(8,)]
+    moment = dt.datetime(2026, 1, 2, 3, tzinfo=dt.timezone.utc)
+    assert filled.sql("SELECT :a, :b, :c, :d", {"a": None, "b": True, "c": -5, "d": moment}).fetchall()[0][1:3] == (True, -5)
+    for args in (None, {}, {"a": 1, "g": 2}, [1, 2], {"g": object()}):
+        with pytest.raises(InvalidQuery, match=r"parameter|args"):
+            filled.sql("SELECT :g", args)
+
+
+def test_other_data_joins_tables(filled):
+    batch = pl.DataFrame({"id": [1, 2, 5000], "n": ["a", "b", "c"]})
+    assert filled.sql("SELECT n FROM d.t JOIN batch USING (id) ORDER BY n", tables={"batch": batch}).fetchall() == [
+        ("a",),
+        ("b",),
+    ]
+    result = filled.sql("SELECT * FROM batch ORDER BY id DESC LIMIT 1", tables={"batch": batch})
+    assert result.to_pandas()["n"].tolist() == ["c"] and pl.DataFrame(result)["id"].to_list() == [5000] and len(result) == 1
+    assert "5000  c" in repr(result) and "(1 row)" in repr(result) and "<td" in result._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT nope FROM d.t", "unknown column nope"),
+        ("SELECT * FROM t", "write d.t"),
+        ("SELECT id FROM d.t a JOIN d.t b ON a.id = b.id", "several columns"),
+        ("SELECT * FROM d.t NATURAL JOIN d.u", "not supported"),
+        ("SELECT id, count(*) FROM d.t", "GROUP BY"),
+        ("SELECT * FROM d.t TABLESAMPLE (10 PERCENT)", "not supported"),
+        ("SELECT id FROM d.t UNION SELECT st FROM d.t", "do not fit"),
+        ("SELECT 1; SELECT 2", "one statement"),
+        ("SELEC 1", "not SQL"),
+        ("SELECT 1 / 0 FROM d.t", "division by zero"),
+    ],
+)
+def test_what_is_not_supported_is_refused(filled, query: str, words: str):
+    with pytest.raises(InvalidQuery, match=words):
+        filled.sql(query)
