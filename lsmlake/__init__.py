@@ -1,4 +1,4 @@
-"""lsmlake: primary-key tables on the data lake, embedded in a Python process or on PySpark. Start with `connect`.
+"""lsmlake: primary-key and append-only tables on the data lake, embedded in a Python process or on PySpark. Start with `connect`.
 
 The public names load on first use, so that `import lsmlake` and `lsmlake --help` cost next to nothing. `__init__.pyi` tells type
 checkers and editors where they come from.
@@ -14,6 +14,7 @@ _HOMES = {
     "ChangeBatch": "lsmlake.api.following",
     "Changes": "lsmlake.api.changes",
     "CompactionReport": "lsmlake.compact.job",
+    "DmlReport": "lsmlake.write.statement",
     "Lake": "lsmlake.api.lake",
     "Result": "lsmlake.api.result",
     "Scan": "lsmlake.api.scan",

@@ -21,5 +21,6 @@ from lsmlake.compact.job import CompactionReport as CompactionReport
 from lsmlake.warehouse import connect as connect
 from lsmlake.warehouse import register as register
 from lsmlake.warehouse import ship as ship
+from lsmlake.write.statement import DmlReport as DmlReport
 
 __version__: str

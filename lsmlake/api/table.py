@@ -27,6 +27,7 @@ from lsmlake.api.types import (
     BatchFunction,
     ChangesMode,
     Data,
+    Isolation,
     Keys,
     MetadataTable,
     ReadMode,
@@ -64,6 +65,7 @@ from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snaps
 from lsmlake.maintain.rollback import RollbackReport, rollback
 from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
+from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.get import row_of_key, rows_of_keys
 from lsmlake.read.plan import FRESH, RAW, partition_matches
 from lsmlake.read.top import KeyOrder
@@ -77,8 +79,11 @@ from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
+from lsmlake.write.append import append_tables, check_append_only, check_keyed
+from lsmlake.write.delete import delete
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, partition_predicate, publish
+from lsmlake.write.statement import DmlReport, check_isolation, evaluated
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
@@ -86,7 +91,8 @@ from lsmlake.write.upsert_tables import upsert_tables
 @public
 @dataclass(frozen=True)
 class Table:
-    """A primary-key table. The handle holds no state of the table: every method reads the latest snapshot and its schema.
+    """A table, with a primary key or append-only. The handle holds no state of the table: every method reads the latest snapshot
+    and its schema.
 
     Attributes:
         name: "database.table".
@@ -102,7 +108,8 @@ class Table:
     def _repr_html_(self) -> str:
         """The name, the columns and the options. Reads the schema, no data."""
         schema = self.current
-        title = f"{self.name}: primary key {', '.join(schema.primary_key)}"
+        kind = "append-only" if schema.append_only else f"primary key {', '.join(schema.primary_key)}"
+        title = f"{self.name}: {kind}"
         if schema.partition_by:
             title += f"; partitioned by {', '.join(schema.partition_by)}"
         columns = [(field.name, format_type(field.type), "" if field.nullable else "NOT NULL") for field in schema.columns]
@@ -150,6 +157,46 @@ class Table:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
+    def append(
+        self,
+        data: Data,
+        *,
+        cast: bool = False,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+        evolve: bool = False,
+    ) -> Snapshot | None:
+        """Add rows to an append-only table, as one commit. An error leaves the rows of the table unchanged.
+
+        No row is replaced: rows that are equal to rows of the table are added as well. Files beyond `write-buffer-size` are
+        written while the data is read. An append never conflicts with other writers.
+
+        Args:
+            data: as in `upsert`; there is no column with row kinds.
+            cast: as in `upsert`.
+            commit_id: as in `upsert`.
+            writer_id: as in `upsert`.
+            evolve: as in `upsert`.
+
+        Returns:
+            The snapshot that this commit published, or None if `data` has no rows.
+
+        Raises:
+            InvalidQuery: the table has a primary key.
+            InvalidData: the data does not fit the table. The error names the column and, without Spark, the first row that does
+                not fit. Nothing was committed.
+            CommitUnknown: the store did not report whether the commit took place.
+            StorageFailed: the store refused a call.
+
+        Example:
+            >>> events = lake.create_table("web.events", "at TIMESTAMP, page STRING")
+            >>> events.append([{"at": datetime.datetime.now(datetime.timezone.utc), "page": "/"}])
+        """
+        version = self.version
+        check_append_only(version.schema, self.name)
+        request = Request(cast=self._cast(cast))
+        return self._write(data, request, self._identity(writer_id, commit_id), False, version, evolving=evolve)
+
     def upsert(
         self,
         data: Data,
@@ -194,8 +241,10 @@ class Table:
             CommitUnknown: the store did not report whether the commit took place.
             StorageFailed: the store refused a call.
         """
+        version = self.version
+        check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
-        return self._write(data, request, self._identity(writer_id, commit_id), compact, evolving=evolve)
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, evolving=evolve)
 
     def delete_keys(
         self,
@@ -219,8 +268,43 @@ class Table:
                 that arrives later is inserted regardless of its sequence. The bytes of a deleted row stay in older files until a
                 compaction rewrites these files and the snapshots that name them expire.
         """
+        version = self.version
+        check_keyed(version.schema, self.name, "delete_keys", "use delete(where=...)")
         request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
-        return self._write(data, request, self._identity(writer_id, commit_id), compact)
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, version)
+
+    def delete(self, where: str | None = None, *, isolation: Isolation = "serializable") -> DmlReport:
+        """Delete the rows that satisfy a condition, as one commit.
+
+        Reads only the columns of `where`, and of a table with a primary key the key. An append-only table marks the rows in
+        deletion vectors or, with `deletion-vectors.enabled = false`, rewrites the files that hold them; files whose rows are all
+        deleted are removed without being read, if the condition is on partition columns. Under a primary key a row is deleted by
+        its key, through the merge engine.
+
+        Statements that change different rows do not disturb each other, also if the rows lie in one file. A statement whose rows
+        another commit has changed is evaluated again.
+
+        Args:
+            where: a predicate in Spark SQL. Default: all rows.
+            isolation: 'serializable' also evaluates the statement again if other commits added rows that satisfy `where`;
+                'snapshot' leaves such rows in the table.
+
+        Raises:
+            InvalidQuery: `where` is no predicate on columns of the table.
+            InvalidData: the merge engine cannot delete by key with the options of the table. Nothing was committed.
+            CommitConflict: other commits changed the rows of the statement on every attempt. Nothing was committed.
+
+        Example:
+            >>> orders.delete("dt < '2026-01-01'").deleted
+            17
+        """
+        level, zone = check_isolation(isolation), self.runtime.zone
+
+        def run(version: Version) -> DmlReport:
+            predicate = None if where is None else parse(where, version.schema.plain_columns, zone=zone)
+            return delete(version, predicate, level)
+
+        return evaluated(self.meta, run)
 
     def overwrite(
         self,
@@ -265,6 +349,8 @@ class Table:
         """
         version = self.version
         replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name)
+        if row_kind is not None:
+            check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces)
         return self._write(data, request, self._identity(writer_id, commit_id), False, version)
 
@@ -290,10 +376,9 @@ class Table:
         request: Request,
         identity: Identity,
         compact: bool | None,
-        version: Version | None = None,
+        version: Version,
         evolving: bool = False,
     ) -> Snapshot | None:
-        version = version or self.version
         evolving = not request.deletes and (evolving or version.options.write.merge_schema) and not replayed(version, identity)
         if self.runtime.owns(data):
             found = self.runtime.columns_of(data.schema) if evolving else None
@@ -305,6 +390,8 @@ class Table:
             request = replace(request, cast=self._cast(True))
         if evolving and (first := next((table for table in tables if table.num_rows), None)) is not None:
             version, tables = self._evolved(version, first.schema, request), chain([first], tables)
+        if version.schema.append_only:
+            return append_tables(version, tables, request, identity)
         return upsert_tables(version, tables, request, identity, inline_picker(version, compact))
 
     def _evolved(self, version: Version, found: pa.Schema, request: Request) -> Version:
@@ -442,6 +529,7 @@ class Table:
             {'order_id': 7, 'status': 'new'}
         """
         version = self.version
+        check_keyed(version.schema, self.name, "get", "use scan(where=...)")
         keys = as_keys(key, version.schema)
         return row_of_key(version, keys) if isinstance(key, Mapping) else rows_of_keys(version, keys)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow.compute as pc
 
 ReadMode = Literal["fresh", "raw"]
+Isolation = Literal["serializable", "snapshot"]
 ChangesMode = Literal["diff", "changelog", "delta"]
 StartMode = Literal["latest-full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp"]
 RepairAction = Literal["drop", "null"]

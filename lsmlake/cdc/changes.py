@@ -269,8 +269,9 @@ def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
 
 
 def _filters_keys_only(like: Projection) -> bool:
-    """Whether the predicate, if any, has key columns only. In a delete row the other columns may be null."""
-    return like.predicate is None or like.predicate.columns <= set(like.schema.primary_key)
+    """Whether files with the written rows can be filtered: the predicate, if any, has key columns only, because in a delete row
+    the other columns may be null, or no file has delete rows."""
+    return like.schema.append_only or like.predicate is None or like.predicate.columns <= set(like.schema.primary_key)
 
 
 def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Table | None:

@@ -3,7 +3,8 @@
 1. Skip each bucket whose files and vectors are equal on both sides.
 2. Of a file on both sides, read the rows that only one side treats as deleted, by its vector or by newer rows at level 0.
 3. Of a file on one side, read all live rows. Also take all rows that are merged at read: rows of level 0, or of merged sections.
-4. Compare the rows before and after by key (`lsm.difference`): a row that only moved to another file is not a change.
+4. Compare the rows before and after (`lsm.difference`), by key if there is one: a row that only moved to another file is not a
+   change.
 
 A predicate filters both sides first: a row that no longer matches after an update is reported as deleted.
 """
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, DataFile
-from lsmlake.lsm.difference import difference
+from lsmlake.lsm.difference import bag_difference, difference
 from lsmlake.predicate import evaluate
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.scan import freshen, merge_at_read
@@ -63,6 +64,8 @@ def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:
     old, new = (_side(*side) for side in zip(files, plans, (pair.before, pair.after), strict=True))
     before = _filtered(with_constants(_differing(files[0], plans[0], old, new), defaults[0]), plan)
     after = _filtered(with_constants(_differing(files[1], plans[1], new, old), defaults[1]), plan)
+    if plan.schema.append_only:
+        return bag_difference(before, after)
     return difference(before, after, plan.schema.key, plan.schema.columns.names)
 
 

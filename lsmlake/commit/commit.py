@@ -46,6 +46,10 @@ from lsmlake.store.version import Version
 _HINT_EVERY = 10  # a reader probes at most this many snapshots past the hint; writing it takes about a tenth of a commit
 
 
+Restate = Callable[[Version], Sequence[CommitMessage]]
+"""Returns the messages of a statement for the version to follow. Raises Overtaken if the statement must be evaluated again."""
+
+
 @dataclass(frozen=True)
 class Succession:
     """Makes a commit put `schema` into effect, directly after snapshot `after` (0: as the first snapshot). `remade`: the commit
@@ -65,6 +69,7 @@ def commit(
     succession: Succession | None = None,
     replaces: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]] | None = None,
     statistics: Named | None = None,
+    restated: Restate | None = None,
 ) -> Committed:
     """Publish `messages` as one snapshot and delete the files that it does not use.
 
@@ -75,6 +80,7 @@ def commit(
             before the publication are replaced, too.
         statistics: an analysis: the file that the snapshot and later ones name. It requires nothing of the snapshot before: it
             knows columns by id, and rows may have changed meanwhile as they may afterwards.
+        restated: a statement that changes rows by condition: makes the messages for each attempt, from the version to follow.
 
     Returns:
         The outcome; without a snapshot if there was nothing to publish, or every message was overtaken.
@@ -85,10 +91,12 @@ def commit(
         StorageFailed: the table is unchanged.
         CommitUnknown: the store failed in step 5 or 6 and does not answer; the commit may have been published.
         TableNotFound: the table was dropped or renamed, even if another table has its name by now. Nothing is published.
+        Overtaken: from `restated`. Nothing is published.
     """
     meta, options = version.meta, version.options
     retries = Retries(options.commit.retries, options.commit.wait_min_ms, options.commit.wait_max_ms)
-    committed = publish(_Commit(version, messages, identity, properties, succession, replaces, statistics), retries, meta.env)
+    attempts = _Commit(version, messages, identity, properties, succession, replaces, statistics, restated)
+    committed = publish(attempts, retries, meta.env)
     if committed is None:
         raise CommitConflict(
             "other commits came first on every attempt",
@@ -118,14 +126,17 @@ class _Commit(Attempts):
         succession: Succession | None,
         replaces: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]] | None,
         statistics: Named | None,
+        restated: Restate | None,
     ) -> None:
         self.meta, self.schema, self.messages, self.identity = version.meta, version.schema, messages, identity
-        self.succession, self.replaces, self.statistics = succession, replaces, statistics
+        self.succession, self.replaces, self.statistics, self.restated = succession, replaces, statistics, restated
+        self.written = {path: None for message in messages for path in message.written}
         self.planned: list[tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]]] = []  # what an overwrite replaced
         self.requirements: Sequence[Requirement] = [Fits(version.schema)] if succession is None else [Follows(succession.after)]
         if statistics is not None:
             self.requirements = ()
-        remade = replaces is not None or (succession is not None and succession.remade)
+        by_position = restated is not None and version.schema.append_only
+        remade = replaces is not None or by_position or (succession is not None and succession.remade)
         self.builder = SnapshotBuilder(version.meta, version.schema, messages, identity, properties, remade, statistics)
         self.version: Version | None = version
         self.base: Snapshot | None = None  # the snapshot that `tried` follows
@@ -185,8 +196,12 @@ class _Commit(Attempts):
     def _messages_onto(self, version: Version) -> tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]]:
         """The messages for an attempt on `version`, and the state there of every bucket that they compact or replace."""
         if self.replaces is None:
-            compacted = [message.bucket for message in self.messages if message.compact is not None]
-            return version.states(compacted, statistics=False) if compacted else {}, self.messages
+            messages = self.messages
+            if self.restated is not None:
+                messages = self.restated(version)
+                self.written |= {path: None for message in messages for path in message.written}
+            compacted = [message.bucket for message in messages if message.compact is not None]
+            return version.states(compacted, statistics=False) if compacted else {}, messages
         there = version.states(statistics=False)
         states = {bucket: there[bucket] for bucket in self.replaces(there) if bucket in there}
         if not self.planned or self.planned[-1][0] != states:  # otherwise the manifest of the last attempt still fits
@@ -280,7 +295,7 @@ class _Commit(Attempts):
         paths = self.meta.paths
         kept = {paths.data(file) for edit in used for file in (*edit.added, *edit.changelog)}
         kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
-        unused = [path for message in self.messages for path in message.written if path not in kept]
+        unused = [path for path in self.written if path not in kept]
         self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])
 
     def _hint(self, number: int) -> None:

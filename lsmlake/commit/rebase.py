@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lsmlake.commit.requirements import BucketAsRead
+from lsmlake.commit.requirements import BucketAsRead, FilesAsRead
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 
 
@@ -52,7 +52,7 @@ def _replacing(message: CommitMessage | None, state: BucketState | None) -> Comm
     if message is None:
         edit = BucketEdit(state.bucket, state.total_buckets, removed=state.files, base=state)
         return CommitMessage(state.bucket, compact=edit)
-    new = message.compact
+    new = message.compact or message.append
     state = state or BucketState(message.bucket, new.total_buckets)
     edit = BucketEdit(message.bucket, new.total_buckets, new.added, state.files, new.vectors, state)
     return replace(message, append=None, compact=edit)
@@ -63,5 +63,5 @@ def _valid_edit(message: CommitMessage, latest: Mapping[Bucket, BucketState]) ->
         return message.append
     base = message.compact.base
     now = latest.get(message.bucket) or BucketState(message.bucket, base.total_buckets)
-    needed = BucketAsRead(base, alone=message.append is not None)
+    needed = FilesAsRead(base) if message.compact.only_files else BucketAsRead(base, alone=message.append is not None)
     return message.compact if needed.met(now) else message.append

@@ -15,6 +15,10 @@ from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema
 
 
+class Overtaken(Exception):
+    """A commit came between that a statement depends on: the statement must be evaluated again. Never leaves the library."""
+
+
 class Requirement(ABC):
     """A requirement of the whole commit. Once it is not met, no retry can meet it, so the commit fails."""
 
@@ -50,6 +54,19 @@ class Fits(Requirement):
                 found=f"schema {schema.id}, {reason}",
                 cure="run it again",
             )
+
+
+@dataclass(frozen=True)
+class FilesAsRead:
+    """A requirement of an edit of an append-only bucket: the files of `base` are still live, with the same vectors."""
+
+    base: BucketState
+
+    def met(self, now: BucketState) -> bool:
+        live = {file.name for file in now.files}
+        return all(
+            file.name in live and self.base.vectors.get(file.name) == now.vectors.get(file.name) for file in self.base.files
+        )
 
 
 @dataclass(frozen=True)

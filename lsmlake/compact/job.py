@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.outcome import Committed
 from lsmlake.commit.replay import Identity
+from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.notebook import Shown
 from lsmlake.schema.schema import Schema
@@ -65,14 +68,26 @@ def compact_here(
     """Returns a function that compacts buckets in this process. `watch` passes the buckets on and may report progress."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
-        pick = picker_of(meta, schema, goal.full)
-
-        def compacted(state: BucketState) -> CommitMessage | None:
-            return compact_bucket(BucketFiles(meta, schema, state.bucket), state, pick, becoming=goal.becoming)
-
-        return together(compacted, watch(states), meta.env.workers, meta.files.discard)
+        one = partial(compact_one, meta, schema, goal)
+        return together(one, watch(states), meta.env.workers, meta.files.discard)
 
     return run
+
+
+def compact_one(meta: Metadata, schema: Schema, goal: Goal, state: BucketState) -> CommitMessage | None:
+    """Compacts one bucket, of either kind of table. Returns None if there was nothing to do."""
+    files = BucketFiles(meta, schema, state.bucket)
+    if schema.append_only:
+        return compact_appends(files, state, full=goal.full)
+    return compact_bucket(files, state, picker_of(meta, schema, goal.full), becoming=goal.becoming)
+
+
+def needs_compaction(meta: Metadata, schema: Schema, goal: Goal, state: BucketState) -> bool:
+    """Whether `compact_one` would change the bucket. Reads nothing."""
+    if schema.append_only:
+        return bool(files_to_rewrite(BucketFiles(meta, schema, state.bucket), state, full=goal.full))
+    dead = {name: ref.cardinality for name, ref in state.vectors.items()}
+    return goal.becoming is not None or picker_of(meta, schema, goal.full)(Levels.of(state.files, dead)) is not None
 
 
 def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:

@@ -86,7 +86,8 @@ class BucketEdit:
 
     A file in both `removed` and `added` (same name) is an upgrade: only its level changes. `vectors`: the new vectors, by the
     names of files that are live after the edit. `base`: the state that a compaction started from and that must still hold; None
-    for an append, which never conflicts. `changelog`: files with the row changes of this commit.
+    for an append, which never conflicts. `only_files`: `base` holds the files that the edit depends on, and other files of the
+    bucket may come and go. `changelog`: files with the row changes of this commit.
     """
 
     bucket: Bucket
@@ -96,6 +97,7 @@ class BucketEdit:
     vectors: Mapping[str, VectorRef] = field(default_factory=dict)
     base: BucketState | None = None
     changelog: tuple[DataFile, ...] = ()
+    only_files: bool = False
 
     @property
     def empty(self) -> bool:

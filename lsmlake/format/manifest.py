@@ -255,14 +255,15 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     """
     wanted = entries_schema(schema)
     table = pa.table([_entry_column(table, field, where) for field in wanted], schema=wanted)
-    _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
+    if schema.key:
+        _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     for name, number in schema.field_ids().items():
         nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
         good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
         _check_all(table, nulls, good, "0 to the rows of the file", where)
         if low in table.column_names:
             _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
-            if name == schema.key[0]:
+            if schema.key[:1] == (name,):
                 inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
                 _check_all(table, low, inside, "bounds that include the first and the last key", where)
     return table
@@ -358,7 +359,7 @@ def merge(tables: Iterable[pa.Table], schema: Schema, *, whole: bool = False) ->
 def clustered(table: pa.Table, schema: Schema) -> pa.Table:
     """Sorts entries by partition, bucket and first key, so that parts of them have narrow bounds. Entries of one file keep their
     order."""
-    names = [*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket", "kmin:0"]
+    names = [*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket", *(["kmin:0"] if schema.key else [])]
     return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]))
 
 

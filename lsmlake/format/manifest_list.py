@@ -44,7 +44,8 @@ class ManifestMeta(NamedTuple):
     """The entry of a manifest in a manifest list. `sequence`: the snapshot that added it, which its entries inherit.
 
     Bounds are inclusive stored values of the types of schema `schema_id`; None: unknown. Partition bounds have one value per
-    partition column and ignore nulls. `key_min`, `key_max`: of the first key column. `total_buckets`: None if the entries differ.
+    partition column and ignore nulls. `key_min`, `key_max`: of the first key column; None without a key. `total_buckets`: None if
+    the entries differ.
     """
 
     name: str
@@ -80,7 +81,7 @@ def describe(name: str, data: bytes, table: pa.Table, schema_id: int, sequence: 
         int(totals[0]) if (totals == totals[0]).all() else None,
         int(buckets.min()),
         int(buckets.max()),
-        *_bounds(table["kmin:0"], table["kmax:0"]),
+        *(_bounds(table["kmin:0"], table["kmax:0"]) if "kmin:0" in table.column_names else (None, None)),
         int(levels.min()),
         int(levels.max()),
         schema_id,

@@ -49,6 +49,31 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
     return with_kind(gather(rows, groups.rows[keep]), kinds[keep])
 
 
+def bag_difference(before: pa.Table, after: pa.Table) -> pa.Table:
+    """Returns the changes from `before` to `after`, of rows without a key: all -D, then all +I, in the order of the rows. As many
+    equal rows as both have are left out. Null equals null and NaN equals NaN."""
+    rows = pa.concat_tables([before, after])
+    whole = pa.StructArray.from_arrays([joined(column) for column in rows.columns], names=rows.column_names)
+    codes = equality(whole)
+    numbers = np.concatenate([_occurrences(part) for part in np.split(codes, [before.num_rows])])
+    # the n-th of equal rows before and the n-th after are a pair
+    order = np.lexsort((numbers, codes))
+    same = (np.diff(codes[order]) == 0) & (np.diff(numbers[order]) == 0)
+    keep = np.ones(len(codes), bool)
+    keep[order[:-1][same]] = keep[order[1:][same]] = False
+    kinds = np.where(np.arange(len(codes)) < before.num_rows, DELETE, INSERT)
+    return with_kind(rows.filter(pa.array(keep)), kinds[keep])
+
+
+def _occurrences(codes: np.ndarray) -> np.ndarray:
+    """Numbers equal codes 0, 1, 2, ... in their order."""
+    order = np.argsort(codes, kind="stable")
+    first = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0])) if len(codes) else order
+    numbers = np.empty(len(codes), np.int64)
+    numbers[order] = np.arange(len(codes)) - np.repeat(first, lengths(first, len(codes)))
+    return numbers
+
+
 def as_changes(rows: pa.Table) -> pa.Table:
     """Returns rows in the form of the public API: `KIND_FIELD` is the first column. Rows without `_row_kind` become +I."""
     kinds = kinds_of(rows)

@@ -33,8 +33,9 @@ def recency(file: DataFile) -> tuple:
 
 
 def overlaps(files: Sequence[DataFile]) -> list[tuple[DataFile, DataFile]]:
-    """Returns the neighbours, among files ordered by `min_key`, whose key ranges overlap; I1: a run has none."""
-    return [(left, right) for left, right in pairwise(files) if left.max_key >= right.min_key]
+    """Returns the neighbours, among files ordered by `min_key`, whose key ranges overlap; I1: a run has none. Files of an
+    append-only table have no keys."""
+    return [(left, right) for left, right in pairwise(files) if left.max_key and left.max_key >= right.min_key]
 
 
 @dataclass(frozen=True)

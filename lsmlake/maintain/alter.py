@@ -127,7 +127,7 @@ def _settling(version: Version, new: Schema, name: str, superseded_nulls: bool) 
     if version.snapshot is None:
         return None
     becoming = _without_new_columns(new, old, name)
-    changed = must_settle(old.parsed_options, becoming.parsed_options)
+    changed = not old.append_only and must_settle(old.parsed_options, becoming.parsed_options)
     if not changed and not superseded_nulls and not _multiplies_default(old, new):
         return None
     return _Settling(becoming, changes_rows(old, becoming) or old.parsed_options.retention.rows_ms is not None)

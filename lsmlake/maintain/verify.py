@@ -202,7 +202,7 @@ class _Checker:
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
             yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
-        if latest and options.layout.deletion_vectors:
+        if latest and schema.key and options.layout.deletion_vectors:
             yield from self._guard(where, lambda: self._keys_live_once(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -230,7 +230,7 @@ class _Checker:
         last = None
         with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
-            for chunk in reader.chunks(schema.key):
+            for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
                 last = chunk.table.slice(chunk.table.num_rows - 1)
             for _ in reader.chunks(names) if names else ():

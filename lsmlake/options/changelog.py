@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lsmlake.options.option import Change, Values, When, option
+from lsmlake.options.option import Change, Tables, Values, When, option
 from lsmlake.options.types import boolean, names, one_of
 
 NONE, INPUT, LOOKUP, FULL_COMPACTION = PRODUCERS = "none", "input", "lookup", "full-compaction"
@@ -19,6 +20,8 @@ def _reported_at(values: Values) -> str:
 
 @dataclass(frozen=True)
 class ChangelogOptions:
+    TABLES: ClassVar = Tables.KEYED
+
     producer: str = option(
         "changelog-producer",
         one_of(*PRODUCERS),

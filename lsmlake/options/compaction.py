@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lsmlake.options.changelog import FULL_COMPACTION, LOOKUP
-from lsmlake.options.option import Change, Values, When, option
+from lsmlake.options.option import Change, Tables, Values, When, option
 from lsmlake.options.types import duration, hour, integer, one_of, size
 
 TIERED, UNIVERSAL = "tiered", "universal"
@@ -28,6 +29,8 @@ def _level_of_changelog(values: Values) -> int | None:
 
 @dataclass(frozen=True)
 class CompactionOptions:
+    TABLES: ClassVar = Tables.KEYED
+
     strategy: str = option(
         "compaction.strategy",
         one_of(TIERED, UNIVERSAL),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lsmlake.options.option import Change, When, option
+from lsmlake.options.option import Change, Tables, When, option
 from lsmlake.options.types import boolean, names, one_of
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
@@ -14,6 +15,8 @@ _AGGREGATION = (When("merge-engine", (AGGREGATION,)),)
 
 @dataclass(frozen=True)
 class MergeOptions:
+    TABLES: ClassVar = Tables.KEYED
+
     engine: str = option(
         "merge-engine", one_of(*ENGINES), DEDUPLICATE, "how the rows of one key become one row", change=Change.REWRITES
     )

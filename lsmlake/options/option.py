@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -20,6 +20,17 @@ class Change(Enum):
     REWRITES = "rewrites"
     """The value decides which rows the files mean, so `alter` compacts every bucket in full."""
     WHILE_EMPTY = "while empty"
+
+
+class Tables(Enum):
+    """The tables that have an option."""
+
+    ALL = "all tables"
+    KEYED = "tables with a primary key"
+    APPEND_ONLY = "append-only tables"
+
+    def include(self, keyed: bool) -> bool:
+        return self is Tables.ALL or (self is Tables.KEYED) == keyed
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class Option:
         default: the value if the option is not set; None or (): off.
         own: Apache Paimon does not have the option.
         only: conditions that must all hold; otherwise the option has no effect and is refused.
+        tables: the tables that have the option. Others refuse it.
         derived: computes the default from the other values, if it depends on them.
         matters: the part of the value that decides which rows the files mean; None: the whole value.
     """
@@ -63,6 +75,7 @@ class Option:
     only: tuple[Only, ...] = ()
     derived: Callable[[Values], Any] | None = None
     matters: Callable[[Values], Any] | None = None
+    tables: Tables = Tables.ALL
 
 
 def option(
@@ -76,9 +89,10 @@ def option(
     only: tuple[Only, ...] = (),
     derived: Callable[[Values], Any] | None = None,
     matters: Callable[[Values], Any] | None = None,
+    tables: Tables = Tables.ALL,
 ) -> Any:
     """A dataclass field that holds the value of an `Option`."""
-    described = Option(name, type, default, meaning, own, change, only, derived, matters)
+    described = Option(name, type, default, meaning, own, change, only, derived, matters, tables)
     return field(default=default, metadata={"option": described})
 
 
@@ -88,8 +102,11 @@ class Declared(NamedTuple):
 
 
 def options_of(group: type) -> Iterator[Declared]:
-    """The options that a dataclass declares as fields."""
-    return (Declared(each.name, each.metadata["option"]) for each in fields(group) if "option" in each.metadata)
+    """The options that a dataclass declares as fields. Its `TABLES`, if any, holds for those that name no tables."""
+    tables = getattr(group, "TABLES", Tables.ALL)
+    for each in fields(group):
+        if (found := each.metadata.get("option")) is not None:
+            yield Declared(each.name, replace(found, tables=tables) if found.tables is Tables.ALL else found)
 
 
 def is_set(value: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP
-from lsmlake.options.option import When, option
+from lsmlake.options.option import Tables, When, option
 from lsmlake.options.types import boolean, column, duration, integer
 
 _CHANGELOG = (When("changelog-producer", (INPUT, LOOKUP, FULL_COMPACTION)),)
@@ -50,8 +50,16 @@ class RetentionOptions:
         "consumer.expiration-time", duration, None, "a consumer that made no progress for this long protects no snapshots"
     )
     rows_ms: int | None = option(
-        "record-level.expire-time", duration, None, "older rows are dropped when a compaction rewrites their file"
+        "record-level.expire-time",
+        duration,
+        None,
+        "older rows are dropped when a compaction rewrites their file",
+        tables=Tables.KEYED,
     )
     row_time_field: str | None = option(
-        "record-level.time-field", column, None, "column with the time of a row: seconds, milliseconds or a timestamp"
+        "record-level.time-field",
+        column,
+        None,
+        "column with the time of a row: seconds, milliseconds or a timestamp",
+        tables=Tables.KEYED,
     )

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from lsmlake.errors import InvalidOption, Wording
 from lsmlake.options import columns, rules, tags
+from lsmlake.options.appends import AppendOptions
 from lsmlake.options.changelog import ChangelogOptions
 from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.commit import CommitOptions
@@ -21,7 +22,7 @@ from lsmlake.options.compaction import CompactionOptions
 from lsmlake.options.files import FileOptions
 from lsmlake.options.layout import LayoutOptions
 from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
-from lsmlake.options.option import Change, Only, Option, Values, When, options_of
+from lsmlake.options.option import Change, Only, Option, Tables, Values, When, options_of
 from lsmlake.options.partitions import PartitionOptions
 from lsmlake.options.read import ReadOptions
 from lsmlake.options.retention import RetentionOptions
@@ -40,6 +41,7 @@ class Options:
     read: ReadOptions
     files: FileOptions
     compaction: CompactionOptions
+    appends: AppendOptions
     changelog: ChangelogOptions
     retention: RetentionOptions
     tags: TagOptions
@@ -63,8 +65,11 @@ class Options:
         return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns)
 
     @staticmethod
-    def parse(given: Mapping[str, object], where: str = "table options") -> Options:
-        """Parse options by name; values are text as in SQL, or Python values. Raises InvalidOption."""
+    def parse(given: Mapping[str, object], where: str = "table options", *, keyed: bool = True) -> Options:
+        """Parse options by name; values are text as in SQL, or Python values. `keyed`: the table has a primary key. Raises
+        InvalidOption."""
+        if not keyed and (named := next((name for name in given if name.startswith(PREFIX)), None)):
+            raise _of_other_tables(named, Tables.KEYED, where)
         single = tuple(parse_column_option(name, value, where) for name, value in given.items() if name.startswith(PREFIX))
         found: dict[str, Any] = {}
         for name in (name for name in given if not name.startswith(PREFIX)):
@@ -73,6 +78,8 @@ class Options:
                 raise InvalidOption(
                     f"option {option.name!r} is given twice", where=where, found=sorted(given), cure="leave one of the names out"
                 )
+            if not option.tables.include(keyed):
+                raise _of_other_tables(name, option.tables, where)
             found[option.name] = option.type.parse(name, given[name], where, _CURES.get(name, CURE))
         values = {name: option.default for name, option in OPTIONS.items()} | found
         for name, option in OPTIONS.items():
@@ -110,6 +117,15 @@ def _named(name: str, where: str) -> Option:
     if option is None:
         raise InvalidOption(f"unknown option {name!r}", where=where, cure=_suggest(name))
     return option
+
+
+def _of_other_tables(name: str, tables: Tables, where: str) -> InvalidOption:
+    return InvalidOption(
+        f"option {name!r} is for {tables.value}",
+        where=where,
+        found="a table without a primary key" if tables is Tables.KEYED else "a table with a primary key",
+        cure="leave the option out",
+    )
 
 
 def _conditions(name: str) -> tuple[Only, ...]:

@@ -50,6 +50,16 @@ class Type(Generic[T]):
 _MOST = 2**31 - 1
 
 
+def _fraction(value: object) -> float:
+    number = float(str(value))
+    if not 0 < number <= 1:
+        raise ValueError
+    return number
+
+
+fraction = Type("fraction", "a number greater than 0, at most 1", _fraction)
+
+
 def integer(low: int, high: int = _MOST) -> Type[int]:
     def read(value: object) -> int:
         number = int(str(value))

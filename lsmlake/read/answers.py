@@ -39,7 +39,7 @@ def count(plan: Plan) -> int:
             rest = replace(split, files=tuple(file for file in split.files if file.name not in decided))
         left.append(rest)
     splits = tuple(split for split in left if split.files or split.level0 or split.merged)
-    undecided = replace(plan, columns=plan.schema.key[:1], splits=splits)
+    undecided = replace(plan, columns=plan.schema.narrow, splits=splits)
     return total + sum(table.num_rows for table in read_plan(undecided))
 
 

@@ -76,7 +76,8 @@ class Projection:
     @property
     def names_keys(self) -> bool:
         """Whether the predicate limits the rows to a finite set of keys."""
-        return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
+        key = self.schema.key
+        return self.predicate is not None and bool(key) and key_values(self.predicate, key) is not None
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def plan(
         )
     if version.snapshot is None:
         return Plan(schema, predicate, names, version, mode, (), (("snapshot", 0),))
-    vectors = schema.parsed_options.layout.deletion_vectors
+    vectors = not schema.merges_at_read
     deeper = mode == COMPACTED or (mode == RAW and vectors)
     by_last_level = mode == RAW and not vectors
     selected = selection(schema, predicate, by_key=not by_last_level, level0=not deeper)

@@ -50,7 +50,7 @@ def _manifests(
         name: ColumnBounds(*manifest_list.partition_bounds(metas, schema, i, where), unknown)
         for i, name in enumerate(schema.partition_by)
     }
-    if by_key:
+    if by_key and schema.key:
         bounds[schema.key[0]] = ColumnBounds(*manifest_list.key_bounds(metas, schema, where), unknown)
     opened &= may_match(predicate, bounds, np.array([meta.added + meta.deleted for meta in metas]))
     if (columns := _bucket_keys(schema, predicate)) is not None:
@@ -101,7 +101,7 @@ def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndar
 
 def _bucket_keys(schema: Schema, predicate: Predicate) -> list[pa.Array] | None:
     """Returns all bucket keys that a matching row may have, as columns; None if they are too many."""
-    values = key_values(predicate, schema.bucket_key)
+    values = key_values(predicate, schema.bucket_key) if schema.bucket_key else None
     if values is None or math.prod(map(len, values.values())) > _BUCKET_LISTS_MAX:
         return None
     return _product([pa.array(values[name], schema.row_columns.field(name).type) for name in schema.bucket_key])
@@ -115,6 +115,8 @@ def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
 
 def _key_bounds(table: pa.Table, schema: Schema, predicate: Predicate) -> dict[str, ColumnBounds]:
     """Returns the bounds of the key columns. Those of the first one are exact, unlike statistics."""
+    if not schema.key:
+        return {}
     none = pa.array(np.zeros(table.num_rows, np.int64))
     first = ColumnBounds(table["kmin:0"].combine_chunks(), table["kmax:0"].combine_chunks(), none)
     return file_bounds(table, schema, predicate.columns & set(schema.primary_key)) | {schema.key[0]: first}

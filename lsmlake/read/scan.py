@@ -157,11 +157,11 @@ def _read_all(files: BucketFiles, file: DataFile, names: list[str]) -> pa.Table:
 
 
 def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh], *, backwards: bool) -> Generator[pa.Table]:
-    columns = plan.needed or plan.schema.key[:1]
+    columns = plan.needed or plan.schema.narrow
     filtered = plan.predicate.columns if plan.predicate else frozenset()
     dead = fresh().dead[file.name]
     with files.open(file, encoded=columns) as reader:
-        groups = _groups(reader, plan)
+        groups = matching_groups(reader, plan)
         if len(columns) > len(filtered) and plan.names_keys:  # many files may hold a key, but it is live in at most one
             found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
             groups = [group for group, rows in found if rows.num_rows]
@@ -173,7 +173,7 @@ def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
     return live_rows(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
 
 
-def _groups(reader: DataReader, plan: Projection) -> list[int]:
+def matching_groups(reader: DataReader, plan: Projection) -> list[int]:
     """Returns the row groups whose statistics allow a match. The statistics of the file do, so a single group is kept."""
     if plan.predicate is None or reader.groups == 1:
         return list(range(reader.groups))

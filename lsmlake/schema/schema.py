@@ -67,7 +67,7 @@ class Schema:
         where: str,
     ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
-        parsed = Options.parse(options, where)
+        parsed = Options.parse(options, where, keyed=bool(primary_key))
         columns = types.canonical_schema(columns)
         _check_names(columns, where)
         _check_keys(columns, primary_key, partition_by, where)
@@ -100,7 +100,7 @@ class Schema:
         where: str,
     ) -> Schema:
         """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
-        parsed = Options.parse(options, where)
+        parsed = Options.parse(options, where, keyed=bool(primary_key))
         _check_names(columns, where)
         _check_keys(columns, primary_key, partition_by, where)
         _check_options(columns, primary_key, partition_by, parsed, where)
@@ -117,15 +117,31 @@ class Schema:
 
     @cached_property
     def parsed_options(self) -> Options:
-        return Options.parse(self.options)
+        return Options.parse(self.options, keyed=not self.append_only)
+
+    @property
+    def append_only(self) -> bool:
+        """Whether the table has no primary key."""
+        return not self.primary_key
+
+    @property
+    def merges_at_read(self) -> bool:
+        """Whether files of several levels can hold rows of one key, so that a read merges them."""
+        return not self.append_only and not self.parsed_options.layout.deletion_vectors
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The sort columns inside a bucket: the primary key without the partition columns."""
+        """The sort columns inside a bucket: the primary key without the partition columns. Empty for an append-only table."""
         return tuple(name for name in self.primary_key if name not in self.partition_by)
 
     @property
+    def narrow(self) -> tuple[str, ...]:
+        """A column to read when only row positions matter."""
+        return self.key[:1] or tuple(self.columns.names[:1])
+
+    @property
     def bucket_key(self) -> tuple[str, ...]:
+        """The columns whose hash selects the bucket; empty if each partition has one bucket."""
         return self.parsed_options.layout.bucket_key or self.key
 
     @cached_property
@@ -233,14 +249,6 @@ def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Se
         raise InvalidSchema(
             "primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']"
         )
-    if not primary_key:
-        raise InvalidSchema(
-            "a table needs a primary key",
-            where=where,
-            expected="primary_key=[...]",
-            found="none",
-            cure="name the columns that identify a row; append-only tables are not supported by this release",
-        )
     for role, names in (("primary key", primary_key), ("partition", partition_by)):
         if len(set(names)) != len(names):
             raise InvalidSchema(f"a {role} column is named twice", where=where, found=list(names), cure="name it once")
@@ -253,6 +261,8 @@ def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Se
                     cure=_near(name, columns.names),
                 )
             types.check_orderable(columns.field(name).type, name)
+    if not primary_key:
+        return
     outside = [name for name in partition_by if name not in primary_key]
     if outside:
         raise InvalidSchema(
@@ -273,10 +283,12 @@ def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Se
 def _check_options(
     columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str
 ) -> None:
+    if not primary_key:
+        _check_append_options(columns, partition_by, options, where)
     key = [name for name in primary_key if name not in partition_by]
     bucket_key = options.layout.bucket_key
     for name in bucket_key:
-        if name not in key:
+        if primary_key and name not in key:
             raise InvalidOption(
                 f"bucket-key column {name!r} is not in the primary key less the partition columns",
                 where=where,
@@ -303,6 +315,29 @@ def _check_options(
             raise InvalidOption(
                 f"rowkind.field {options.write.rowkind_field!r} is a key column", where=where, cure="use a column outside the key"
             )
+
+
+def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], options: Options, where: str) -> None:
+    """The checks of options that name columns of an append-only table."""
+    for name in options.layout.bucket_key:
+        _check_is_column("bucket-key", name, columns, where)
+        types.check_orderable(columns.field(name).type, name)
+        if name in partition_by:
+            raise InvalidOption(
+                f"bucket-key column {name!r} is a partition column",
+                where=where,
+                cure="all rows of a partition have the same value: choose another column",
+            )
+    if options.layout.buckets > 1 and not options.layout.bucket_key:
+        raise InvalidOption(
+            "several buckets need a bucket-key: the table has no primary key whose hash could select the bucket",
+            where=where,
+            found=f"bucket = {options.layout.buckets}",
+            cure="set bucket-key, or leave bucket out",
+        )
+    for name in options.appends.clustering_columns:
+        _check_is_column("clustering.columns", name, columns, where)
+        types.check_orderable(columns.field(name).type, name)
 
 
 def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Upsert of a Spark DataFrame: Spark hashes and shuffles, tasks sort and write in Arrow, the driver commits once.
+"""Upsert or append of a Spark DataFrame: Spark hashes and shuffles, tasks sort and write in Arrow, the driver commits once.
 
 0. A small batch comes to the driver instead: see `collected`.
 1. Check names and types on the driver; nothing has run yet.
@@ -8,6 +8,9 @@
 3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
    at once; with partitions Spark decides on the number of tasks.
 4. Each task writes its buckets (`write.bucket`) and returns commit messages. Attempts that fail leave only unreferenced files.
+
+An append-only table needs no order of rows: without partitions and bucket key there is no shuffle, and each task writes its rows
+to files of its own (`write.append`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.version import Version
+from lsmlake.write.append import append_files, joined
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
@@ -67,14 +71,19 @@ def upsert(
     if done := replayed(version, identity):  # before the columns are checked: the table may have been altered since
         return done
     schema, columns = version.schema, columns_for(version.schema, _columns_of(df), request)
+    if schema.append_only:
+        compact = False
     pick, root = inline_picker(version, compact), version.meta.paths.root
     context = None if is_connect(df) else df.sparkSession.sparkContext
     limit = collected.row_limit(version, pick) if context and root not in uneven else 0
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
         rows = rows.rename_columns(columns)
+        prepared = prepare(rows, schema, request, None)[0]
+        if schema.append_only:
+            return publish(version, append_files(version, [prepared]), identity, request.replaces)
         pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
-        return upsert_rows(version, prepare(rows, schema, request, None)[0], identity, pick, request.replaces)
+        return upsert_rows(version, prepared, identity, pick, request.replaces)
     write = _Write(version, columns, request, pick is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
     if limit and snapshot and snapshot.delta_rows <= limit:
@@ -89,7 +98,12 @@ def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapsh
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    return publish(write.base, messages, identity, write.request.replaces)
+    return publish(write.base, _one_per_bucket(write.base, messages), identity, write.request.replaces)
+
+
+def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:
+    """The messages of all tasks. Several tasks may append to a bucket."""
+    return joined(messages) if base.schema.append_only else messages
 
 
 def columns_for(schema: Schema, found: pa.Schema, request: Request) -> list[str]:
@@ -130,8 +144,10 @@ def _placed(df, write: _Write, parallelism: int):
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
     buckets = schema.parsed_options.layout.buckets
-    bucket = f"cast(pmod(hash({key}), {buckets}) as int) as {_BUCKET}"
+    bucket = f"{f'cast(pmod(hash({key}), {buckets}) as int)' if key else '0'} as {_BUCKET}"
     placed = numbered.selectExpr("*", bucket, f"monotonically_increasing_id() as {_ORDER}")
+    if not key and not schema.partition_by:
+        return placed
     if not schema.partition_by:
         return placed.repartitionById(min(buckets, parallelism), _BUCKET)
     return placed.repartition(*(_numbered(columns.index(name)) for name in schema.partition_by), _BUCKET)
@@ -176,6 +192,9 @@ def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], 
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
     base = write.base
+    if base.schema.append_only:
+        yield from append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed))
+        return
     pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
     replaces = write.request.replaces is not None
     with Intake(base.schema, write.request, changelog=not replaces) as intake:

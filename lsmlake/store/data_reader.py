@@ -147,9 +147,14 @@ class DataReader:
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
         """The leaf positions to read, in file order, since Arrow returns columns in the order requested. A read of columns that
-        the file lacks reads one of the key, for the number of rows."""
+        the file lacks reads another one, for the number of rows."""
         stored = [found for column in columns if (found := self.stored(column)) is not None]
-        return sorted({leaf for found in stored or [self.stored(self.schema.key[0])] for leaf in found.leaves})
+        return sorted({leaf for found in stored or [self._narrow] for leaf in found.leaves})
+
+    @property
+    def _narrow(self) -> _Stored:
+        """A column that the file has, of the key if there is one."""
+        return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
     def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Reorder, rename and convert `found`, the columns as Parquet read them in file order. Matched by position, since names

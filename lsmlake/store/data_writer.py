@@ -55,7 +55,7 @@ def write_run(
     nan_columns: Collection[str] = (),
     prefix: str = DATA,
 ) -> tuple[DataFile, ...]:
-    """Write one sorted run into `directory`; returns the files in key order.
+    """Write one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
 
     A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory.
 
@@ -76,7 +76,7 @@ def write_run(
                         writer = _FileWriter(directory, name, schema, sink, table, nan_columns, env.limits.row_group_rows)
                         stack.push(writer.discard_on_error)
                     table = writer.add(table)
-                    key_ends = not table.num_rows or _row(table.select(schema.key), 0) != writer.max_key
+                    key_ends = not (schema.key and table.num_rows) or _row(table.select(schema.key), 0) != writer.max_key
                     if writer.bytes >= schema.parsed_options.files.target_bytes and key_ends:
                         files.append(writer.finish(origin, env.clock()))
                         stack.pop_all().close()
@@ -86,7 +86,7 @@ def write_run(
     except BaseException:
         delete_quietly(env.storage, [paths.data(file) for file in files])
         raise
-    assert all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
+    assert not schema.key or all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
     return tuple(files)
 
 
@@ -124,7 +124,7 @@ class _FileWriter:
             compression_level=options.files.zstd_level if options.files.compression == "zstd" else None,
             use_dictionary=chosen.dictionary,
             column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
-            sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key],
+            sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key] or None,
             write_statistics=chosen.statistics,
             data_page_size=_PAGE_BYTES,
             write_page_index=True,

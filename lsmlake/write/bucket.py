@@ -98,7 +98,7 @@ def _split(
         return
     if numbers is None:
         numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
-    codes, partitions = _bucket_codes(rows, schema, numbers)
+    codes, partitions = bucket_codes(rows, schema, numbers)
     keys = comparable([rows.select(schema.key)])[0]
     rule = rule_of(schema)
     groups = grouped(keys, order, codes)
@@ -111,7 +111,7 @@ def _split(
             yield bucket, fold(rows, groups.part(first, last), rule, schema.key, pool)
 
 
-def _bucket_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
+def bucket_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
     """Returns (partition number * buckets + bucket number) per row, and the partition values by partition number."""
     buckets = schema.parsed_options.layout.buckets
     if not schema.partition_by:

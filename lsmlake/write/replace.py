@@ -7,7 +7,7 @@ rows of commits after it stay. The snapshot has no changelog; readers of changes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -102,9 +102,20 @@ def partition_predicate(schema: Schema, where: str, zone: str) -> Predicate:
 
 
 def publish(
-    version: Version, messages: Sequence[CommitMessage], identity: Identity, replaces: Replacement | None
+    version: Version,
+    messages: Sequence[CommitMessage],
+    identity: Identity,
+    replaces: Replacement | None,
+    check: Callable[[Version], None] | None = None,
 ) -> Snapshot | None:
-    """Commits what a write made. Returns None if there was nothing to commit."""
+    """Commits what a write made. Returns None if there was nothing to commit. `check`: see `Request`."""
+    if check is not None:
+
+        def restated(now: Version) -> Sequence[CommitMessage]:
+            check(now)
+            return messages
+
+        return commit(version, messages, identity, restated=restated).snapshot if messages else None
     if replaces is not None:
         chosen = partial(replaces.chosen, version.schema, messages)
         return commit(version, messages, identity, replaces=chosen).snapshot

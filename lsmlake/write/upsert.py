@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -26,10 +26,15 @@ def inline_picker(version: Version, compact: bool | None) -> Picker | None:
 
 
 def upsert_rows(
-    version: Version, rows: pa.Table, identity: Identity, pick: Picker | None, replaces: Replacement | None = None
+    version: Version,
+    rows: pa.Table,
+    identity: Identity,
+    pick: Picker | None,
+    replaces: Replacement | None = None,
+    check: Callable[[Version], None] | None = None,
 ) -> Snapshot | None:
     """Writes prepared rows, compacts what `pick` picks, and commits. An error removes the written files and leaves the table
-    unchanged. `replaces`: the write is an overwrite, for which `pick` does not count.
+    unchanged. `replaces`: the write is an overwrite, for which `pick` does not count. `check`: see `Request`.
 
     Returns:
         The new snapshot, None if there are no rows, or the earlier snapshot if `identity` has committed before: `commit` finds it
@@ -49,7 +54,7 @@ def upsert_rows(
         return write_onto(version, bucket, [part], states.get(bucket), pick, changelog_rows)
 
     messages = together(written, _released(parts), env.workers, version.meta.files.discard)
-    return publish(version, messages, identity, replaces)
+    return publish(version, messages, identity, replaces, check)
 
 
 def _released(parts: list[tuple[Bucket, pa.Table]]) -> Iterator[tuple[Bucket, pa.Table]]:

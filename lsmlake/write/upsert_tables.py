@@ -20,7 +20,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, prepare
-from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.replace import publish
 from lsmlake.write.upsert import upsert_rows
 
 
@@ -43,11 +43,11 @@ def upsert_tables(
         held.append(part)
         size += part.rows.get_total_buffer_size()
         if len(held) > 1 and size >= limit:  # a single table is in memory already
-            return _upsert_spilled(version, chain(_released(held), prepared), identity, pick, request.replaces)
+            return _upsert_spilled(version, chain(_released(held), prepared), request, identity, pick)
     rows = [part.rows for part in held if part.rows.num_rows]
     if not rows:
-        return publish(version, [], identity, request.replaces)
-    return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick, request.replaces)
+        return publish(version, [], identity, request.replaces, request.check)
+    return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick, request.replaces, request.check)
 
 
 class _Part(NamedTuple):
@@ -73,9 +73,10 @@ def _released(parts: list[_Part]) -> Iterator[_Part]:
 
 
 def _upsert_spilled(
-    version: Version, parts: Iterator[_Part], identity: Identity, pick: Picker | None, replaces: Replacement | None
+    version: Version, parts: Iterator[_Part], request: Request, identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
     messages: list[CommitMessage] = []
+    replaces = request.replaces
     schema, buckets = version.schema, version.options.layout.buckets
     try:
         with Intake(schema, None, changelog=replaces is None) as intake:
@@ -93,4 +94,4 @@ def _upsert_spilled(
     except BaseException:
         version.meta.files.discard(messages)
         raise
-    return publish(version, messages, identity, replaces)
+    return publish(version, messages, identity, replaces, request.check)

@@ -104,6 +104,11 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
     assert_type(orders.delete_keys([{"order_id": 7}], ignore_sequence=True), Snapshot | None)
     assert_type(orders.overwrite(frame, where="dt = '2026-01-01'"), Snapshot | None)
     assert_type(orders.truncate(), Snapshot | None)
+    events = lsmlake.connect("warehouse").create_table("sales.events", "at TIMESTAMP, page STRING")
+    assert_type(events.append(frame, writer_id="job", commit_id=1, cast=True, evolve=True), Snapshot | None)
+    deleted = assert_type(events.delete("page = '/'", isolation="snapshot"), lsmlake.DmlReport)
+    assert_type((deleted.snapshot, deleted.inserted), tuple[Snapshot | None, int])
+    assert_type(deleted.updated + deleted.deleted, int)
     return snapshot.id if snapshot else 0
 
 

@@ -1,0 +1,66 @@
+"""Compacts one bucket of an append-only table: rewrites the files that `lsm.pick.appends` picks, without their dead rows. Commits
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lsmlake.compact.clustering import clustered, sampled
+from lsmlake.format.deletion_vector import EMPTY
+from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
+from lsmlake.lsm.pick.appends import pick_appends
+from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.data_reader import live_rows
+from lsmlake.store.data_writer import Origin, nan_columns_of
+
+_SAMPLE_ROWS = 1 << 18
+
+
+def files_to_rewrite(files: BucketFiles, state: BucketState, *, full: bool) -> tuple[DataFile, ...]:
+    """Returns the files that a compaction of the bucket rewrites. Reads nothing."""
+    options = files.schema.parsed_options
+    dead = {name: ref.cardinality for name, ref in state.vectors.items()}
+    return pick_appends(state.files, dead, options.appends, options.files.target_bytes, full=full)
+
+
+def compact_appends(files: BucketFiles, state: BucketState, *, full: bool) -> CommitMessage | None:
+    """Compacts a bucket. Returns None if there was nothing to do."""
+    picked = files_to_rewrite(files, state, full=full)
+    if not picked:
+        return None
+    first = picked[0]
+    newest = max(file.sequence or 0 for file in picked)
+    oldest = min(file.min_sequence or 0 for file in picked)
+    origin = Origin(first.level, COMPACT, newest, oldest)
+    written = files.write(_rows(files, state, picked), origin, nan_columns_of(picked, files.schema))
+    names = {file.name for file in picked}
+    base = BucketState(
+        state.bucket, state.total_buckets, picked, {name: ref for name, ref in state.vectors.items() if name in names}
+    )
+    edit = BucketEdit(state.bucket, state.total_buckets, written, picked, base=base, only_files=True)
+    return CommitMessage(state.bucket, compact=edit, written=files.paths(written))
+
+
+def _rows(files: BucketFiles, state: BucketState, picked: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """Yields the live rows of the files, in the order that they are to be written in."""
+    schema, options = files.schema, files.schema.parsed_options
+    rows = _live(files, state, picked, schema.columns.names)
+    columns = options.appends.clustering_columns
+    if not columns:
+        yield from rows
+        return
+    per_file = max(1, _SAMPLE_ROWS // len(picked))
+    sample = pa.concat_tables([sampled([*_live(files, state, [file], columns)], per_file) for file in picked])
+    yield from clustered(rows, sample, schema.row_columns, options.appends, options.write.buffer_bytes)
+
+
+def _live(files: BucketFiles, state: BucketState, picked: Sequence[DataFile], columns: Sequence[str]) -> Iterator[pa.Table]:
+    vectors = files.meta.vectors.read(state.vectors, picked)
+    for file in picked:
+        with files.open(file) as reader:
+            for chunk in reader.stream(columns):
+                rows = live_rows(chunk, vectors.get(file.name, EMPTY))
+                if rows.num_rows:
+                    yield rows

@@ -1,0 +1,45 @@
+"""Sorts rows that may not fit into memory. DuckDB sorts, and spills to local disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from lsmlake.extras import need
+
+_BATCH_ROWS = 1 << 16
+
+
+def sorted_rows(
+    tables: Iterable[pa.Table], schema: pa.Schema, by: Sequence[str], memory_bytes: int, what: str
+) -> Iterator[pa.Table]:
+    """Yields all rows in ascending order of the columns `by`; nulls come first and NaN is the greatest float, as in Spark.
+
+    Args:
+        tables: The rows, all with the columns of `schema`.
+        schema: The columns.
+        by: The columns to sort by, the most significant first.
+        memory_bytes: The memory that the sort may use; it spills beyond that.
+        what: The feature that sorts, for the error if DuckDB is missing.
+
+    Raises:
+        MissingDependency: DuckDB is not installed.
+    """
+    duckdb = need("duckdb", what)
+    reader = pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
+    with tempfile.TemporaryDirectory(prefix="lsmlake-sort-") as folder:
+        config = {"memory_limit": f"{memory_bytes}B", "temp_directory": folder, "preserve_insertion_order": "false"}
+        with duckdb.connect(":memory:", config=config) as connection:
+            connection.register("rows", reader)
+            order = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" ASC NULLS FIRST' for name in by)
+            found = pa.RecordBatchReader.from_stream(connection.sql(f"SELECT * FROM rows ORDER BY {order}"))
+            held: list[pa.RecordBatch] = []
+            for batch in found:
+                held.append(batch)
+                if sum(each.num_rows for each in held) >= _BATCH_ROWS:
+                    yield pa.Table.from_batches(held).cast(schema)
+                    held = []
+            if held:
+                yield pa.Table.from_batches(held).cast(schema)

@@ -1,0 +1,132 @@
+"""Writes rows to an append-only table: files in the order of the rows, at level 1, where no read merges them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.replay import Identity, replayed
+from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.schema.schema import Schema
+from lsmlake.store.data_writer import Origin, nan_columns
+from lsmlake.store.together import together
+from lsmlake.store.version import Version
+from lsmlake.write.bucket import bucket_codes
+from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.replace import publish
+
+LEVEL = 1
+"""The level of all files of append-only tables."""
+
+
+def check_append_only(schema: Schema, name: str) -> None:
+    """Raises InvalidQuery if the table has a primary key."""
+    if not schema.append_only:
+        raise InvalidQuery(
+            "append is for tables without a primary key",
+            where=name,
+            expected="an append-only table",
+            found=f"primary key {list(schema.primary_key)}",
+            cure="use upsert: a row replaces the older row of its key",
+        )
+
+
+def check_keyed(schema: Schema, name: str, verb: str, cure: str | Wording) -> None:
+    """Raises InvalidQuery if the table has no primary key, which `verb` needs."""
+    if schema.append_only:
+        raise InvalidQuery(
+            f"{verb} needs a primary key",
+            where=name,
+            expected="a table with a primary key",
+            found="an append-only table",
+            cure=cure,
+        )
+
+
+def append_tables(version: Version, tables: Iterable[pa.Table], request: Request, identity: Identity) -> Snapshot | None:
+    """Writes all rows in one commit, buffering `write-buffer-size` at a time; `request.replaces` makes it an overwrite. If
+    `identity` has committed before, `tables` is not read.
+
+    Raises:
+        InvalidData: A row is invalid; row numbers count through all tables. Nothing is committed.
+    """
+    if done := replayed(version, identity):
+        return done
+    return publish(version, append_files(version, _prepared(tables, version.schema, request)), identity, request.replaces)
+
+
+def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> Iterator[pa.Table]:
+    first = 0
+    for table in tables:
+        if table.num_rows:
+            yield prepare(table, schema, request, first)[0]
+        first += table.num_rows
+
+
+def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
+    """Writes prepared rows to files, and returns one message per bucket. An error removes what was written."""
+    messages: list[CommitMessage] = []
+    held, size = [], 0
+    try:
+        for table in tables:
+            held.append(table)
+            size += table.get_total_buffer_size()
+            if size >= version.options.write.buffer_bytes:
+                messages += _written(version, pa.concat_tables(held))
+                held, size = [], 0
+        if held:
+            messages += _written(version, pa.concat_tables(held))
+    except BaseException:
+        version.meta.files.discard(messages)
+        raise
+    return joined(messages)
+
+
+def joined(messages: Iterable[CommitMessage]) -> list[CommitMessage]:
+    """Joins the appends of each bucket into one message, in their order."""
+    found: dict[Bucket, CommitMessage] = {}
+    for message in messages:
+        known = found.get(message.bucket)
+        if known is not None:
+            append = replace(message.append, added=known.append.added + message.append.added)
+            message = CommitMessage(message.bucket, append, None, known.rows + message.rows, known.written + message.written)
+        found[message.bucket] = message
+    return list(found.values())
+
+
+def _written(version: Version, rows: pa.Table) -> list[CommitMessage]:
+    def write(part: tuple[Bucket, pa.Table]) -> CommitMessage:
+        bucket, table = part
+        files = version.files(bucket)
+        added = files.write([table], Origin(LEVEL, APPEND), nan_columns(table))
+        edit = BucketEdit(bucket, version.options.layout.buckets, added=added)
+        return CommitMessage(bucket, edit, rows=table.num_rows, written=files.paths(added))
+
+    return together(write, by_bucket(rows, version.schema), version.meta.env.workers, version.meta.files.discard)
+
+
+def by_bucket(rows: pa.Table, schema: Schema) -> Iterator[tuple[Bucket, pa.Table]]:
+    """Yields the rows of each bucket, in their order. `rows`: with the partition columns and the bucket key."""
+    if not rows.num_rows:
+        return
+    buckets, key = schema.parsed_options.layout.buckets, schema.bucket_key
+    numbers = bucket_of([rows[name] for name in key], buckets) if key else np.zeros(rows.num_rows, np.int64)
+    codes, partitions = bucket_codes(rows, schema, numbers)
+    if (codes == codes[0]).all():
+        yield _bucket(codes[0], partitions, buckets), rows
+        return
+    order = np.argsort(codes, kind="stable")
+    edges = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist(), len(order)]
+    for first, last in pairwise(edges):
+        yield _bucket(codes[order[first]], partitions, buckets), rows.take(order[first:last])
+
+
+def _bucket(code: np.int64, partitions: Sequence[tuple], buckets: int) -> Bucket:
+    return Bucket(partitions[int(code) // buckets], int(code) % buckets)

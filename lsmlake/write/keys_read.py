@@ -1,0 +1,75 @@
+"""The rows of a primary-key table that a statement read, by key, so that a commit can check that no other commit wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.requirements import Overtaken
+from lsmlake.format.snapshot import APPEND, COMPACT
+from lsmlake.kernels.keys import comparable
+from lsmlake.predicate import Predicate, evaluate
+from lsmlake.read.plan import plan
+from lsmlake.store.version import Version
+from lsmlake.write.append import by_bucket
+
+
+class KeysRead:
+    """The keys of the rows that a statement read at `base`, and the predicate that chose them. Memory: the keys."""
+
+    def __init__(self, base: Version, predicate: Predicate | None, serializable: bool) -> None:
+        self.base, self.predicate, self.serializable = base, predicate, serializable
+        self._keys: list[pa.Table] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(keys.num_rows for keys in self._keys)
+
+    def noting(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Passes rows on and keeps their keys."""
+        for table in tables:
+            self._keys.append(table.select(list(self.base.schema.primary_key)))
+            yield table
+
+    def check(self, now: Version) -> None:
+        """Raises Overtaken if a commit after `base` wrote one of the keys, removed rows otherwise than by key or, if the
+        statement is serializable, wrote a row that satisfies the predicate."""
+        base = self.base
+        if now.number == base.number:
+            return
+        kinds = {base.meta.snapshots.get(number).kind for number in range(base.number + 1, now.number + 1)}
+        if kinds <= {COMPACT}:
+            return
+        if kinds - {COMPACT, APPEND} or now.schema.id != base.schema.id:
+            raise Overtaken
+        if self.serializable:
+            self._check_no_new_rows(now)
+        keys = pa.concat_tables(self._keys) if self._keys else None
+        if keys is None:
+            return
+        parts = dict(by_bucket(keys, base.schema))
+        for bucket, state in now.states(parts, statistics=False).items():
+            new = [file for file in state.files if file.sequence > base.number]
+            if not new:
+                continue
+            own = parts[bucket].select(list(base.schema.key))
+            own = own.take(pa.array(np.argsort(comparable([own])[0], kind="stable")))
+            if now.files(bucket).find(own, new, repeats=True):
+                raise Overtaken
+
+    def _check_no_new_rows(self, now: Version) -> None:
+        """Rows of other commits may satisfy the predicate as they were written, whether or not they are merged with others."""
+        found = plan(now, self.predicate)
+        names = sorted(self.predicate.columns) if self.predicate else []
+        for split in found.splits:
+            files = now.files(split.bucket)
+            for file in (*split.files, *split.level0, *split.merged):
+                if file.sequence <= self.base.number:
+                    continue
+                if not names:
+                    raise Overtaken
+                with files.open(file) as reader:
+                    if any(evaluate(self.predicate, chunk.table).any() for chunk in reader.chunks(names)):
+                        raise Overtaken

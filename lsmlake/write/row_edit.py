@@ -1,0 +1,173 @@
+"""Removes rows of an append-only table by position, and adds others, in one commit.
+
+With deletion vectors the rows are marked; without, their files are rewritten. Rows that other statements marked meanwhile stay
+marked: vectors are united. The edit depends on the rows it removes: if another commit removed one of them or rewrote its file,
+the statement that made the edit must be evaluated again (`Overtaken`). A serializable one must be, too, if rows were added that
+satisfy its predicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.requirements import Overtaken
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.format.files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
+from lsmlake.predicate import Predicate
+from lsmlake.read.plan import plan
+from lsmlake.read.positions import Matched, matched
+from lsmlake.store.data_reader import live_rows
+from lsmlake.store.data_writer import Origin, nan_columns_of
+from lsmlake.store.together import together
+from lsmlake.store.version import Version
+
+
+class Rewritten(NamedTuple):
+    """A file without the removed rows: the files that replace it, none if no row is left."""
+
+    of: Matched
+    files: tuple[DataFile, ...]
+
+
+@dataclass
+class RowEdit:
+    """Called in each attempt to commit, with the version to follow; returns the messages for it.
+
+    Args:
+        base: The version that the statement read.
+        removed: The rows to remove, at most one item per file.
+        rewritten: Without vectors: the files that replace those of `removed`.
+        added: The new rows: appends, one message per bucket.
+        predicate: What the rows satisfy; None: all rows do.
+        serializable: Whether new rows that satisfy the predicate overtake the statement.
+    """
+
+    base: Version
+    removed: Sequence[Matched]
+    rewritten: Sequence[Rewritten] | None
+    added: Sequence[CommitMessage]
+    predicate: Predicate | None
+    serializable: bool
+    _made: list[CommitMessage] = field(default_factory=list)
+    _made_for: Mapping[str, VectorRef | None] | None = None
+
+    def first(self) -> list[CommitMessage]:
+        """What was written so far, for the commit to remove if it fails."""
+        kept = [
+            CommitMessage(one.of.bucket, written=self.base.files(one.of.bucket).paths(one.files)) for one in self.rewritten or ()
+        ]
+        return [*self.added, *kept]
+
+    def __call__(self, now: Version) -> Sequence[CommitMessage]:
+        if now.schema.id != self.base.schema.id:
+            raise Overtaken
+        buckets = {one.bucket for one in self.removed}
+        states = now.states(buckets, statistics=False) if buckets else {}
+        if now.number != self.base.number and self.serializable:
+            check_no_new_rows(self.base, now, self.predicate)
+        for one in self.removed:
+            _check_live(one, states)
+        refs = {one.file.name: states[one.bucket].vectors.get(one.file.name) for one in self.removed}
+        if self._made_for != refs:  # otherwise the vectors of the last attempt still fit
+            self._made_for, self._made = refs, list(self._messages(now, states, refs))
+        return self._made
+
+    def _messages(
+        self, now: Version, states: Mapping[Bucket, BucketState], refs: Mapping[str, VectorRef | None]
+    ) -> Iterator[CommitMessage]:
+        added = {message.bucket: message for message in self.added}
+        replaced = {one.of.file.name: one.files for one in self.rewritten or ()}
+        by_bucket: dict[Bucket, list[Matched]] = {}
+        for one in self.removed:
+            by_bucket.setdefault(one.bucket, []).append(one)
+        for bucket in dict.fromkeys([*by_bucket, *added]):
+            state, append = states.get(bucket), added.get(bucket)
+            if bucket not in by_bucket:
+                yield append
+                continue
+            gone, vectors, files = [], {}, list(append.append.added if append else ())
+            for one in by_bucket[bucket]:
+                vector = self._vector(now, one, refs[one.file.name])
+                if self.rewritten is not None:
+                    gone.append(one.file.name)
+                    files += replaced[one.file.name]
+                elif len(vector) == one.file.rows:
+                    gone.append(one.file.name)
+                else:
+                    vectors[one.file.name] = vector
+            written = now.meta.vectors.put(dict(sorted(vectors.items())))
+            edit = BucketEdit(
+                bucket,
+                state.total_buckets,
+                added=tuple(files),
+                removed=tuple(file for file in state.files if file.name in gone),
+                vectors=written,
+                base=_touched(state, {one.file.name for one in by_bucket[bucket]}),
+                only_files=True,
+            )
+            paths = (*now.files(bucket).paths(files), *{now.meta.paths.puffin(ref.puffin) for ref in written.values()})
+            yield CommitMessage(bucket, compact=edit, rows=append.rows if append else 0, written=paths)
+
+    def _vector(self, now: Version, one: Matched, ref: VectorRef | None) -> DeletionVector:
+        """The dead rows of a file after the edit. Raises Overtaken if another commit removed one of the rows."""
+        known = one.vector
+        if ref != one.ref:
+            if self.rewritten is not None:
+                raise Overtaken
+            known = EMPTY if ref is None else now.meta.vectors.get(ref, one.file)
+            others = known - one.vector
+            if len(others) and (one.positions is None or not others.live_mask(one.positions).all()):
+                raise Overtaken
+        return known | DeletionVector.of(np.arange(one.file.rows) if one.positions is None else one.positions)
+
+
+def _check_live(one: Matched, states: Mapping[Bucket, BucketState]) -> None:
+    state = states.get(one.bucket)
+    if state is None or all(file.name != one.file.name for file in state.files):
+        raise Overtaken
+
+
+def _touched(state: BucketState, names: set[str]) -> BucketState:
+    vectors = {name: ref for name, ref in state.vectors.items() if name in names}
+    return BucketState(state.bucket, state.total_buckets, tuple(file for file in state.files if file.name in names), vectors)
+
+
+def check_no_new_rows(base: Version, now: Version, predicate: Predicate | None) -> None:
+    """Raises Overtaken if files that were added after `base` hold rows that satisfy the predicate. Reads the columns of the
+    predicate in those files whose statistics allow a match."""
+    found = plan(now, predicate)
+    splits = (replace(split, files=tuple(file for file in split.files if file.sequence > base.number)) for split in found.splits)
+    if matched(replace(found, splits=tuple(splits))):
+        raise Overtaken
+
+
+def rewritten(version: Version, removed: Iterable[Matched]) -> list[Rewritten]:
+    """Writes the live rows of each file, without the removed ones, to new files. An error removes what was written."""
+
+    def discard(done: Sequence[Rewritten]) -> None:
+        for one in done:
+            version.files(one.of.bucket).delete(one.files)
+
+    return together(partial(_rewrite, version), removed, version.meta.env.workers, discard)
+
+
+def _rewrite(version: Version, one: Matched) -> Rewritten:
+    if one.positions is None:
+        return Rewritten(one, ())
+    files, file = version.files(one.bucket), one.file
+    dead = one.vector | DeletionVector.of(one.positions)
+    origin = Origin(file.level, COMPACT, file.sequence, file.min_sequence)
+
+    def rows() -> Iterator[pa.Table]:
+        with files.open(file) as reader:
+            for chunk in reader.stream(version.schema.columns.names):
+                yield live_rows(chunk, dead)
+
+    kept = (table for table in rows() if table.num_rows)
+    return Rewritten(one, files.write(kept, origin, nan_columns_of([file], version.schema)))

@@ -1,0 +1,69 @@
+"""Statements that change rows by condition: evaluated on one version, committed if nothing came between that they depend on, and
+evaluated again otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lsmlake.commit.requirements import Overtaken
+from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.notebook import Shown
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
+
+SERIALIZABLE, SNAPSHOT = ISOLATIONS = "serializable", "snapshot"
+_ROUNDS = 100
+_WAIT_MAX_MS = 500
+
+
+@dataclass(frozen=True)
+class DmlReport(Shown):
+    """The result of a statement that changes rows.
+
+    Attributes:
+        snapshot: the snapshot that the statement published; None if it changed no row.
+        inserted: the number of new rows.
+        updated: the number of rows with new values.
+        deleted: the number of removed rows.
+    """
+
+    snapshot: Snapshot | None = None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def check_isolation(isolation: str) -> str:
+    """Returns `isolation`. Raises InvalidQuery for an unknown level."""
+    if isolation not in ISOLATIONS:
+        raise InvalidQuery(
+            "unknown isolation", expected=" or ".join(map(repr, ISOLATIONS)), found=repr(isolation), cure="pass one of them"
+        )
+    return isolation
+
+
+def evaluated(meta: Metadata, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
+    """Evaluates a statement on the newest version and again after each commit that overtakes it, a bounded number of times.
+
+    Raises:
+        CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
+    """
+    env, wait_ms = meta.env, 10
+    for attempt in range(_ROUNDS):
+        if attempt:
+            env.sleep(wait_ms * env.random() / 1000)
+            wait_ms = min(2 * wait_ms, _WAIT_MAX_MS)
+        version = Version.latest(meta)
+        try:
+            with version.unless_expired():
+                return evaluate(version)
+        except (Overtaken, SnapshotNotFound):  # the rows that it read have changed, or are gone
+            continue
+    raise CommitConflict(
+        "other commits changed the rows of the statement on every attempt",
+        where=meta.paths.root,
+        found=f"{_ROUNDS} attempts",
+        cure="run it again, or run fewer statements on the same rows at a time",
+    )
