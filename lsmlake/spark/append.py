@@ -1,8 +1,11 @@
-"""`df.write.format("lsmlake").mode("append").save(path)`: an upsert through Spark's data source API.
+"""`df.write.format("lsmlake").mode("append").save(path)`: an upsert or an append through Spark's data source API.
 
-Spark writes a Python data source without a shuffle, so several tasks may have rows of one bucket or key, while a commit adds one
-run per bucket. So the tasks only validate their rows and return them; the committing process sorts and writes them as one upsert.
-This suits batches of up to a few million rows; `Table.upsert` shuffles by bucket and writes in the tasks.
+In an append-only table the tasks write files, and the committing process publishes them.
+
+Under a primary key Spark writes a Python data source without a shuffle, so several tasks may have rows of one bucket or key,
+while a commit adds one run per bucket. So the tasks only validate their rows and return them; the committing process sorts and
+writes them as one upsert. This suits batches of up to a few million rows; `Table.upsert` shuffles by bucket and writes in the
+tasks.
 """
 
 from __future__ import annotations
@@ -17,14 +20,25 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from lsmlake.api.table import Table
 from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData
+from lsmlake.format.files import CommitMessage
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import write
 from lsmlake.spark.ship import Package, carried, restored
+from lsmlake.store.version import Version
+from lsmlake.write.append import append_files, joined
 from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.replace import publish
 
 _TASK_BYTES = 128 << 20  # compressed; Spark collects them on the driver, within spark.driver.maxResultSize in total
+
+
+@dataclass
+class _Files(WriterCommitMessage):
+    """The files that a task wrote."""
+
+    messages: list[CommitMessage]
 
 
 @dataclass
@@ -34,16 +48,46 @@ class _Rows(WriterCommitMessage):
     data: bytes
 
 
-class Writer(DataSourceArrowWriter):
+def writer(package: Package | None, table: Table, schema: Schema, columns: pa.Schema) -> DataSourceArrowWriter:
+    """The writer for a table of either kind. `schema`: of the table. Raises InvalidData if the columns do not fit it."""
+    return (_FileWriter if schema.append_only else _RowWriter)(package, table, schema, columns)
+
+
+class _Writer(DataSourceArrowWriter):
     """One write. Spark calls `commit` once, with the messages of all tasks in order of their partitions."""
 
     def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema) -> None:
-        """`schema`: of the table. Raises InvalidData if the columns do not fit it."""
         self.package, self.table, self.schema = package, table, schema
         self.columns = write.columns_for(self.schema, columns, Request())
 
     def __reduce__(self):
         return carried(self.package, restored, type(self), dict(self.__dict__))
+
+    def _version(self) -> Version:
+        return replace(self.table.version, schema=self.schema)
+
+
+class _FileWriter(_Writer):
+    """Writes to an append-only table."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        tables = (pa.Table.from_batches([batch]).select(self.columns) for batch in iterator)
+        return _Files(append_files(self._version(), (prepare(rows, self.schema, Request(), None)[0] for rows in tables)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        version = self._version()
+        publish(version, joined(_all_files(messages)), Identity(version.meta.env.ids()), None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self.table.meta.files.discard(list(_all_files(messages)))
+
+
+def _all_files(messages: Iterable[WriterCommitMessage | None]) -> Iterator[CommitMessage]:
+    return (one for message in messages if message is not None for one in message.messages)
+
+
+class _RowWriter(_Writer):
+    """Writes to a table with a primary key."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         out, sink = pa.BufferOutputStream(), None
@@ -65,7 +109,7 @@ class Writer(DataSourceArrowWriter):
         return _Rows(out.getvalue().to_pybytes())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        version = replace(self.table.version, schema=self.schema)
+        version = self._version()
         identity = Identity(version.meta.env.ids())
         write.write_here(version, self.columns, _placed(messages, self.schema), identity)
 

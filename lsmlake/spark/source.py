@@ -42,7 +42,7 @@ from lsmlake.read.scan import read_split
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.widening import widens
-from lsmlake.spark.append import Writer
+from lsmlake.spark.append import writer as batch_writer
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
 from lsmlake.spark.types import to_arrow, to_spark
@@ -213,7 +213,7 @@ class LakeSource(DataSource):
         given = self.given.get(MERGE_SCHEMA)
         if version.options.write.merge_schema if given is None else boolean.parse(MERGE_SCHEMA, given, 'format("lsmlake")'):
             version = evolve(version, table.name, found, None, partial(table.runtime.compactions, table.meta))
-        return Writer(self.package, table, version.schema, found)
+        return batch_writer(self.package, table, version.schema, found)
 
     def _refuse_write_options(self) -> None:
         if MERGE_SCHEMA in self.given:
