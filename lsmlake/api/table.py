@@ -20,7 +20,7 @@ from lsmlake.api.inputs import as_input
 from lsmlake.api.key_input import as_keys
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.scan import Scan, check_order
+from lsmlake.api.scan import Scan
 from lsmlake.api.system_tables import Asked, AuditLog, Binlog, system_table
 from lsmlake.api.types import (
     ArrowExpression,
@@ -84,6 +84,7 @@ from lsmlake.write.delete import delete
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, partition_predicate, publish
 from lsmlake.write.statement import DmlReport, check_isolation, evaluated
+from lsmlake.write.update import update
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
@@ -305,6 +306,41 @@ class Table:
             return delete(version, predicate, level)
 
         return evaluated(self.meta, run)
+
+    def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation = "serializable") -> DmlReport:
+        """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
+
+        Concurrent statements and isolation are as in `delete`: `update({"v": "v + 1"})` by many writers loses no update.
+
+        Args:
+            values: column -> an expression in Spark SQL over the old row, such as {"amount": "amount * 2", "status": "'paid'"}.
+                Key columns cannot be updated. A value that the column cannot hold without loss is refused.
+            where: as in `delete`.
+            isolation: as in `delete`.
+
+        Raises:
+            InvalidQuery: an expression is invalid, or the merge engine is not deduplicate or partial-update, or an expression
+                fails for a row, such as a division by zero. Nothing was committed.
+            InvalidData: a new value is null in a column that cannot be null. Nothing was committed.
+            CommitConflict: other commits changed the rows of the statement on every attempt. Nothing was committed.
+            MissingDependency: DuckDB is not installed.
+
+        Example:
+            >>> orders.update({"status": "'closed'"}, where="order_id = 7").updated
+            1
+        """
+        level, zone = check_isolation(isolation), self.runtime.zone
+        now = self._now()
+
+        def run(version: Version) -> DmlReport:
+            predicate = None if where is None else parse(where, version.schema.plain_columns, zone=zone)
+            return update(version, values, predicate, level, zone, now)
+
+        return evaluated(self.meta, run)
+
+    def _now(self) -> str:
+        """The time of a statement, as text with a time zone."""
+        return datetime.datetime.fromtimestamp(self.meta.env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")
 
     def overwrite(
         self,

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-import pyarrow as pa
-
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.predicate import Predicate
@@ -42,18 +37,7 @@ def _by_position(version: Version, predicate: Predicate | None, isolation: str) 
 def _by_key(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
     columns = delete_columns(version.schema, Request(deletes=True))
     read = KeysRead(version, predicate, isolation == SERIALIZABLE)
-    counted = _Counted()
-    tables = counted.passing(read.noting(read_plan(plan(version, predicate, columns))))
+    tables = read.noting(read_plan(plan(version, predicate, columns)))
     request = Request(deletes=True, check=read.check)
     snapshot = upsert_tables(version, tables, request, Identity(version.meta.env.ids()), inline_picker(version, None))
-    return DmlReport(snapshot, deleted=counted.rows)
-
-
-@dataclass
-class _Counted:
-    rows: int = field(default=0)
-
-    def passing(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for table in tables:
-            self.rows += table.num_rows
-            yield table
+    return DmlReport(snapshot, deleted=read.rows)

@@ -1,0 +1,124 @@
+"""Updates rows by condition: new values are expressions over the old row. In an append-only table the old rows are removed by
+position and the new ones appended; under a primary key the new rows are written like an upsert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
+from lsmlake.dialect.evaluate import Columns, columns_of
+from lsmlake.dialect.scope import Scope
+from lsmlake.errors import InvalidQuery
+from lsmlake.options.merge import DEDUPLICATE, PARTIAL_UPDATE
+from lsmlake.predicate import Predicate
+from lsmlake.read.plan import plan
+from lsmlake.read.positions import Matched, matched
+from lsmlake.read.scan import read_plan
+from lsmlake.schema.schema import Schema
+from lsmlake.store.version import Version
+from lsmlake.write.append import append_files
+from lsmlake.write.keys_read import KeysRead
+from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.row_edit import RowEdit, rewritten
+from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.upsert import inline_picker
+from lsmlake.write.upsert_tables import upsert_tables
+
+
+def update(
+    version: Version, values: Mapping[str, str], predicate: Predicate | None, isolation: str, zone: str, now: str
+) -> DmlReport:
+    """Gives the rows for which `predicate` is true (None: all rows) new values.
+
+    Args:
+        version: The version to read.
+        values: Column -> an expression in Spark SQL over the old row.
+        predicate: The rows to update.
+        isolation: See `write.statement`.
+        zone: The session's time zone.
+        now: The time of the statement.
+
+    Raises:
+        InvalidQuery: An expression is invalid, or the merge engine cannot update rows.
+        InvalidData: A new value does not fit its column.
+        Overtaken: Another commit changed one of the rows.
+    """
+    schema = version.schema
+    assigned = columns_of(values, Scope.of(schema.plain_columns), schema.plain_columns, zone=zone, now=now)
+    check_updatable(schema, assigned.schema.names, version.meta.paths.root)
+    if schema.append_only:
+        return _by_position(version, assigned, predicate, isolation)
+    return _by_key(version, assigned, predicate, isolation)
+
+
+def check_updatable(schema: Schema, names: Sequence[str], where: str) -> None:
+    """Raises InvalidQuery unless the columns of rows can be updated."""
+    if keys := [name for name in names if name in schema.primary_key]:
+        raise InvalidQuery(
+            "a key column cannot be updated",
+            where=where,
+            found=keys,
+            cure="delete the rows and insert them with another key",
+        )
+    if not schema.append_only and (engine := schema.parsed_options.merge.engine) not in (DEDUPLICATE, PARTIAL_UPDATE):
+        raise InvalidQuery(
+            f"merge-engine = {engine} cannot update rows",
+            where=where,
+            expected=f"{DEDUPLICATE} or {PARTIAL_UPDATE}: under other engines a written row does not replace the row of its key",
+            found=engine,
+            cure="upsert rows that the merge engine combines with the present ones",
+        )
+
+
+def rows_at(version: Version, removed: Matched, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the rows that are to be replaced in a file, in their order."""
+    every = np.arange(removed.file.rows)
+    positions = every[removed.vector.live_mask(every)] if removed.positions is None else removed.positions
+    yield from version.files(removed.bucket).fetch(removed.file, positions, columns)
+
+
+def _by_position(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
+    schema = version.schema
+    removed = matched(plan(version, predicate))
+    if not removed:
+        return DmlReport()
+    old = (rows for one in removed for rows in rows_at(version, one, schema.columns.names))
+    new = (prepare(_replaced(rows, assigned), schema, Request(), None)[0] for rows in old)
+    added = append_files(version, new)
+    try:
+        rewrite = None if version.options.layout.deletion_vectors else rewritten(version, removed)
+    except BaseException:
+        version.meta.files.discard(added)
+        raise
+    edit = RowEdit(version, removed, rewrite, added, predicate, isolation == SERIALIZABLE)
+    done = commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit)
+    return DmlReport(done.snapshot, updated=sum(one.rows for one in removed))
+
+
+def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
+    schema, options = version.schema, version.options
+    read = KeysRead(version, predicate, isolation == SERIALIZABLE)
+    written = schema.columns.names
+    if options.merge.engine == PARTIAL_UPDATE:  # columns that are not written keep their values
+        kept = {*schema.primary_key, *options.merge.sequence_field, *assigned.schema.names}
+        kept.update(name for sequence in options.columns.sequence_groups for name in sequence)
+        written = [name for name in written if name in kept]
+    needed = [name for name in schema.columns.names if name in {*written, *assigned.needs}]
+    rows = read.noting(read_plan(plan(version, predicate, needed)))
+    new = (_replaced(table, assigned).select(written) for table in rows)
+    snapshot = upsert_tables(
+        version, new, Request(check=read.check), Identity(version.meta.env.ids()), inline_picker(version, None)
+    )
+    return DmlReport(snapshot, updated=read.rows)
+
+
+def _replaced(rows: pa.Table, assigned: Columns) -> pa.Table:
+    """The rows with the assigned columns."""
+    values = assigned.over(rows)
+    for field, column in zip(values.schema, values.columns, strict=True):
+        rows = rows.set_column(rows.column_names.index(field.name), field.name, column)
+    return rows
