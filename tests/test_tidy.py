@@ -49,7 +49,7 @@ EDGE = {
     "store/local.py",
     "store/memory.py",
     "store/spill.py",
-    "store/external_sort.py",
+    "store/scratch.py",
     "warehouse.py",
     "spark/ship.py",
     "spark/python.py",

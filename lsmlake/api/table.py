@@ -18,6 +18,7 @@ from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
 from lsmlake.api.inputs import as_input
 from lsmlake.api.key_input import as_keys
+from lsmlake.api.merge import Merge
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
@@ -81,6 +82,9 @@ from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_tables, check_append_only, check_keyed
 from lsmlake.write.delete import delete
+from lsmlake.write.merge import merge
+from lsmlake.write.merge_clauses import Clause, checked, schema_of_source
+from lsmlake.write.merge_join import Join
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, partition_predicate, publish
 from lsmlake.write.statement import DmlReport, check_isolation, evaluated
@@ -337,6 +341,41 @@ class Table:
             return update(version, values, predicate, level, zone, now)
 
         return evaluated(self.meta, run)
+
+    def merge(self, source: Data | Table, on: str, *, isolation: Isolation = "serializable", evolve: bool = False) -> Merge:
+        """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.
+
+        The source is read once. Where `on` requires columns to be equal, only the files that can hold the values of the source
+        are read, and of them the columns that the clauses name. A join beyond `write-buffer-size` is done on local disk.
+        Concurrent statements and isolation are as in `delete`.
+
+        Args:
+            source: any data that `upsert` takes, or a table, as it is now.
+            on: the condition on a target row `t` and a source row `s`, such as "t.order_id = s.order_id".
+            isolation: as in `delete`.
+            evolve: first add the columns of the source that the table lacks, as in `upsert`.
+
+        Example:
+            >>> merge = orders.merge(batch, "t.order_id = s.order_id")
+            >>> merge.when_matched_update_all("s.op = 'U'").when_matched_delete().when_not_matched_insert_all().execute()
+        """
+        level, zone = check_isolation(isolation), self.runtime.zone
+
+        def run(clauses: tuple[Clause, ...]) -> DmlReport:
+            given = as_input(source.scan() if isinstance(source, Table) else source)
+            tables = given.tables
+            first = next(tables, None)
+            if first is None:
+                raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")
+            columns, now = schema_of_source(first.schema), self._now()
+            if evolve:
+                self._evolved(self.version, columns, Request())
+            statement = checked(self.current, columns, on, clauses, zone, now)
+            memory_bytes = self.current.parsed_options.write.buffer_bytes
+            with Join(statement, chain([first], tables), columns, zone, memory_bytes) as join:
+                return evaluated(self.meta, lambda version: merge(version, statement, join, level))
+
+        return Merge(run)
 
     def _now(self) -> str:
         """The time of a statement, as text with a time zone."""

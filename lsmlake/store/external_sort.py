@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from lsmlake.extras import need
+from lsmlake.store.scratch import scratch_folder
 
 _BATCH_ROWS = 1 << 16
 
@@ -29,7 +29,7 @@ def sorted_rows(
     """
     duckdb = need("duckdb", what)
     reader = pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
-    with tempfile.TemporaryDirectory(prefix="lsmlake-sort-") as folder:
+    with scratch_folder() as folder:
         config = {"memory_limit": f"{memory_bytes}B", "temp_directory": folder, "preserve_insertion_order": "false"}
         with duckdb.connect(":memory:", config=config) as connection:
             connection.register("rows", reader)

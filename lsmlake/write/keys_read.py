@@ -30,8 +30,12 @@ class KeysRead:
     def noting(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Passes rows on and keeps their keys."""
         for table in tables:
-            self._keys.append(table.select(list(self.base.schema.primary_key)))
+            self.note(table)
             yield table
+
+    def note(self, rows: pa.Table) -> None:
+        """Keeps the keys of rows."""
+        self._keys.append(rows.select(list(self.base.schema.primary_key)))
 
     def check(self, now: Version) -> None:
         """Raises Overtaken if a commit after `base` wrote one of the keys, removed rows otherwise than by key or, if the

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.dialect.evaluate import Columns, columns_of
 from lsmlake.dialect.scope import Scope
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.options.merge import DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
@@ -74,6 +75,23 @@ def check_updatable(schema: Schema, names: Sequence[str], where: str) -> None:
         )
 
 
+def check_replaces(schema: Schema, old: pa.Table, new: pa.Table, names: Sequence[str]) -> None:
+    """Raises InvalidData if a null is to replace a value under a merge engine to which null means no change. `old` and `new`: the
+    same rows before and after."""
+    if schema.append_only or schema.parsed_options.merge.engine != PARTIAL_UPDATE:
+        return
+    for name in names:
+        lost = pc.and_(pc.is_valid(old[name]), pc.is_null(new[name]))
+        if pc.any(lost).as_py():
+            raise InvalidData(
+                f"under merge-engine = {PARTIAL_UPDATE} a null does not replace a value",
+                where=f"column {name!r}",
+                expected="a value",
+                found=f"{pc.sum(lost).as_py()} rows whose value would become null",
+                cure="update to another value, or delete the rows and insert them again",
+            )
+
+
 def rows_at(version: Version, removed: Matched, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yields the rows that are to be replaced in a file, in their order."""
     every = np.arange(removed.file.rows)
@@ -109,7 +127,13 @@ def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, is
         written = [name for name in written if name in kept]
     needed = [name for name in schema.columns.names if name in {*written, *assigned.needs}]
     rows = read.noting(read_plan(plan(version, predicate, needed)))
-    new = (_replaced(table, assigned).select(written) for table in rows)
+
+    def replaced(old: pa.Table) -> pa.Table:
+        new = _replaced(old, assigned)
+        check_replaces(schema, old, new, assigned.schema.names)
+        return new.select(written)
+
+    new = map(replaced, rows)
     snapshot = upsert_tables(
         version, new, Request(check=read.check), Identity(version.meta.env.ids()), inline_picker(version, None)
     )

@@ -37,7 +37,13 @@ def upsert_tables(
     """
     if done := replayed(version, identity):
         return done
-    prepared = _prepared(tables, version.schema, request)
+    return upsert_parts(version, _prepared(tables, version.schema, request), request, identity, pick)
+
+
+def upsert_parts(
+    version: Version, prepared: Iterator[Part], request: Request, identity: Identity, pick: Picker | None
+) -> Snapshot | None:
+    """Writes rows that are prepared in one commit. Parts without rows are ignored. Of rows with one key the last wins."""
     held, size, limit = [], 0, version.options.write.buffer_bytes
     for part in prepared:
         held.append(part)
@@ -50,30 +56,30 @@ def upsert_tables(
     return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick, request.replaces, request.check)
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Prepared rows and their places in the input."""
 
     rows: pa.Table
     places: np.ndarray
 
 
-def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> Iterator[_Part]:
+def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> Iterator[Part]:
     first = 0
     for table in tables:
         if table.num_rows:
             rows, kept = prepare(table, schema, request, first)
-            yield _Part(rows, first + (np.arange(rows.num_rows) if kept is None else kept))
+            yield Part(rows, first + (np.arange(rows.num_rows) if kept is None else kept))
         first += table.num_rows
 
 
-def _released(parts: list[_Part]) -> Iterator[_Part]:
+def _released(parts: list[Part]) -> Iterator[Part]:
     """Yields the parts and removes each from the list, so its memory is freed early."""
     while parts:
         yield parts.pop(0)
 
 
 def _upsert_spilled(
-    version: Version, parts: Iterator[_Part], request: Request, identity: Identity, pick: Picker | None
+    version: Version, parts: Iterator[Part], request: Request, identity: Identity, pick: Picker | None
 ) -> Snapshot | None:
     messages: list[CommitMessage] = []
     replaces = request.replaces

@@ -1,0 +1,234 @@
+"""MERGE INTO in this process: rows of a source update, delete or add rows of the table, in one commit.
+
+1. `merge_clauses.checked` checks the statement.
+2. The source is loaded (`merge_join.Join`). Its values of columns that must be equal limit the files of the target to read.
+3. The target streams through the join: the columns that the statement names, and the place of each row.
+4. Whole rows are read only where a clause updates them.
+5. An append-only table removes rows by position and appends new ones; under a primary key rows are written by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
+from lsmlake.format.deletion_vector import EMPTY
+from lsmlake.predicate import Predicate, and_, evaluate
+from lsmlake.predicate.tree import Column, Compare, Constant, In, Literal
+from lsmlake.read.get import rows_of_keys
+from lsmlake.read.plan import Plan, plan
+from lsmlake.read.positions import Matched
+from lsmlake.read.scan import matching_groups, read_plan
+from lsmlake.schema.omitted import as_null, may_be_omitted
+from lsmlake.schema.schema import Schema
+from lsmlake.store.version import Version
+from lsmlake.write.append import append_files
+from lsmlake.write.keys_read import KeysRead
+from lsmlake.write.merge_clauses import BY_SOURCE, TARGET, UPDATE, Statement
+from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
+from lsmlake.write.prepare import Request, delete_columns, prepare
+from lsmlake.write.row_edit import RowEdit, rewritten
+from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.update import check_replaces, check_updatable
+from lsmlake.write.upsert import inline_picker
+from lsmlake.write.upsert_tables import Part, upsert_parts
+
+_LISTED_VALUES = 10_000
+
+
+def merge(version: Version, statement: Statement, join: Join, isolation: str) -> DmlReport:
+    """Evaluates a MERGE on a version and commits it. Raises Overtaken."""
+    for clause in statement.clauses:
+        if clause.action == UPDATE:
+            check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
+    predicate = _candidates(version, statement, join)
+    if version.schema.append_only:
+        return _by_position(version, statement, join, predicate, isolation)
+    return _by_key(version, statement, join, predicate, isolation)
+
+
+def _candidates(version: Version, statement: Statement, join: Join) -> Predicate | None:
+    """What all target rows satisfy that a clause can be for, by the values of the source; None: nothing is known."""
+    if statement.of(BY_SOURCE) or not statement.equal:
+        return None
+    return and_(*(_equal_to_source(version, join, *pair) for pair in statement.equal))
+
+
+def _equal_to_source(version: Version, join: Join, target: str, source: str) -> Predicate:
+    kind, given = version.schema.plain_columns.field(target).type, join.columns.field(source).type
+    integers = pa.types.is_integer(kind) and pa.types.is_integer(given)
+    if not integers and (kind != given or pa.types.is_nested(kind) or pa.types.is_floating(kind)):
+        return Constant(True)
+    column, values = Column((target,), kind), join.distinct(source, _LISTED_VALUES)
+    if values is not None:
+        found = [value for value in values.to_pylist() if not integers or _holds(kind, value)]
+        return In(column, tuple(found)) if found else Constant(False)
+    low, high = join.bounds(source)
+    if integers and not (_holds(kind, low) and _holds(kind, high)):
+        return Constant(True)
+    return and_(Compare(">=", column, Literal(low)), Compare("<=", column, Literal(high)))
+
+
+def _holds(kind: pa.DataType, value: int) -> bool:
+    """Whether an integer type has the value."""
+    return -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1
+
+
+# -- append-only tables ---------------------------------------------------------------------------------------------------
+
+
+def _by_position(version: Version, statement: Statement, join: Join, predicate: Predicate | None, isolation: str) -> DmlReport:
+    schema, planned = version.schema, plan(version, predicate)
+    files = [(split.bucket, file, split.vectors.get(file.name)) for split in planned.splits for file in split.files]
+    vectors = [EMPTY if ref is None else version.meta.vectors.get(ref, file) for _, file, ref in files]
+    places = [Matched(*file, vector, None) for file, vector in zip(files, vectors, strict=True)]
+    join.run(_target(planned, places, statement.needs(TARGET)), ())
+    removed: dict[int, list[np.ndarray]] = {}
+    counts = {"updated": 0, "deleted": 0, "inserted": 0}
+
+    def new_rows() -> Iterator[pa.Table]:
+        for table in join.updates(()):
+            counts["updated"] += table.num_rows
+            for number, rows in _by_file(table):
+                positions = rows[POSITION].to_numpy()
+                removed.setdefault(number, []).append(positions)
+                one = places[number]
+                old = pa.concat_tables(version.files(one.bucket).fetch(one.file, positions, schema.columns.names))
+                yield prepare(_updated(old, rows), schema, Request(), None)[0]
+        for rows in join.inserts():
+            counts["inserted"] += rows.num_rows
+            yield prepare(_complete(rows, schema), schema, Request(), None)[0]
+
+    added = append_files(version, new_rows())
+    try:
+        for table in join.deletes(()):
+            counts["deleted"] += table.num_rows
+            for number, rows in _by_file(table):
+                removed.setdefault(number, []).append(rows[POSITION].to_numpy())
+        gone = [places[number]._replace(positions=np.sort(np.concatenate(found))) for number, found in removed.items()]
+        if not gone and not added:
+            return DmlReport()
+        rewrite = None if version.options.layout.deletion_vectors else rewritten(version, gone)
+    except BaseException:
+        version.meta.files.discard(added)
+        raise
+    edit = RowEdit(version, gone, rewrite, added, predicate, isolation == SERIALIZABLE)
+    done = commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit)
+    return DmlReport(done.snapshot, **counts)
+
+
+def _target(planned: Plan, places: Sequence[Matched], names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the live candidate rows: their places and the columns, renamed."""
+    predicate = planned.predicate
+    needed = [*names, *sorted((predicate.columns if predicate else frozenset()) - {*names})]
+    for number, one in enumerate(places):
+        with planned.version.files(one.bucket).open(one.file) as reader:
+            for chunk in reader.chunks(needed, matching_groups(reader, planned)):
+                live = ~one.vector.dead_mask(chunk.start, chunk.table.num_rows)
+                if predicate is not None:
+                    live &= np.asarray(evaluate(predicate, chunk.table))
+                positions = np.flatnonzero(live)
+                if len(positions):
+                    rows = chunk.table.select(list(names)).take(pa.array(positions))
+                    yield _placed(rows, np.full(len(positions), number, np.int64), chunk.start + positions)
+
+
+def _placed(rows: pa.Table, files: np.ndarray, positions: np.ndarray) -> pa.Table:
+    renamed = rows.rename_columns([TARGET + name for name in rows.column_names])
+    return renamed.append_column(FILE, pa.array(files)).append_column(POSITION, pa.array(positions))
+
+
+def _by_file(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yields (file number, its rows) of rows in the order of their places."""
+    numbers = table[FILE].to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for first, last in pairwise(edges):
+        yield int(numbers[first]), table.slice(first, last - first)
+
+
+def _complete(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The rows to insert with a null in each column that they lack and that has no default."""
+    for field in schema.columns:
+        if field.name not in rows.column_names and field.nullable and not may_be_omitted(field):
+            rows = rows.append_column(field.name, as_null(field, rows.num_rows))
+    return rows
+
+
+def _updated(old: pa.Table, changes: pa.Table) -> pa.Table:
+    """The old rows with the values that the update clauses assign. `changes`: of `Join.updates`, one per row, in their order."""
+    action = changes[ACTION]
+    for name in changes.column_names:
+        number, point, column = name.partition(".")
+        if not point or not number.isdigit():
+            continue
+        place = old.column_names.index(column)
+        chosen = pc.equal(action, int(number)).combine_chunks()
+        values = pc.if_else(chosen, changes[name].combine_chunks(), old[column].combine_chunks().cast(changes[name].type))
+        old = old.set_column(place, column, values)
+    return old
+
+
+# -- tables with a primary key --------------------------------------------------------------------------------------------
+
+
+def _by_key(version: Version, statement: Statement, join: Join, predicate: Predicate | None, isolation: str) -> DmlReport:
+    schema = version.schema
+    read = KeysRead(version, predicate, isolation == SERIALIZABLE)
+    deleting = Request(deletes=True)
+    kept = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
+    names = list(dict.fromkeys([*kept, *statement.needs(TARGET)]))
+    join.run(_numbered(read_plan(plan(version, predicate, names))), [TARGET + name for name in kept])
+    counts = {"updated": 0, "deleted": 0, "inserted": 0}
+
+    def parts() -> Iterator[Part]:
+        for table in join.updates([TARGET + name for name in kept]):
+            counts["updated"] += table.num_rows
+            keys = _own(table, schema.primary_key)
+            old = rows_of_keys(version, keys)
+            new = _updated(old, table)
+            check_replaces(schema, old, new, schema.columns.names)
+            yield _part(new, Request())
+        for table in join.deletes([TARGET + name for name in kept]):
+            counts["deleted"] += table.num_rows
+            yield _part(_own(table, delete_columns(schema, deleting)), deleting)
+        for rows in join.inserts():
+            counts["inserted"] += rows.num_rows
+            yield _part(_complete(rows, schema), Request())
+
+    def _part(rows: pa.Table, request: Request) -> Part:
+        prepared = prepare(rows, schema, request, None)[0]
+        read.note(prepared)
+        return Part(prepared, np.arange(prepared.num_rows))
+
+    snapshot = upsert_parts(
+        version, _in_sequence(parts()), Request(check=read.check), Identity(version.meta.env.ids()), inline_picker(version, None)
+    )
+    return DmlReport(snapshot, **counts)
+
+
+def _in_sequence(parts: Iterable[Part]) -> Iterator[Part]:
+    """Numbers the rows of all parts."""
+    first = 0
+    for part in parts:
+        yield Part(part.rows, part.places + first)
+        first += part.rows.num_rows
+
+
+def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yields target rows with a number of their own as their place."""
+    first = 0
+    for table in tables:
+        if table.num_rows:
+            yield _placed(table, np.zeros(table.num_rows, np.int64), np.arange(first, first + table.num_rows))
+            first += table.num_rows
+
+
+def _own(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The columns of the target, under their own names."""
+    return table.select([TARGET + name for name in names]).rename_columns(list(names))

@@ -1,0 +1,207 @@
+"""The join of a MERGE, by DuckDB: which rows of the target and the source each clause is for, and their new values.
+
+The source is read once and kept, on local disk beyond the memory limit. The target streams through the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.evaluate import as_schema
+from lsmlake.dialect.types import quoted
+from lsmlake.errors import InvalidData, LakeError
+from lsmlake.store.scratch import scratch_folder
+from lsmlake.write.merge_clauses import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, SOURCE, TARGET, UPDATE, Checked, Statement
+
+FILE, POSITION, ACTION = "_file", "_position", "_action"
+"""Columns of the target rows that say where a row is, and the number of the clause for it, from 1."""
+_ROW = "_row"
+_BATCH_ROWS = 1 << 16
+
+
+class Join:
+    """One MERGE statement. A context manager: its data is removed at the end."""
+
+    def __init__(
+        self, statement: Statement, source: Iterable[pa.Table], columns: pa.Schema, zone: str, memory_bytes: int
+    ) -> None:
+        """`columns`: of the source."""
+        self.statement, self.columns = statement, columns
+        self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Join:
+        folder = self._exits.enter_context(scratch_folder())
+        self._connection = self._exits.enter_context(connected(self._zone, "merge"))
+        self._connection.execute(f"SET memory_limit = '{self._memory_bytes}B'")
+        self._connection.execute(f"SET temp_directory = '{folder}'")
+        self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")  # the source is the build side
+        self._load(self._source)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._exits.close()
+
+    def _load(self, source: Iterable[pa.Table]) -> None:
+        names = self.statement.needs(SOURCE)
+        schema = pa.schema([pa.field(_ROW, pa.int64()), *(self.columns.field(name).with_name(SOURCE + name) for name in names)])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            first = 0
+            for table in source:
+                rows = pa.array(np.arange(first, first + table.num_rows))
+                first += table.num_rows
+                columns = [rows, *(table[name].cast(self.columns.field(name).type) for name in names)]
+                yield from pa.table(columns, schema=schema).to_batches()
+
+        self._create("s", "SELECT * FROM given", "given", schema, batches())
+
+    def _create(self, name: str, query: str, given: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        """Makes a temporary table of a query that reads the batches under the name `given`. An error of the batches is raised as
+        it is."""
+        failed: list[BaseException] = []
+
+        def guarded() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from batches
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        self._connection.register(given, pa.RecordBatchReader.from_batches(schema, guarded()))
+        try:
+            with translated_errors():
+                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+        except LakeError:
+            if failed:
+                raise failed[0] from None
+            raise
+        finally:
+            self._connection.unregister(given)
+
+    def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
+        """The values of a source column, without null; None if they are more than `most`."""
+        name = quoted(SOURCE + column)
+        query = f"SELECT DISTINCT {name} FROM s WHERE {name} IS NOT NULL LIMIT {most + 1}"
+        found = self._connection.sql(query).to_arrow_table().column(0)
+        return None if len(found) > most else found.cast(self.columns.field(column).type)
+
+    def bounds(self, column: str) -> tuple[object, object]:
+        """The least and the greatest value of a source column; None without values."""
+        name = quoted(SOURCE + column)
+        found = self._connection.sql(f"SELECT min({name}) AS low, max({name}) AS high FROM s").to_arrow_table()
+        kind = self.columns.field(column).type
+        return found["low"].cast(kind)[0].as_py(), found["high"].cast(kind)[0].as_py()
+
+    def run(self, target: Iterable[pa.Table], kept: Sequence[str]) -> None:
+        """Joins the target. Its rows have `FILE`, `POSITION`, and columns with the prefix `TARGET`; `kept`: those of them that
+        `updates` and `deletes` return.
+
+        Raises:
+            InvalidData: Several source rows match one target row.
+        """
+        tables = iter(target)
+        first = next(tables, None)
+        statement, matched, alone = self.statement, self.statement.of(MATCHED), self.statement.of(BY_SOURCE)
+        if first is None:
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE m AS SELECT {_ROW}, 0 AS {ACTION} FROM s WHERE false")
+            self._empty = True
+            return
+        self._empty = False
+        batches = (batch for table in chain([first], tables) for batch in table.to_batches())
+        sides = {*(TARGET + name for name in statement.needs(TARGET)), *(SOURCE + name for name in statement.needs(SOURCE))}
+        columns = ", ".join(map(quoted, [FILE, POSITION, _ROW, *sorted({*sides, *kept})]))
+        action = f"CASE WHEN {_ROW} IS NOT NULL THEN {_choice(matched, 1)} ELSE {_choice(alone, 1 + len(matched))} END"
+        join = "LEFT JOIN" if alone else "JOIN"
+        query = f"SELECT {columns}, {action} AS {ACTION} FROM t {join} s ON {statement.on.columns.sql['condition']}"
+        self._create("m", f"SELECT * FROM ({query}) WHERE {_ROW} IS NOT NULL OR {ACTION} > 0", "t", first.schema, batches)
+        if not statement.repeats_allowed:
+            self._check_repeats()
+
+    def _check_repeats(self) -> None:
+        repeats = f"SELECT 1 FROM m WHERE {_ROW} IS NOT NULL GROUP BY {FILE}, {POSITION} HAVING count(*) > 1 LIMIT 1"
+        if self._connection.sql(repeats).fetchall():
+            raise InvalidData(
+                "several source rows match one row of the table",
+                expected="at most one, or a delete without a condition as the only clause for matched rows",
+                cure="aggregate the source, or make the condition of the merge stricter",
+            )
+
+    @property
+    def _changing(self) -> list[Checked]:
+        """The clauses for target rows, in the order of their numbers."""
+        return [*self.statement.of(MATCHED), *self.statement.of(BY_SOURCE)]
+
+    def updates(self, kept: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields `FILE`, `POSITION`, `ACTION` and `kept` of the rows to update, in the order of their places, and for each update
+        clause its values: the column `<number of the clause>.<name>`, null where another clause is for the row."""
+        numbers = [number for number, clause in enumerate(self._changing, 1) if clause.action == UPDATE]
+        if self._empty or not numbers:
+            return
+        fields, values = [], []
+        for number in numbers:
+            found = self._changing[number - 1].values
+            for field in found.schema:
+                values.append(
+                    f"CASE WHEN {ACTION} = {number} THEN {found.sql[field.name]} END AS {quoted(f'{number}.{field.name}')}"
+                )
+                fields.append(field.with_name(f"{number}.{field.name}").with_nullable(True))
+        yield from self._places(numbers, kept, values, fields)
+
+    def deletes(self, kept: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields `FILE`, `POSITION`, `ACTION` and `kept` of the rows to delete, each once, in the order of their places."""
+        numbers = [number for number, clause in enumerate(self._changing, 1) if clause.action == DELETE]
+        if not self._empty and numbers:
+            yield from self._places(numbers, kept, [], [], "DISTINCT ")
+
+    def _places(
+        self, numbers: Sequence[int], kept: Sequence[str], values: Sequence[str], fields: Sequence[pa.Field], prefix: str = ""
+    ) -> Iterator[pa.Table]:
+        columns = ", ".join([*map(quoted, [FILE, POSITION, ACTION, *kept]), *values])
+        among = ", ".join(map(str, numbers))
+        query = f"SELECT {prefix}{columns} FROM m WHERE {ACTION} IN ({among}) ORDER BY {FILE}, {POSITION}"
+        yield from self._rows(query, fields)
+
+    def inserts(self) -> Iterator[pa.Table]:
+        """Yields the rows to insert: for each clause its columns."""
+        if not self.statement.of(NOT_MATCHED):
+            return
+        with translated_errors():
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE u AS SELECT s.* FROM s ANTI JOIN m USING ({_ROW})")
+        earlier: list[str] = []
+        for clause in self.statement.of(NOT_MATCHED):
+            condition = clause.condition.columns.sql["condition"] if clause.condition else "true"
+            where = " AND ".join([f"({condition})", *(f"NOT coalesce(({other}), false)" for other in earlier)])
+            earlier.append(condition)
+            values = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in clause.values.sql.items())
+            yield from self._rows(f"SELECT {values} FROM u WHERE {where} ORDER BY {_ROW}", list(clause.values.schema))
+
+    def _rows(self, query: str, fields: Sequence[pa.Field]) -> Iterator[pa.Table]:
+        """Yields the result, with `fields` as the types of its last columns."""
+        with translated_errors():
+            reader = pa.RecordBatchReader.from_stream(self._connection.sql(query))
+            own = list(reader.schema)[: len(reader.schema) - len(fields)]
+            wanted = pa.schema([*own, *fields])
+            held: list[pa.RecordBatch] = []
+            for batch in reader:
+                held.append(batch)
+                if sum(one.num_rows for one in held) >= _BATCH_ROWS:
+                    yield as_schema(pa.Table.from_batches(held), wanted)
+                    held = []
+        if held:
+            yield as_schema(pa.Table.from_batches(held), wanted)
+
+
+def _choice(clauses: Sequence[Checked], first: int) -> str:
+    """The number of the first clause whose condition is true; 0 if none is."""
+    whens = [
+        f"WHEN {clause.condition.columns.sql['condition'] if clause.condition else 'true'} THEN {number}"
+        for number, clause in enumerate(clauses, first)
+    ]
+    return f"CASE {' '.join(whens)} ELSE 0 END" if whens else "0"

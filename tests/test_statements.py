@@ -1,0 +1,356 @@
+"""DELETE, UPDATE and MERGE on each kind of table, compared with DuckDB running the same text on a plain copy of the rows."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+
+import duckdb
+import pyarrow as pa
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import unreferenced
+from strategies import Names, fake_env, lake_on, new_lake, rows_of, tiny_units
+
+import lsmlake
+from lsmlake import add_column
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
+from lsmlake.read.plan import Plan
+from lsmlake.read.positions import Matched, matched
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.storage import Storage
+
+DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
+SMALL = {"target-file-size": "1 kb", "file.block-size": "200 b"}
+PARTIAL = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
+KINDS: dict[str, dict] = {
+    "vectors": {"options": SMALL},
+    "copy on write": {"options": SMALL | {"deletion-vectors.enabled": "false"}},
+    "key": {"primary_key": ["id"], "options": {"bucket": 2}},
+    "key, merged at read": {"primary_key": ["id"], "options": {"bucket": 2, "deletion-vectors.enabled": "false"}},
+    "key, level 0": {"primary_key": ["id"], "options": {"bucket": 1, "write-only": "true"}},
+    "key, partial update": {
+        "primary_key": ["id"],
+        "options": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    },
+}
+
+COLUMNS = pa.schema([("id", pa.int32()), ("k", pa.int32()), ("v", pa.int64()), ("s", pa.string())])
+
+# --- random statements ---
+
+small = st.integers(0, 9)
+conditions = st.one_of(
+    st.builds("k = {}".format, small),
+    st.builds("v > {} AND k <> {}".format, small, small),
+    st.builds("s IN ('a', 'b') OR id = {}".format, small),
+    st.just("k IS NULL"),
+    st.builds("NOT (v < {})".format, small),
+)
+values = st.sampled_from(["v + 1", "k * 2", "coalesce(v, 0) - id", "NULL", "CASE WHEN k > 4 THEN v ELSE k END", "7"])
+texts = st.sampled_from(["'z'", "s || 'x'", "upper(s)", "NULL"])
+rows = st.lists(
+    st.tuples(st.integers(0, 14), st.none() | small, st.none() | small, st.sampled_from([None, "a", "b", "c"])), max_size=12
+)
+
+
+def qualified(text: str, side: str) -> str:
+    """A condition on columns of one side of a join."""
+    for name in ("id", "k", "v", "s"):
+        text = " ".join(
+            f"{side}.{word}" if word == name else word for word in text.replace("(", "( ").replace(",", " ,").split(" ")
+        )
+    return text
+
+
+def batch(given_: list[tuple]) -> pa.Table:
+    columns = list(zip(*given_, strict=True)) or [()] * len(COLUMNS)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)], schema=COLUMNS)
+
+
+class Both:
+    """A table, and a table of DuckDB with the same rows."""
+
+    def __init__(self, kind: str) -> None:
+        self.keyed = kind.startswith("key")
+        self.table = new_lake(MemoryStorage()).create_table("d.t", DDL, **KINDS[kind])
+        self.duck = duckdb.connect()
+        self.duck.execute("CREATE TABLE t (id INT, k INT, v BIGINT, s VARCHAR)")
+
+    def add(self, given_: list[tuple]) -> None:
+        found = {row[0]: row for row in given_} if self.keyed else dict(enumerate(given_))
+        data = batch(list(found.values()))
+        (self.table.upsert if self.keyed else self.table.append)(data)
+        if self.keyed:
+            self.duck.executemany("DELETE FROM t WHERE id = ?", [[key] for key in found] or [[-1]])
+        self.duck.from_arrow(data).insert_into("t")
+
+    def ran(self, text: str, report: lsmlake.DmlReport) -> None:
+        """The text changed as many rows, and the rows are the same."""
+        ((count,),) = self.duck.execute(text).fetchall()
+        assert report.inserted + report.updated + report.deleted == count, text
+        expected = sorted(self.duck.execute("SELECT * FROM t").fetchall(), key=repr)
+        assert sorted(rows_of(self.table.scan().to_arrow()), key=repr) == expected, text
+        assert (report.snapshot is None) == (count == 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_statements_give_the_rows_of_another_engine(kind):
+    @examples(8)
+    @given(st.data())
+    def check(data):
+        with tiny_units(rows=3):
+            both = Both(kind)
+            both.add(data.draw(rows))
+            for verb in data.draw(
+                st.lists(st.sampled_from(["delete", "update", "merge", "add", "compact"]), min_size=1, max_size=5)
+            ):
+                STEPS[verb](data, both)
+            assert both.table.verify() == []
+            assert unreferenced(both.table) == []
+
+    check()
+
+
+def _delete(data: st.DataObject, both: Both) -> None:
+    where = data.draw(conditions)
+    both.ran(f"DELETE FROM t WHERE {where}", both.table.delete(where))
+
+
+def _update(data: st.DataObject, both: Both) -> None:
+    where, value, text = data.draw(conditions), data.draw(values), data.draw(texts)
+    try:
+        report = both.table.update({"v": value, "s": text}, where)
+    except InvalidData as refused:
+        assert both.table.options["merge-engine"] == "partial-update" and "a null does not replace a value" in str(refused)
+        return
+    both.ran(f"UPDATE t SET v = {value}, s = {text} WHERE {where}", report)
+
+
+def _merge(data: st.DataObject, both: Both) -> None:
+    """Source rows with one key each, or the same for all; at most one of them matches a row."""
+    source = {row[0]: row for row in data.draw(rows)}
+    if not source:
+        return
+    given_ = batch(list(source.values()))
+    both.duck.register("source", given_)
+    merge, text = both.table.merge(given_, "t.id = s.id"), "MERGE INTO t USING source AS s ON t.id = s.id"
+    partial = both.table.options.get("merge-engine")
+    if data.draw(st.booleans()):
+        where = qualified(data.draw(conditions), "s")
+        merge, text = merge.when_matched_delete(where), f"{text} WHEN MATCHED AND {where} THEN DELETE"
+    if data.draw(st.booleans()):
+        where = qualified(data.draw(conditions), "t")
+        value = data.draw(st.sampled_from(["t.id + s.id", "5"] if partial else ["t.v + s.v", "s.v", "s.id - t.k", "NULL"]))
+        merge = merge.when_matched_update({"v": value}, where)
+        text = f"{text} WHEN MATCHED AND {where} THEN UPDATE SET v = {value}"
+    if data.draw(st.booleans()):
+        merge = merge.when_not_matched_insert({"id": "s.id", "v": "s.k * 10"}, "s.k > 3")
+        text = f"{text} WHEN NOT MATCHED AND s.k > 3 THEN INSERT (id, v) VALUES (s.id, s.k * 10)"
+    if data.draw(st.booleans()):
+        merge = merge.when_not_matched_insert_all()
+        text = f"{text} WHEN NOT MATCHED THEN INSERT (id, k, v, s) VALUES (s.id, s.k, s.v, s.s)"
+    if data.draw(st.booleans()):
+        where = qualified(data.draw(conditions), "t")
+        merge = merge.when_not_matched_by_source_delete(where)
+        text = f"{text} WHEN NOT MATCHED BY SOURCE AND {where} THEN DELETE"
+    if merge.clauses:
+        both.ran(text, merge.execute())
+
+
+STEPS: dict[str, Callable[[st.DataObject, Both], object]] = {
+    "delete": _delete,
+    "update": _update,
+    "merge": _merge,
+    "add": lambda data, both: both.add(data.draw(rows)),
+    "compact": lambda data, both: both.table.compact(),
+}
+
+
+# --- races: statements on the same rows ---
+
+
+def _opened(storage: Storage, prefix: str) -> Table:
+    return Lake(fake_env(storage, prefix), Runtime()).table("d.t")
+
+
+@pytest.mark.parametrize("kind", ["vectors", "copy on write", "key"])
+def test_concurrent_updates_of_one_row_lose_none(kind):
+    """A second program updates the row right before the first one publishes, in each of its attempts but the last."""
+    storage = MemoryStorage()
+    table = lake_on(storage, "a-")
+    table.create_database("d")
+    table = table.create_table("d.t", DDL, **KINDS[kind])
+    (table.upsert if table.primary_key else table.append)(batch([(1, 1, 0, "a"), (2, 2, 0, "b")]))
+    others, left = Names("other-"), [3]
+
+    class Meanwhile(MemoryStorage):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if "/snapshot-" in path and left[0]:
+                left[0] -= 1
+                _opened(storage, others()).update({"v": "v + 100"}, "id = 1")
+            return storage.put_if_absent(path, data)
+
+    first = Meanwhile()
+    for verb in ("read", "write", "list", "folders", "size", "delete", "copy", "move", "prune", "place", "uri"):
+        setattr(first, verb, getattr(storage, verb))
+    assert _opened(first, "b-").update({"v": "v + 1"}, "id = 1").updated == 1
+    assert sorted(rows_of(table.scan(columns=["id", "v"]).to_arrow())) == [(1, 301), (2, 0)]
+    assert table.verify() == [] and unreferenced(table) == []
+
+
+def _bump(folder: str, count: int) -> None:
+    for _ in range(count):
+        lsmlake.connect(folder).table("d.t").update({"v": "v + 1"}, where="id = 1")
+
+
+@pytest.mark.parametrize("kind", ["vectors", "key"])
+def test_counters_of_many_processes(kind, tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table = lake.create_table("d.t", DDL, **KINDS[kind])
+    (table.upsert if table.primary_key else table.append)(batch([(1, 1, 0, "a"), (2, 2, 0, "b")]))
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        pool.starmap(_bump, [(str(tmp_path), 4)] * 3)
+    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == [12]
+    assert table.verify() == []
+
+
+def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
+    table = new_lake().create_table("d.t", DDL)
+    table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
+    monkeypatch.setattr("lsmlake.write.statement._ROUNDS", 3)
+
+    def overtaken(planned: Plan) -> list[Matched]:
+        found = matched(planned)
+        table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
+        return found
+
+    monkeypatch.setattr("lsmlake.write.delete.matched", overtaken)
+    with pytest.raises(CommitConflict, match="on every attempt"):
+        table.delete("id = 1")
+    assert table.scan().count() == 4
+
+
+# --- the rules of MERGE ---
+
+
+@pytest.fixture
+def orders(lake) -> Table:
+    table = lake.create_table("d.t", DDL)
+    table.append([{"id": number, "k": number, "v": 10 * number, "s": "a"} for number in range(4)])
+    return table
+
+
+def test_the_first_clause_that_matches_counts(orders):
+    source = {"id": [1, 2, 8, 9], "w": [1, 2, 3, None]}
+    merge = orders.merge(source, "t.id = s.id")
+    merge = merge.when_matched_update({"s": "'first'"}, "s.w = 1").when_matched_update({"s": "'second'"})
+    merge = merge.when_not_matched_insert({"id": "s.id", "s": "'third'"}, "s.w > 0").when_not_matched_insert({"id": "-s.id"})
+    report = merge.execute()
+    assert (report.inserted, report.updated, report.deleted) == (2, 2, 0)
+    found = {row["id"]: row["s"] for row in orders.scan().to_arrow().to_pylist()}
+    assert found == {0: "a", 1: "first", 2: "second", 3: "a", 8: "third", -9: None}
+
+
+REPEATS = {
+    "an update": lambda merge: merge.when_matched_update({"v": "0"}),
+    "a delete with a condition": lambda merge: merge.when_matched_delete("s.id > 0"),
+    "a delete among others": lambda merge: merge.when_matched_delete("t.v > 100").when_matched_update({"v": "0"}),
+}
+
+
+@pytest.mark.parametrize("what", REPEATS)
+def test_a_row_that_matches_several_source_rows_is_an_error(orders, what):
+    with pytest.raises(InvalidData, match="several source rows match one row"):
+        REPEATS[what](orders.merge({"id": [1, 1]}, "t.id = s.id")).execute()
+    assert orders.snapshots().num_rows == 1 and unreferenced(orders) == []
+
+
+def test_a_sole_delete_may_match_several_times(orders):
+    assert orders.merge({"id": [1, 1]}, "t.id = s.id").when_matched_delete().execute().deleted == 1
+
+
+def test_the_source_may_be_the_table_itself(orders):
+    report = orders.merge(orders, "t.id = s.id + 1").when_matched_update({"v": "s.v"}).when_not_matched_insert_all().execute()
+    assert (report.updated, report.inserted) == (3, 1)
+    assert sorted(orders.scan(columns=["v"]).to_arrow()["v"].to_pylist()) == [0, 0, 10, 20, 30]
+
+
+def test_a_merge_may_add_columns_and_fills_defaults(orders):
+    orders.alter(add_column("d", "INT", default=5))
+    source = {"id": [3, 7], "new": ["x", "y"]}
+    merge = orders.merge(source, "t.id = s.id", evolve=True)
+    merge.when_matched_update({"new": "s.new"}).when_not_matched_insert({"id": "s.id", "new": "s.new"}).execute()
+    found = {row["id"]: (row["d"], row["new"]) for row in orders.scan(where="id > 2").to_arrow().to_pylist()}
+    assert found == {3: (5, "x"), 7: (5, "y")}
+
+
+def test_only_files_that_can_match_are_read(lake):
+    table = lake.create_table("d.t", "id INT, v INT", options={"target-file-size": "1 kb", "file.block-size": "1 kb"})
+    for first in range(0, 1000, 100):
+        table.append({"id": list(range(first, first + 100)), "v": [0] * 100})
+    read: list[str] = []
+    storage = table.meta.env.storage
+    seen = type(storage).read
+    type(storage).read = lambda self, path: (read.append(path), seen(self, path))[1]
+    try:
+        lake.table("d.t").merge({"id": [250, 251]}, "t.id = s.id").when_matched_update({"v": "1"}).execute()
+    finally:
+        type(storage).read = seen
+    assert len({path for path in read if path.endswith(".parquet")}) == 1
+    assert table.scan(where="v = 1").count() == 2
+
+
+REFUSED = {
+    "no clause": (lambda t: t.merge({"id": [1]}, "t.id = s.id").execute(), "needs a clause"),
+    "an unknown column": (lambda t: t.merge({"id": [1]}, "t.id = s.nothing").when_matched_delete().execute(), "s.nothing"),
+    "a source column in a clause for the target alone": (
+        lambda t: t.merge({"id": [1]}, "t.id = s.id").when_not_matched_by_source_update({"v": "s.id"}).execute(),
+        "s.id",
+    ),
+    "a clause that cannot apply": (
+        lambda t: t.merge({"id": [1]}, "t.id = s.id").when_matched_delete().when_matched_update({"v": "1"}).execute(),
+        "can never apply",
+    ),
+    "a source without the columns of *": (
+        lambda t: t.merge({"id": [1]}, "t.id = s.id").when_not_matched_insert_all().execute(),
+        "the source lacks columns",
+    ),
+    "a condition that is none": (
+        lambda t: t.merge({"id": [1]}, "t.id + s.id").when_matched_delete().execute(),
+        "not a condition",
+    ),
+    "an unknown column to update": (lambda t: t.update({"nothing": "1"}), "unknown column"),
+    "a value of another type": (lambda t: t.update({"k": "'x'"}), "does not fit column"),
+    "a value that is lost": (lambda t: t.update({"k": "3000000000"}), "out of range"),
+    "a division by zero": (lambda t: t.update({"k": "1 / (v - v)"}), "(?i)zero"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_is_refused_and_changes_nothing(orders, what):
+    run, words = REFUSED[what]
+    with pytest.raises(InvalidQuery, match=words):
+        run(orders)
+    assert orders.snapshots().num_rows == 1 and unreferenced(orders) == []
+
+
+def test_a_null_in_a_column_that_has_none_is_refused(orders):
+    with pytest.raises(InvalidData, match="NOT NULL"):
+        orders.update({"id": "NULL"})
+    assert orders.snapshots().num_rows == 1 and unreferenced(orders) == []
+
+
+def test_tables_whose_rows_cannot_be_updated(lake):
+    keyed = lake.create_table("d.k", DDL, primary_key=["id"])
+    with pytest.raises(InvalidQuery, match="a key column cannot be updated"):
+        keyed.update({"id": "2"})
+    summed = lake.create_table("d.s", DDL, primary_key=["id"], options={"merge-engine": "first-row"})
+    with pytest.raises(InvalidQuery, match="merge-engine = first-row cannot update"):
+        summed.update({"v": "2"})
