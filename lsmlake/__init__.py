@@ -17,6 +17,7 @@ _HOMES = {
     "DmlReport": "lsmlake.write.statement",
     "Lake": "lsmlake.api.lake",
     "Result": "lsmlake.api.result",
+    "Merge": "lsmlake.api.merge",
     "Scan": "lsmlake.api.scan",
     "Table": "lsmlake.api.table",
     "connect": "lsmlake.warehouse",

@@ -312,6 +312,7 @@ REFUSED = {
     "an upsert": (lambda t: t.upsert([{"id": 1}]), InvalidQuery, "use append"),
     "a delete by key": (lambda t: t.delete_keys([{"id": 1}]), InvalidQuery, "use delete(where"),
     "a lookup": (lambda t: t.get({"id": 1}), InvalidQuery, "use scan(where"),
+    "an order by key": (lambda t: t.scan(order_by_key="asc", limit=1).to_arrow(), InvalidQuery, "needs a primary key"),
     "a merge engine": (lambda t: t.alter(set_option("merge-engine", "first-row")), InvalidOption, "tables with a primary key"),
     "row kinds": (lambda t: t.overwrite([{"id": 1}], row_kind="op"), InvalidQuery, "leave row_kind out"),
     "rows that do not fit": (lambda t: t.append([{"id": "x"}]), InvalidData, "id"),

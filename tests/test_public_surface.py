@@ -63,6 +63,7 @@ def rows() -> pa.Table:
 OWNERS: dict[type, Callable[[Lake], object]] = {
     lsmlake.Lake: lambda lake: lake,
     lsmlake.Table: lambda lake: lake.table("d.t"),
+    lsmlake.Merge: lambda lake: lake.table("d.t").merge(rows(), "t.k = s.k AND t.p = s.p"),
     lsmlake.Scan: lambda lake: lake.table("d.t").scan(where="v > 0"),
     lsmlake.Changes: lambda lake: lake.table("d.t").changes(0),
     lsmlake.ChangeBatch: lambda lake: next(lake.table("d.t").follow()),
@@ -103,6 +104,7 @@ VALID: dict[str, object] = {
     "full": True,
     "if_not_exists": True,
     "ignore_sequence": True,
+    "condition": "t.v IS NULL OR s.v > 0",
     "isolation": "snapshot",
     "key": {"k": 1, "p": "a"},
     "keys": [{"k": 1, "p": "a"}],
@@ -127,6 +129,7 @@ VALID: dict[str, object] = {
     },
     "new_name": {"default": "d.t2", "rename_branch": "other"},
     "next_snapshot": 1,
+    "on": "t.k = s.k AND t.p = s.p",
     "older_than": "2026-01-01",
     "options": {"bucket": 2},
     "partition_by": [],
@@ -139,6 +142,7 @@ VALID: dict[str, object] = {
     "row_kind": None,
     "schema": "k INT, v BIGINT",
     "snapshot": 1,
+    "source": rows(),
     "spark": None,
     "start": 0,
     "strategy": "auto",
@@ -147,6 +151,7 @@ VALID: dict[str, object] = {
     "trigger": {"availableNow": True},
     "type": "INT",
     "value": "true",
+    "values": {"default": {"v": "t.v + 1"}, "update": {"v": "v + 1"}, "when_not_matched_insert": {"k": "s.k", "p": "s.p"}},
     "wait": 1,
     "where": "p = 'a'",
     "writer_id": "w",
@@ -265,6 +270,8 @@ def used(result: object) -> None:
             one.to_arrow()
         if isinstance(one, pa.RecordBatchReader):
             one.read_all()
+        if isinstance(one, lsmlake.Merge):
+            one.execute()
         if isinstance(one, lsmlake.Table):
             assert one.scan().count() >= 0
         repr(one)

@@ -21,7 +21,7 @@ from lsmlake.api.key_input import as_keys
 from lsmlake.api.merge import Merge
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.scan import Scan
+from lsmlake.api.scan import Scan, check_order
 from lsmlake.api.system_tables import Asked, AuditLog, Binlog, system_table
 from lsmlake.api.types import (
     ArrowExpression,

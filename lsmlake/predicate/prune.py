@@ -76,8 +76,11 @@ def key_values(predicate: Predicate, columns: Sequence[str]) -> dict[str, list] 
     """Returns for each of `columns` the sorted values, without null, that a matching row may have.
 
     They are derived from = and IN, through AND and OR. Returns None if a column is not restricted to a finite set; this includes
-    floats, because NaN and 0.0 have several bit patterns. An empty list means that no row can match.
+    floats, because NaN and 0.0 have several bit patterns. An empty list means that no row can match. None without columns: a
+    table without a key is not restricted.
     """
+    if not columns:
+        return None
     bound = _bound(predicate)
     if bound is None:
         return {name: [] for name in columns}

@@ -76,8 +76,7 @@ class Projection:
     @property
     def names_keys(self) -> bool:
         """Whether the predicate limits the rows to a finite set of keys."""
-        key = self.schema.key
-        return self.predicate is not None and bool(key) and key_values(self.predicate, key) is not None
+        return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
 
 
 @dataclass(frozen=True)

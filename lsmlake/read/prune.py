@@ -101,7 +101,7 @@ def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndar
 
 def _bucket_keys(schema: Schema, predicate: Predicate) -> list[pa.Array] | None:
     """Returns all bucket keys that a matching row may have, as columns; None if they are too many."""
-    values = key_values(predicate, schema.bucket_key) if schema.bucket_key else None
+    values = key_values(predicate, schema.bucket_key)
     if values is None or math.prod(map(len, values.values())) > _BUCKET_LISTS_MAX:
         return None
     return _product([pa.array(values[name], schema.row_columns.field(name).type) for name in schema.bucket_key])

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket
 from lsmlake.read.answers import decided_files
 from lsmlake.read.plan import Plan, Split
@@ -39,8 +40,21 @@ class _Unit(NamedTuple):
     rows: int
 
 
+def check_has_key(plan: Plan) -> None:
+    """Raises InvalidQuery if the table has no key to order rows by."""
+    if plan.schema.append_only:
+        raise InvalidQuery(
+            "order_by_key needs a primary key",
+            where=plan.version.meta.paths.root,
+            found="an append-only table",
+            cure="read the rows without an order and sort them",
+        )
+
+
 def files_of_first_rows(plan: Plan, limit: int, order: KeyOrder) -> Plan:
-    """Returns the plan with the files that may hold the first `limit` rows, by their first keys. Reads metadata only."""
+    """Returns the plan with the files that may hold the first `limit` rows, by their first keys. Reads metadata only. Raises
+    InvalidQuery if the table has no key."""
+    check_has_key(plan)
     decided = None if plan.predicate is None else decided_files(plan)
     units, rows, edge = list(_units(plan, order, decided)), 0, None
     for unit in sorted(units, key=lambda unit: unit.last):
@@ -55,7 +69,9 @@ def files_of_first_rows(plan: Plan, limit: int, order: KeyOrder) -> Plan:
 
 
 def first_rows_by_key(plan: Plan, limit: int, order: KeyOrder) -> pa.Table:
-    """Reads the first `limit` rows, in order. Memory: these rows, and a row group or the rows of a split that must be merged."""
+    """Reads the first `limit` rows, in order. Memory: these rows, and a row group or the rows of a split that must be merged.
+    Raises InvalidQuery if the table has no key."""
+    check_has_key(plan)
     key = plan.schema.primary_key
     wide = replace(plan, columns=(*plan.columns, *(name for name in key if name not in plan.columns)))
     found, last = output_schema(wide).empty_table(), None

@@ -109,6 +109,13 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
     deleted = assert_type(events.delete("page = '/'", isolation="snapshot"), lsmlake.DmlReport)
     assert_type((deleted.snapshot, deleted.inserted), tuple[Snapshot | None, int])
     assert_type(deleted.updated + deleted.deleted, int)
+    assert_type(orders.update({"status": "'closed'"}, "order_id = 7", isolation="serializable"), lsmlake.DmlReport)
+    merge = assert_type(orders.merge(frame, "t.order_id = s.order_id", isolation="snapshot", evolve=True), lsmlake.Merge)
+    merge = merge.when_matched_update({"amount": "t.amount + s.amount"}, condition="s.op = 'U'").when_matched_update_all()
+    merge = merge.when_matched_delete("s.op = 'D'").when_not_matched_insert({"order_id": "s.order_id"})
+    merge = merge.when_not_matched_insert_all("s.op = 'I'").when_not_matched_by_source_update({"amount": "0"})
+    assert_type(merge.when_not_matched_by_source_delete("t.amount = 0").execute(), lsmlake.DmlReport)
+    orders.merge(orders, "t.order_id = s.order_id")
     return snapshot.id if snapshot else 0
 
 
