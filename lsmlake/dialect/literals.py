@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from lsmlake.border import short
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import PlainSpark, Text
 from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.literal import number
@@ -104,3 +104,11 @@ def _literal(value: object, shown: str) -> exp.Expression:
 
 def _float_text(value: float) -> str:
     return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
+
+
+def text_of(node: exp.Expression, text: Text) -> str:
+    """A part of a statement as text of its own, parameters included. Refuses a part that would be read otherwise."""
+    made = node.sql(PlainSpark)
+    if Text(made).statement().sql(PlainSpark) != made:
+        text.refuse(node, "this expression cannot be used here", cure="write it in another way")
+    return made

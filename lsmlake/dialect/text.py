@@ -34,7 +34,7 @@ def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp
     return made
 
 
-class _PlainSpark(Spark):
+class PlainSpark(Spark):
     class Tokenizer(Spark.Tokenizer):
         VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
         SINGLE_TOKENS: ClassVar[Any] = {text: kind for text, kind in Spark.Tokenizer.SINGLE_TOKENS.items() if text != "$"}
@@ -54,13 +54,13 @@ class Text:
         try:
             self.text = requoted(text)
         except SqlglotError as error:
-            raise InvalidQuery("the text is not SQL", where=_shown(text)) from error
+            raise InvalidQuery("the text is not SQL", where=shown(text)) from error
 
     def statement(self) -> exp.Expression:
         """The one statement or expression of the text. Raises InvalidQuery."""
-        where = _shown(self.text)
+        where = shown(self.text)
         try:
-            found = [part for part in sqlglot.parse(self.text, dialect=_PlainSpark) if part is not None]
+            found = [part for part in sqlglot.parse(self.text, dialect=PlainSpark) if part is not None]
         except ParseError as error:
             first = error.errors[0] if error.errors else {}
             place = f"line {first.get('line', 1)}, character {first.get('col', 0)} of {where}"
@@ -75,7 +75,7 @@ class Text:
     def place(self, node: exp.Expression) -> str:
         """Where a node stands in the text."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        return f"character {min(starts) + 1} of {_shown(self.text)}" if starts else _shown(self.text)
+        return f"character {min(starts) + 1} of {shown(self.text)}" if starts else shown(self.text)
 
     def refuse(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
         """Raises InvalidQuery with the place of the node."""
@@ -89,5 +89,5 @@ class Text:
                 self.refuse(node, f"{name.replace('_', ' ')} is not supported here")
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")

@@ -11,28 +11,75 @@ from sqlglot import exp
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery
+from lsmlake.sql import change, create, insert
+from lsmlake.sql.call import call
 from lsmlake.sql.catalog import Catalog
-from lsmlake.sql.select import explained, prepare, run
+from lsmlake.sql.select import Prepared, explained, prepare, run
+from lsmlake.sql.show import describe, show
+from lsmlake.sql.words import Words
 
 Args = Mapping[str, object] | Sequence[object] | None
+_WORDS = ("SHOW", "DESCRIBE", "DESC", "CALL", "ALTER")
+SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP, TRUNCATE, SHOW, DESCRIBE, CALL"
 
 
 def execute(lake: Lake, given: str, args: Args, tables: Mapping[str, object]) -> pa.Table:
     """The rows of a statement. Raises InvalidQuery before anything happens if the statement is not supported."""
-    explain, rest = _explained(given)
-    text = Text(rest)
+    first = given.split(maxsplit=1)[0].upper() if given.strip() else ""
+    if first in _WORDS and (made := _by_words(lake, Words(given), args)) is not None:
+        return made
+    explain = first == "EXPLAIN"
+    if explain:  # its place becomes blank, so that places in the rest are right
+        start = given.upper().index("EXPLAIN")
+        given = given[:start] + " " * len("EXPLAIN") + given[start + len("EXPLAIN") :]
+    text = Text(given)
     node = bind(text.statement(), args, text)
     catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()})
     now = dt.datetime.fromtimestamp(lake.env.clock() / 1000, dt.timezone.utc).isoformat(sep=" ")
-    if isinstance(node, exp.Query):
-        prepared = prepare(node, text, catalog, f"'{now}'")
-        return pa.table({"plan": pa.array(explained(prepared), pa.string())}) if explain else run(prepared)
-    text.refuse(node, "this statement is not supported")
+
+    def prepared(query: exp.Expression) -> Prepared:
+        return prepare(query, text, catalog, f"'{now}'")
+
+    if explain:
+        if not isinstance(node, exp.Query):
+            text.refuse(node, "EXPLAIN takes a query")
+        return pa.table({"plan": pa.array(explained(prepared(node)), pa.string())})
+    return _executed(lake, node, text, catalog, prepared)
 
 
-def _explained(text: str) -> tuple[bool, str]:
-    """Whether the text begins with EXPLAIN, and the statement, whose positions are kept."""
-    stripped = text.lstrip()
-    if stripped[:7].upper() != "EXPLAIN" or stripped[7:8].strip():
-        return False, text
-    return True, " " * (len(text) - len(stripped) + 7) + stripped[7:]
+def _executed(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, prepared) -> pa.Table:
+    def rows_of(query: exp.Expression) -> pa.Table:
+        return run(prepared(query))
+
+    match node:
+        case exp.Query():
+            return rows_of(node)
+        case exp.Insert():
+            return insert.insert(node, text, catalog, prepared)
+        case exp.Delete():
+            return change.delete(node, text, catalog)
+        case exp.Update():
+            return change.update(node, text, catalog)
+        case exp.Merge():
+            return change.merge(node, text, catalog, rows_of)
+        case exp.TruncateTable():
+            insert.truncate(node, text, catalog)
+        case exp.Create():
+            create.create(lake, node, text, rows_of)
+        case exp.Drop():
+            create.drop(lake, node, text)
+        case exp.Alter():
+            create.alter(lake, node, text)
+        case _:
+            text.refuse(node, "this statement is not supported", expected=SUPPORTED)
+    return pa.table({})
+
+
+def _by_words(lake: Lake, words: Words, args: Args) -> pa.Table | None:
+    """Statements that sqlglot does not parse; None for the others."""
+    if words.first == "ALTER":
+        return create.alter_by_words(lake, words)
+    if args:
+        raise InvalidQuery("only queries and changes of rows have parameters", found=args, cure="write the values in the text")
+    return {"SHOW": show, "DESCRIBE": describe, "DESC": describe, "CALL": call}[words.first](lake, words)

@@ -1,0 +1,135 @@
+"""CALL: the verbs that look after a table, as procedures. Their names and arguments are those of the methods of `Table`.
+
+`CALL compact(table => 'sales.orders', full => true)`; the first argument without a name is the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import inspect
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lsmlake.api.lake import Lake
+from lsmlake.sql.words import Words
+
+PROCEDURES = (
+    "analyze",
+    "compact",
+    "create_branch",
+    "create_tag",
+    "delete_branch",
+    "delete_tag",
+    "expire_partitions",
+    "expire_snapshots",
+    "expire_tags",
+    "fast_forward",
+    "remove_orphan_files",
+    "rename_branch",
+    "rename_tag",
+    "repair",
+    "repair_snapshots",
+    "reset_consumer",
+    "rollback",
+    "verify",
+)
+
+
+def call(lake: Lake, words: Words) -> pa.Table:
+    """CALL [sys.]procedure(arguments)"""
+    words.take("SYS", ".")
+    name = words.one("a procedure").lower()
+    if name not in PROCEDURES:
+        words.refuse(f"there is no procedure {name}", expected=f"one of {', '.join(PROCEDURES)}")
+    positional, named = _arguments(words)
+    if "table" in named:
+        positional.insert(0, named.pop("table"))
+    if not positional:
+        words.refuse("the table is missing", cure=f"write CALL {name}(table => 'database.table')")
+    method = getattr(lake.table(str(positional[0])), name)
+    known = inspect.signature(method).parameters
+    for one in named:
+        if one not in known:
+            words.refuse(f"{name} has no argument {one}", expected=f"table, {', '.join(known)}")
+    return rows_of(method(*positional[1:], **named))
+
+
+def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
+    positional: list[object] = []
+    named: dict[str, object] = {}
+    if not words.take("("):
+        words.refuse("expected (")
+    while not words.take(")"):
+        if words.is_text():
+            positional.append(words.one("a value"))
+        else:
+            word = words.one("an argument")
+            if words.take("=>") or words.take("=", ">"):
+                named[word.lower()] = _value(words)
+            else:
+                positional.append(_literal(words, word))
+        if not words.take(","):
+            if not words.take(")"):
+                words.refuse("expected , or )")
+            break
+    words.end()
+    return positional, named
+
+
+def _value(words: Words) -> object:
+    if words.is_text():
+        return words.one("a value")
+    if words.take("ARRAY", "("):
+        values = []
+        while not words.take(")"):
+            values.append(_value(words))
+            words.take(",")
+        return values
+    return _literal(words, words.one("a value"))
+
+
+def _literal(words: Words, word: str) -> object:
+    constants = {"TRUE": True, "FALSE": False, "NULL": None}
+    if word.upper() in constants:
+        return constants[word.upper()]
+    sign = -1 if word == "-" else 1
+    digits = words.one("a number") if word == "-" else word
+    if digits.isdecimal():
+        return sign * int(digits)
+    words.refuse(f"{word} is not a value", expected="a number, 'text', TRUE, FALSE, NULL or array(...)")
+
+
+def rows_of(report: object) -> pa.Table:
+    """The result of a verb as rows: one for a report, one per item of a list."""
+    if isinstance(report, pa.Table):
+        return report
+    items = report if isinstance(report, list) else [] if report is None else [report]
+    rows = [dict(_fields(item)) for item in items]
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["result"]
+    columns = [[row.get(name) for row in rows] for name in names]
+    return pa.table([pa.array(column, _kind(column)) for column in columns], names=names)
+
+
+def _fields(item: object) -> Iterator[tuple[str, object]]:
+    if dataclasses.is_dataclass(item):
+        pairs = [(field.name, getattr(item, field.name)) for field in dataclasses.fields(item)]
+    elif isinstance(item, tuple) and hasattr(item, "_asdict"):
+        pairs = list(item._asdict().items())
+    else:
+        pairs = [(type(item).__name__.lower(), item)]
+    for name, value in pairs:
+        if hasattr(value, "id") and dataclasses.is_dataclass(value):
+            yield f"{name}_id", value.id
+        elif isinstance(value, (str, bool, int, float, type(None), dt.datetime)):
+            yield name, value
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            yield name, ", ".join(map(str, value)) if all(isinstance(one, str) for one in value) else len(value)
+        else:
+            yield name, str(value)
+
+
+def _kind(column: list[object]) -> pa.DataType | None:
+    kinds = {type(value) for value in column if value is not None}
+    return pa.string() if not kinds or len(kinds) > 1 else None

@@ -1,0 +1,268 @@
+"""CREATE, DROP and ALTER of tables and databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.api.lake import Lake
+from lsmlake.dialect.text import Text
+from lsmlake.errors import TableNotFound
+from lsmlake.schema import alterations, ddl
+from lsmlake.schema.type_text import format_type
+from lsmlake.sql.words import Words
+
+_PROVIDERS = ("lsmlake", "paimon")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a CREATE TABLE says besides the columns."""
+
+    name: str
+    primary_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    options: dict[str, str]
+    comment: str | None
+
+
+def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expression], pa.Table]) -> None:
+    """CREATE TABLE, CREATE TABLE AS SELECT, CREATE DATABASE. `rows_of`: runs the query of AS SELECT."""
+    text.only(node, "this", "kind", "exists", "properties", "expression")
+    exists = bool(node.args.get("exists"))
+    if node.args["kind"] in ("DATABASE", "SCHEMA"):
+        lake.create_database(_database(node.this), if_not_exists=exists)
+        return
+    if node.args["kind"] != "TABLE":
+        text.refuse(node, "only tables and databases can be created")
+    definition, columns = _definition(node, text)
+    query = node.args.get("expression")
+    options = {
+        "primary_key": definition.primary_key,
+        "partition_by": definition.partition_by,
+        "options": definition.options,
+        "comment": definition.comment,
+    }
+    if query is None:
+        if columns is None:
+            text.refuse(node, "the columns are missing", cure="write CREATE TABLE name (column TYPE, ...)")
+        lake.create_table(definition.name, columns, if_not_exists=exists, **options)
+        return
+    if columns is not None:
+        text.refuse(node, "AS SELECT has no list of columns", cure="leave the list out, or cast in the SELECT")
+    if exists and _there(lake, definition.name):
+        return
+    lake.create_table_from(definition.name, rows_of(query), **options)
+
+
+def _there(lake: Lake, name: str) -> bool:
+    try:
+        lake.table(name)
+    except TableNotFound:
+        return False
+    return True
+
+
+def _database(node: exp.Expression) -> str:
+    return node.args["db"].name if isinstance(node, exp.Table) and not node.name and node.args.get("db") else node.name
+
+
+def _definition(node: exp.Create, text: Text) -> tuple[Definition, pa.Schema | None]:
+    table, columns, key = node.this, None, []
+    if isinstance(table, exp.Schema):
+        definitions = []
+        for item in table.expressions:
+            if isinstance(item, exp.PrimaryKey):
+                key += [part.name for part in item.expressions]
+                continue
+            definitions.append(_plain(item, key, text))
+        columns, table = ddl.columns_of(definitions), table.this
+    options, partition_by, comment = {}, [], None
+    for item in (node.args.get("properties") or exp.Properties(expressions=[])).expressions:
+        match item:
+            case exp.PartitionedByProperty():
+                partition_by = _partition_columns(item, text)
+            case exp.SchemaCommentProperty():
+                comment = item.this.name
+            case exp.FileFormatProperty():
+                if item.this.name.lower() not in _PROVIDERS:
+                    text.refuse(item, "only tables of lsmlake can be created", cure="write USING lsmlake, or leave it out")
+            case exp.OptionsProperty():
+                options |= dict(map(_property, item.expressions))
+            case exp.Property():
+                options |= dict([_property(item)])
+            case _:
+                text.refuse(item, "this is not supported in CREATE TABLE")
+    named = options.pop("primary-key", None)
+    key += [name.strip() for name in named.split(",")] if named else []
+    name = ".".join(part.name for part in table.parts)
+    return Definition(name, tuple(key), tuple(partition_by), options, comment), columns
+
+
+def _plain(item: exp.Expression, key: list[str], text: Text) -> exp.Expression:
+    """A column definition without PRIMARY KEY, which joins `key`."""
+    if not isinstance(item, exp.ColumnDef):
+        text.refuse(item, "this is not a column", cure="write name TYPE, or PRIMARY KEY (columns)")
+    kept = []
+    for constraint in item.args.get("constraints") or ():
+        if isinstance(constraint.args.get("kind"), exp.PrimaryKeyColumnConstraint):
+            key.append(item.name)
+        elif isinstance(constraint.args.get("kind"), exp.DefaultColumnConstraint):
+            cure = f"create the table, then ALTER TABLE ... ALTER COLUMN {item.name} SET DEFAULT ..."
+            text.refuse(item, "DEFAULT is not supported in CREATE TABLE", cure=cure)
+        else:
+            kept.append(constraint)
+    made = item.copy()
+    made.set("constraints", kept)
+    return made
+
+
+def _partition_columns(item: exp.PartitionedByProperty, text: Text) -> list[str]:
+    found = item.this.expressions if isinstance(item.this, (exp.Schema, exp.Tuple)) else [item.this]
+    if not all(isinstance(part, (exp.Identifier, exp.Column)) for part in found):
+        text.refuse(item, "PARTITIONED BY takes names of columns", cure="define the columns in the list of columns")
+    return [part.name for part in found]
+
+
+def _property(item: exp.Expression) -> tuple[str, str]:
+    value = item.args["value"]
+    return _dotted(item.this), str(value.this if isinstance(value, (exp.Literal, exp.Boolean)) else value.sql("spark"))
+
+
+def _dotted(node: exp.Expression) -> str:
+    return node.sql("spark").replace("`", "") if isinstance(node, (exp.Column, exp.Dot)) else node.name
+
+
+def drop(lake: Lake, node: exp.Drop, text: Text) -> None:
+    """DROP TABLE, DROP DATABASE"""
+    text.only(node, "tables", "kind", "exists", "cascade", "restrict")
+    (what,) = node.args["tables"]
+    try:
+        if node.args["kind"] in ("DATABASE", "SCHEMA"):
+            lake.drop_database(_database(what), cascade=bool(node.args.get("cascade")))
+        elif node.args["kind"] == "TABLE":
+            lake.drop_table(".".join(part.name for part in what.parts))
+        else:
+            text.refuse(node, "only tables and databases can be dropped")
+    except TableNotFound:
+        if not node.args.get("exists"):
+            raise
+
+
+def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
+    """ALTER TABLE: one commit for all actions."""
+    text.only(node, "this", "kind", "actions")
+    name = ".".join(part.name for part in node.this.parts)
+    actions = node.args["actions"]
+    if len(actions) == 1 and isinstance(actions[0], exp.AlterRename):
+        lake.rename_table(name, ".".join(part.name for part in actions[0].this.parts))
+        return
+    lake.table(name).alter(*(made for action in actions for made in _alterations(action, text)))
+
+
+def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
+    """UNSET TBLPROPERTIES and ALTER COLUMN ... FIRST | AFTER, which sqlglot does not parse. None for other forms."""
+    if not words.take("TABLE"):
+        return None
+    name = words.name()
+    if words.take("UNSET", "TBLPROPERTIES"):
+        words.take("IF", "EXISTS")
+        if not words.take("("):
+            words.refuse("expected (")
+        options = [words.one("an option")]
+        while words.take(","):
+            options.append(words.one("an option"))
+        if not words.take(")"):
+            words.refuse("expected )")
+        words.end()
+        lake.table(name).alter(*(alterations.SetOption(option, None) for option in options))
+        return pa.table({})
+    if words.take("ALTER", "COLUMN"):
+        column = words.name().split(".")
+        if words.take("FIRST"):
+            words.end()
+            lake.table(name).alter(alterations.MoveColumn(column, None, True))
+            return pa.table({})
+        if words.take("AFTER"):
+            after = words.one("a column")
+            words.end()
+            lake.table(name).alter(alterations.MoveColumn(column, after, False))
+            return pa.table({})
+    return None
+
+
+def _alterations(action: exp.Expression, text: Text) -> Iterable[alterations.Alteration]:
+    match action:
+        case exp.Schema():
+            return [_added(item, text) for item in action.expressions]
+        case exp.ColumnDef():
+            return [_added(action, text)]
+        case exp.RenameColumn():
+            return [alterations.RenameColumn(_path(action.this), action.args["to"].name)]
+        case exp.Drop():
+            return [alterations.DropColumn(_path(column)) for column in action.args["tables"]]
+        case exp.AlterSet():
+            found = [item for part in action.expressions for item in part.expressions]
+            return [alterations.SetOption(*_property(item)) for item in found]
+        case exp.AlterColumn():
+            return [_changed(action, text)]
+    text.refuse(action, "this ALTER is not supported")
+
+
+def _path(node: exp.Expression) -> list[str]:
+    return [part.name for part in node.parts] if isinstance(node, (exp.Column, exp.Dot)) else [node.name]
+
+
+def _added(item: exp.Expression, text: Text) -> alterations.Alteration:
+    if not isinstance(item, exp.ColumnDef):
+        text.refuse(item, "this is not a column", cure="write name TYPE")
+    comment = default = None
+    for constraint in item.args.get("constraints") or ():
+        match constraint.args.get("kind"):
+            case exp.CommentColumnConstraint() as found:
+                comment = found.name
+            case exp.DefaultColumnConstraint() as found:
+                default = _constant(found.this, text)
+            case _:
+                text.refuse(constraint, "this is not supported for a new column")
+    place = item.args.get("position")
+    after = place.this.name if place is not None and place.this is not None else None
+    first = place is not None and str(place.args.get("position")).upper() == "FIRST"
+    kind = format_type(ddl.type_of(item.args["kind"]))
+    return alterations.AddColumn(_path(item.this), kind, after, first, default, comment)
+
+
+def _changed(action: exp.AlterColumn, text: Text) -> alterations.Alteration:
+    path, given = _path(action.this), action.args
+    if given.get("dtype") is not None:
+        return alterations.ChangeType(path, format_type(ddl.type_of(given["dtype"])))
+    if given.get("allow_null") is not None:
+        return alterations.SetNullable(path, bool(given["allow_null"]))
+    if given.get("comment") is not None:
+        return alterations.SetComment(path, given["comment"].this)
+    if given.get("default") is not None:
+        return alterations.SetDefault(path, _constant(given["default"], text))
+    if given.get("drop"):
+        return alterations.SetDefault(path, None, dropped=True)
+    text.refuse(action, "this ALTER COLUMN is not supported")
+
+
+def _constant(node: exp.Expression, text: Text) -> object:
+    """The value of a default: a literal."""
+    match node:
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return bool(node.this)
+        case exp.Literal() if node.is_string:
+            return node.this
+        case exp.Literal():
+            return int(node.this) if node.this.isdecimal() else float(node.this)
+        case exp.Neg() if isinstance(node.this, exp.Literal):
+            return -_constant(node.this, text)
+        case exp.Cast():
+            return _constant(node.this, text)
+    text.refuse(node, "a default is a literal")

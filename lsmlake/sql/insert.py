@@ -1,0 +1,124 @@
+"""INSERT INTO, INSERT OVERWRITE, TRUNCATE: the rows of a query become rows of a table, by the rules of assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.api.table import Table
+from lsmlake.dialect.cast import assign
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.literals import text_of
+from lsmlake.dialect.query import Query
+from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import duck_name, quoted
+from lsmlake.schema import types
+from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.type_text import format_type
+from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.select import Prepared, run
+
+Prepare = Callable[[exp.Expression], Prepared]
+
+
+def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> pa.Table:
+    """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
+    text.only(node, "this", "expression", "by_name", "overwrite", "where")
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
+    text.only(target, "this", "db", "catalog", "partition")
+    table = catalog.table(target)
+    static = _static(target, text)
+    if node.args.get("by_name") and names:
+        text.refuse(node, "BY NAME and a list of columns exclude each other", cure="use one of them")
+    prepared = prepare(node.expression)
+    rows = run(_assigned(node, text, table, prepared, names, static))
+    where = node.args.get("where")
+    if where is not None:
+        snapshot = table.overwrite(rows, where=text_of(where, text))
+    elif node.args.get("overwrite"):
+        snapshot = table.overwrite(rows, where=_condition(static) if static else None)
+    else:
+        snapshot = table.upsert(rows) if table.primary_key else table.append(rows)
+    return pa.table({"num_affected_rows": [rows.num_rows], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+
+
+def truncate(node: exp.TruncateTable, text: Text, catalog: Catalog) -> None:
+    """TRUNCATE TABLE table [PARTITION (column = value)]"""
+    text.only(node, "expressions", "partition")
+    (target,) = node.expressions
+    table = catalog.table(target)
+    holder = node if node.args.get("partition") else target
+    if static := _static(holder, text):
+        table.overwrite(table.schema.empty_table(), where=_condition(static))
+    else:
+        table.truncate()
+
+
+def _static(target: exp.Expression, text: Text) -> dict[str, exp.Expression]:
+    """The columns that PARTITION (column = value) fixes. A name without a value stays dynamic."""
+    partition = target.args.get("partition")
+    found = {}
+    for item in partition.expressions if partition is not None else ():
+        if isinstance(item, exp.EQ) and isinstance(item.this, exp.Column):
+            found[item.this.name] = item.expression
+        elif not isinstance(item, exp.Column):
+            text.refuse(item, "PARTITION takes column = value")
+    return found
+
+
+def _condition(static: dict[str, exp.Expression]) -> str:
+    return " AND ".join(
+        f"{exp.to_identifier(name, quoted=True).sql('spark')} <=> {value.sql('spark')}" for name, value in static.items()
+    )
+
+
+def _assigned(
+    node: exp.Insert, text: Text, table: Table, prepared: Prepared, names: list[str] | None, static: dict[str, exp.Expression]
+) -> Prepared:
+    """The query with the columns of the table, in its types."""
+    query, schema = prepared.query, table.current
+    by_lower = {field.name.lower(): field for field in schema.columns}
+    given = [name for name, _ in query.columns] if node.args.get("by_name") else names
+    fixed = {name.lower() for name in static}
+    if given is None:
+        given = [name for name in schema.columns.names if name.lower() not in fixed]
+    unknown = [name for name in (*given, *static) if name.lower() not in by_lower]
+    if unknown:
+        text.refuse(node, f"the table has no column {unknown[0]}", expected=f"one of {schema.columns.names}", found=unknown)
+    if len({name.lower() for name in given} | fixed) != len(given) + len(fixed):
+        text.refuse(node, "a column is named twice", found=given)
+    if len(given) != len(query.columns):
+        found = f"{len(query.columns)} for {len(given)} columns"
+        text.refuse(node, "the number of values does not fit the columns", expected=given, found=found, cure="name the columns")
+    sources = {
+        name.lower(): (quoted(f"#{number}"), kind)
+        for number, (name, (_, kind)) in enumerate(zip(given, query.columns, strict=True))
+    }
+    sources |= {name.lower(): _literal(value, text) for name, value in static.items()}
+    parts, columns = [], []
+    for field in schema.columns:
+        kind = types.plain(field.type)
+        if field.name.lower() not in sources:
+            if default_of(field, WRITE) is not None or not field.nullable:
+                continue  # the write adds the default, or refuses the data
+            sources[field.name.lower()] = ("NULL", pa.null())
+        sql, found = sources[field.name.lower()]
+        made = assign(sql, found, kind)
+        if made is None:
+            cure = f"write CAST(... AS {format_type(kind)})"
+            text.refuse(
+                node, f"a value does not fit column {field.name}", expected=format_type(kind), found=format_type(found), cure=cure
+            )
+        parts.append(f"CAST({made} AS {duck_name(kind)}) AS {quoted(f'#{len(columns)}')}")
+        columns.append((field.name, kind))
+    return replace(prepared, query=Query(f"SELECT {', '.join(parts)} FROM ({query.sql})", tuple(columns)))
+
+
+def _literal(value: exp.Expression, text: Text) -> tuple[str, pa.DataType]:
+    made = Translator(text, Scope(())).typed(value)
+    return made.sql, made.type

@@ -1,0 +1,104 @@
+"""SHOW and DESCRIBE: what a lake holds, as rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lsmlake.api.lake import Lake
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_columns, format_type
+from lsmlake.schema.types import COMMENT
+from lsmlake.sql.words import Words
+
+_SHOWN = "DATABASES, TABLES [IN database], COLUMNS IN table, CREATE TABLE table, TBLPROPERTIES table, PARTITIONS table"
+
+
+def show(lake: Lake, words: Words) -> pa.Table:
+    """SHOW ..."""
+    if words.take("DATABASES") or words.take("SCHEMAS"):
+        words.end()
+        return pa.table({"namespace": pa.array(lake.databases(), pa.string())})
+    if words.take("TABLES"):
+        database = words.name() if words.take("IN") or words.take("FROM") else None
+        words.end()
+        found = lake.tables() if database is None else [f"{database}.{name}" for name in lake.tables(database)]
+        pairs = [name.split(".", 1) for name in found]
+        return _texts(("namespace", "tableName"), pairs)
+    if words.take("COLUMNS"):
+        _ = words.take("IN") or words.take("FROM")
+        return _texts(("col_name",), [(name,) for name in _schema(lake, words).columns.names])
+    if words.take("CREATE", "TABLE"):
+        name = words.name()
+        words.end()
+        return _texts(("createtab_stmt",), [(create_statement(name, lake.table(name).current),)])
+    if words.take("TBLPROPERTIES"):
+        return _texts(("key", "value"), sorted(_schema(lake, words).options.items()))
+    if words.take("PARTITIONS"):
+        name = words.name()
+        words.end()
+        return lake.table(name).partitions()
+    words.refuse("this SHOW is not supported", expected=_SHOWN)
+
+
+def describe(lake: Lake, words: Words) -> pa.Table:
+    """DESCRIBE [TABLE] [EXTENDED] table"""
+    words.take("TABLE")
+    extended = words.take("EXTENDED") or words.take("FORMATTED")
+    name = words.name()
+    words.end()
+    table = lake.table(name)
+    schema = table.current
+    rows = [(field.name, _type(field), (field.metadata or {}).get(COMMENT, b"").decode() or None) for field in schema.columns]
+    if schema.partition_by:
+        rows += [
+            ("# Partition Information", "", ""),
+            *((one, _type(schema.columns.field(one)), None) for one in schema.partition_by),
+        ]
+    if extended:
+        details = {
+            "Name": name,
+            "Primary Key": ", ".join(schema.primary_key),
+            "Location": table.path,
+            "Comment": schema.comment or "",
+            "Provider": "lsmlake",
+            "Table Properties": ", ".join(f"{key}={value}" for key, value in sorted(schema.options.items())),
+        }
+        rows += [("# Detailed Table Information", "", ""), *((key, value, "") for key, value in details.items())]
+    return _texts(("col_name", "data_type", "comment"), rows)
+
+
+def create_statement(name: str, schema: Schema) -> str:
+    """The CREATE TABLE that makes a table with these columns, keys and options. Defaults of columns are not in it."""
+    key = f", PRIMARY KEY ({', '.join(map(_quoted, schema.primary_key))})" if schema.primary_key else ""
+    made = f"CREATE TABLE {'.'.join(map(_quoted, name.split('.')))} ({format_columns(schema.plain_columns)}{key})"
+    if schema.partition_by:
+        made += f" PARTITIONED BY ({', '.join(map(_quoted, schema.partition_by))})"
+    if schema.comment:
+        made += f" COMMENT {_literal(schema.comment)}"
+    if schema.options:
+        pairs = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in sorted(schema.options.items()))
+        made += f" TBLPROPERTIES ({pairs})"
+    return made
+
+
+def _schema(lake: Lake, words: Words) -> Schema:
+    name = words.name()
+    words.end()
+    return lake.table(name).current
+
+
+def _type(field: pa.Field) -> str:
+    return format_type(field.type) + ("" if field.nullable else " NOT NULL")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _texts(names: tuple[str, ...], rows: list) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))

@@ -1,0 +1,153 @@
+"""Statements by `Lake.sql` in process that make, describe and change tables, one commit each."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableExists, TableNotFound
+
+ORDERS = """CREATE TABLE d.orders (id BIGINT NOT NULL, dt DATE NOT NULL, amount DECIMAL(10,2) COMMENT 'net', note STRING,
+    PRIMARY KEY (id, dt)) PARTITIONED BY (dt) COMMENT 'all orders' TBLPROPERTIES ('bucket' = '2')"""
+DAY, NEXT = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
+
+
+@pytest.fixture
+def orders(lake):
+    lake.sql(ORDERS)
+    lake.sql("INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 1.50, 'a'), (2, DATE '2026-01-02', 2.5, NULL)")
+    return lake.table("d.orders")
+
+
+def rows(lake, columns: str = "*", table: str = "d.orders") -> list[tuple]:
+    return lake.sql(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()
+
+
+def test_a_table_is_made_described_and_dropped(lake, orders):
+    assert orders.primary_key == ("id", "dt") and orders.partition_by == ("dt",) and orders.options == {"bucket": "2"}
+    assert orders.comment == "all orders"
+    described = lake.sql("DESCRIBE TABLE EXTENDED d.orders").fetchall()
+    assert ("amount", "DECIMAL(10,2)", "net") in described and ("Primary Key", "id, dt", "") in described
+    assert lake.sql("SHOW DATABASES").fetchall() == [("d",)] and lake.sql("SHOW TABLES IN d").fetchall() == [("d", "orders")]
+    assert lake.sql("SHOW COLUMNS IN d.orders").fetchall()[0] == ("id",) and len(lake.sql("SHOW PARTITIONS d.orders")) == 2
+    assert lake.sql("SHOW TBLPROPERTIES d.orders").fetchall() == [("bucket", "2")]
+    (statement,) = lake.sql("SHOW CREATE TABLE d.orders").fetchall()[0]
+    with pytest.raises(TableExists):
+        lake.sql(ORDERS)
+    lake.sql(ORDERS.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+    lake.sql("ALTER TABLE d.orders RENAME TO d.old")
+    lake.sql(statement)
+    made, old = lake.table("d.orders").current, lake.table("d.old").current
+    assert (made.plain_columns, made.primary_key, made.partition_by, made.options, made.comment) == (
+        old.plain_columns, old.primary_key, old.partition_by, old.options, old.comment,
+    )  # fmt: skip
+    lake.sql("DROP TABLE d.old")
+    lake.sql("DROP TABLE IF EXISTS d.old")
+    with pytest.raises(TableNotFound):
+        lake.sql("DROP TABLE d.old")
+    lake.sql("CREATE DATABASE IF NOT EXISTS e")
+    lake.sql("DROP DATABASE e")
+    assert lake.databases() == ["d"]
+
+
+def test_a_table_is_made_from_a_query(lake, orders):
+    key = "USING lsmlake TBLPROPERTIES ('primary-key' = 'dt')"
+    lake.sql(f"CREATE TABLE d.sums {key} AS SELECT dt, sum(amount) s FROM d.orders GROUP BY dt")
+    assert rows(lake, table="d.sums") == [(DAY, Decimal("1.50")), (NEXT, Decimal("2.50"))]
+    assert len(lake.table("d.sums").snapshots()) == 1
+    with pytest.raises(InvalidQuery):
+        lake.sql("CREATE TABLE d.bad TBLPROPERTIES ('primary-key' = 'x') AS SELECT 1 / 0 AS x")
+    assert lake.tables("d") == ["orders", "sums"]
+
+
+def test_a_table_is_altered(lake, orders):
+    lake.sql("ALTER TABLE d.orders ADD COLUMNS (city STRING COMMENT 'where' AFTER dt, n INT)")
+    lake.sql("ALTER TABLE d.orders ADD COLUMN k INT DEFAULT 5")
+    lake.sql("ALTER TABLE d.orders RENAME COLUMN note TO remark")
+    lake.sql("ALTER TABLE d.orders ALTER COLUMN n TYPE BIGINT")
+    lake.sql("ALTER TABLE d.orders ALTER COLUMN n COMMENT 'count'")
+    lake.sql("ALTER TABLE d.orders ALTER COLUMN k AFTER id")
+    lake.sql("ALTER TABLE d.orders ALTER COLUMN n SET DEFAULT 7")
+    lake.sql("ALTER TABLE d.orders SET TBLPROPERTIES ('write-only' = 'true', 'snapshot.num-retained.max' = 50)")
+    lake.sql("ALTER TABLE d.orders UNSET TBLPROPERTIES ('write-only')")
+    lake.sql("ALTER TABLE d.orders DROP COLUMN city")
+    assert orders.schema.names == ["id", "k", "dt", "amount", "remark", "n"]
+    assert orders.options == {"bucket": "2", "snapshot.num-retained.max": "50"}
+    lake.sql("INSERT INTO d.orders (id, dt) VALUES (3, DATE '2026-01-02')")
+    assert rows(lake, "id, k, n, remark") == [(1, 5, None, "a"), (2, 5, None, None), (3, 5, 7, None)]
+
+
+def test_rows_are_inserted_by_position_list_and_name(lake, orders):
+    assert lake.sql("INSERT INTO d.orders (note, dt, id) SELECT upper(note), dt, id + 10 FROM d.orders").fetchall() == [(2, 2)]
+    lake.sql("INSERT INTO d.orders BY NAME SELECT 1 AS id, DATE '2026-01-01' AS dt, 'new' AS note")
+    lake.sql("INSERT INTO d.orders SELECT ?, ?, ?, ?", [7, NEXT, Decimal("1.1"), "it's"])
+    assert rows(lake) == [
+        (1, DAY, None, "new"), (2, NEXT, Decimal("2.50"), None), (7, NEXT, Decimal("1.10"), "it's"),
+        (11, DAY, None, "A"), (12, NEXT, None, None),
+    ]  # fmt: skip
+    assert len(orders.snapshots()) == 4
+
+
+def test_partitions_are_replaced(lake, orders):
+    lake.sql("INSERT OVERWRITE d.orders SELECT 5, DATE '2026-01-02', 5, 'dynamic'")
+    assert rows(lake, "id, note") == [(1, "a"), (5, "dynamic")]
+    lake.sql("INSERT OVERWRITE d.orders PARTITION (dt = DATE '2026-01-01') SELECT 6, 6, 'static'")
+    assert rows(lake, "id, note") == [(5, "dynamic"), (6, "static")]
+    lake.sql("INSERT INTO d.orders REPLACE WHERE dt = DATE '2026-01-02' SELECT 8, DATE '2026-01-02', 8, 'where'")
+    assert rows(lake, "id, note") == [(6, "static"), (8, "where")]
+    with pytest.raises(InvalidData):
+        lake.sql("INSERT INTO d.orders REPLACE WHERE dt = DATE '2026-01-02' SELECT 8, DATE '2026-01-03', 8, 'elsewhere'")
+    lake.sql("TRUNCATE TABLE d.orders PARTITION (dt = DATE '2026-01-01')")
+    assert rows(lake, "id") == [(8,)]
+    lake.sql("TRUNCATE TABLE d.orders")
+    assert rows(lake) == []
+
+
+def test_procedures_are_the_verbs_of_tables(lake, orders):
+    lake.sql("INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 3, 'b')")
+    lake.sql("CALL create_tag(table => 'd.orders', name => 'eod', snapshot => 1)")
+    assert rows(lake, "id, note", "d.orders VERSION AS OF 'eod'") == [(1, "a"), (2, None)]
+    assert len(lake.sql("CALL sys.compact('d.orders', full => true)")) == 1
+    assert lake.sql("CALL verify(table => 'd.orders')").fetchall() == []
+    lake.sql("CALL create_branch('d.orders', name => 'b1', tag => 'eod')")
+    assert rows(lake, "id, note", "d.orders$branch_b1") == [(1, "a"), (2, None)]
+    assert lake.sql("CALL rollback(table => 'd.orders', tag => 'eod')").columns
+    assert rows(lake, "id, note") == [(1, "a"), (2, None)]
+    lake.sql("CALL expire_snapshots(table => 'd.orders', retain_max => 1, retain_min => 1)")
+    assert lake.sql("SELECT count(*) FROM d.orders$tags").fetchall() == [(1,)]
+
+
+REFUSED = {
+    "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 1.555, 'x')": "without loss",
+    "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 'abc', 'x')": "does not fit column amount",
+    "INSERT INTO d.orders VALUES ('1', DATE '2026-01-01', 1, 'x')": "does not fit column id",
+    "INSERT INTO d.orders VALUES (1, DATE '2026-01-01')": "number of values",
+    "INSERT INTO d.orders (id, nope) VALUES (1, 2)": "no column nope",
+    "INSERT INTO d.orders (id, id) VALUES (1, 2)": "named twice",
+    "INSERT INTO d.orders VALUES (NULL, DATE '2026-01-01', 1, 'x')": "NOT NULL",
+    "INSERT INTO d.orders SELECT * FROM d.orders WHERE 1 / 0 = 1": "division by zero",
+    "INSERT INTO nowhere VALUES (1)": "there is no table nowhere",
+    "CREATE VIEW d.v AS SELECT 1": "only tables and databases",
+    "CREATE TABLE d.x (a INT) USING csv": "only tables of lsmlake",
+    "CREATE TABLE d.x (a INT DEFAULT 5, PRIMARY KEY (a))": "SET DEFAULT",
+    "CREATE OR REPLACE TABLE d.x (a INT)": "replace is not supported",
+    "CALL nope('d.orders')": "no procedure nope",
+    "CALL compact()": "table is missing",
+    "CALL compact('d.orders', fully => true)": "no argument fully",
+    "SHOW GRANTS": "this SHOW is not supported",
+    "DESCRIBE d.orders id": "not supported here",
+    "EXPLAIN DROP TABLE d.orders": "EXPLAIN takes a query",
+    "USE d": "this statement is not supported",
+    "ALTER TABLE d.orders DROP COLUMN id": "key",
+    "": "one statement",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_refused_statement_changes_nothing(lake, orders, statement: str):
+    before = rows(lake), len(orders.snapshots()), lake.tables(), orders.schema
+    with pytest.raises(LakeError, match=REFUSED[statement]):
+        lake.sql(statement)
+    assert (rows(lake), len(orders.snapshots()), lake.tables(), orders.schema) == before
