@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import pyarrow as pa
@@ -96,9 +97,9 @@ def test_an_empty_table_has_no_changes():
     ("start", "end", "error", "words"),
     [
         (3, 1, InvalidQuery, "end of the changes is before their start"),
-        (-1, 1, InvalidQuery, "a snapshot id, a tag, or 0"),
+        (-1, 1, InvalidQuery, "a snapshot id, a tag, a time, or 0"),
         ("1", 1, SnapshotNotFound, "no tag '1'"),
-        (1.0, 1, InvalidQuery, "an integer or text"),
+        (1.0, 1, InvalidQuery, "an integer"),
         (1, 9, SnapshotNotFound, "no snapshot 9"),
     ],
 )
@@ -117,3 +118,26 @@ def test_changes_as_a_dataframe(spark, spark_lake):
     frame = table.changes(1, 2, where="v > 1.2", columns=["k"]).to_spark()
     assert frame.columns == ["_row_kind", "k"]
     assert sorted(map(tuple, frame.collect())) == [("+I", 1), ("+I", 5), ("-D", 3)]
+
+
+def test_a_start_and_an_end_may_be_times(lake):
+    table = lake.create_table("d.t", "id INT", primary_key=["id"])
+    for number in range(3):
+        table.upsert([{"id": number}])
+    times = table.snapshots()["commit_time"].to_pylist()
+    before = times[0] - dt.timedelta(milliseconds=1)
+
+    def ids(*moments: object) -> list[int]:
+        return sorted(table.changes(*moments).to_arrow()["id"].to_pylist())
+
+    expected = {moment: sum(time <= moment for time in times) for moment in (before, *times)}
+    for start, first in expected.items():
+        for end, last in expected.items():
+            if first <= last and last:
+                assert ids(start, end) == list(range(first, last))
+    assert ids(before) == ids(0) == [0, 1, 2]
+    with pytest.raises(SnapshotNotFound, match="newer than the timestamp"):
+        table.changes(0, before).to_arrow()
+    table.expire_snapshots(retain_max=1)
+    with pytest.raises(SnapshotNotFound, match="newer than the timestamp"):
+        table.changes(before).to_arrow()

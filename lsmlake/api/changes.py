@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from lsmlake.cdc.changes import (
     read_piece,
     snapshot_pieces,
 )
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate.spark_sql.parse import parse
@@ -43,8 +44,8 @@ class Changes(Readable):
 
     meta: Metadata
     runtime: Runtime
-    start: int | str
-    end: int | str | None
+    start: int | str | datetime.datetime
+    end: int | str | datetime.datetime | None
     where: str | None
     columns: tuple[str, ...] | None
     mode: ChangesMode = DIFF
@@ -69,8 +70,8 @@ class Changes(Readable):
         predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.runtime.zone)
         like = Projection.of(schema, predicate, self.columns)
         last = latest.snapshot if self.end is None else self._snapshot(self.end)
-        first = self._snapshot(self.start) if isinstance(self.start, str) else None
-        start = self.start if first is None else first.id
+        first = None if isinstance(self.start, int) else self._first()
+        start = 0 if first is None and isinstance(self.start, datetime.datetime) else self.start if first is None else first.id
         self._check_start(start, last)
         if last is None:
             return like, []
@@ -82,14 +83,27 @@ class Changes(Readable):
             numbers = range(start + 1, last.id + 1)
             return like, by_bucket(piece for n in numbers for piece in snapshot_pieces(self.meta, like, n, self.mode))
 
-    def _snapshot(self, at: int | str) -> Snapshot | None:
-        """The snapshot of a number or a tag."""
+    def _snapshot(self, at: int | str | datetime.datetime) -> Snapshot | None:
+        """The snapshot of a number, a tag or a time."""
+        if isinstance(at, datetime.datetime):
+            return resolve(self.meta, Moment(timestamp=at), self.runtime.zone)
         return resolve(self.meta, Moment(tag=at) if isinstance(at, str) else Moment(at), self.runtime.zone)
+
+    def _first(self) -> Snapshot | None:
+        """The snapshot of a start that is no number; None for a time before the first snapshot."""
+        if not isinstance(self.start, (str, datetime.datetime)):
+            return None
+        try:
+            return self._snapshot(self.start)
+        except SnapshotNotFound:
+            if isinstance(self.start, datetime.datetime) and self.meta.snapshots.ids()[:1] in ([], [1]):
+                return None
+            raise
 
     def _check_start(self, start: object, last: Snapshot | None) -> None:
         if isinstance(start, bool) or not isinstance(start, int) or start < 0:
             raise InvalidQuery(
-                "the start of changes is a snapshot id, a tag, or 0 for the beginning",
+                "the start of changes is a snapshot id, a tag, a time, or 0 for the beginning",
                 found=repr(start),
                 cure=LIST_SNAPSHOTS,
             )

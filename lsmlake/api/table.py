@@ -628,8 +628,8 @@ class Table:
 
     def changes(
         self,
-        start: int | str,
-        end: int | str | None = None,
+        start: int | str | datetime.datetime,
+        end: int | str | datetime.datetime | None = None,
         *,
         mode: ChangesMode = "diff",
         where: str | None = None,
@@ -638,8 +638,10 @@ class Table:
         """Describe the row changes between two snapshots. Nothing is read until a method of the result is called.
 
         Args:
-            start: the changes after this snapshot (exclusive): its number, or a tag as text. 0: from the beginning.
-            end: the changes up to this snapshot (inclusive): its number, or a tag as text. Default: the latest snapshot.
+            start: the changes after this snapshot (exclusive): its number, a tag as text, or a time, which stands for the newest
+                snapshot that is not later. 0, or a time before the first snapshot: from the beginning.
+            end: the changes up to this snapshot (inclusive), given like `start`. Default: the latest snapshot. A time without a
+                time zone is in UTC; with Spark it is in the time zone of the session.
             mode: 'diff' compares the two snapshots and returns the net changes, each -U directly before its +U, under all
                 options of the table; unchanged buckets and files are not read. 'changelog' reads what the changelog producer
                 wrote, commit by commit; with the producers lookup and full-compaction these are the exact changes that the

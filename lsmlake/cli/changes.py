@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,9 +17,9 @@ from lsmlake.read.limit import first_rows
 from lsmlake.report.rows import Rows
 from lsmlake.schema.values import json_rows
 
-_BEFORE = "The snapshot before the first change, by number or tag; 0: none."
+_BEFORE = "The snapshot before the first change, by number, tag or time; 0: none."
 Start = Annotated[str, typer.Argument(metavar="START", help=_BEFORE)]
-End = Annotated[str | None, typer.Argument(metavar="END", help="The last snapshot, by number or tag; default: the latest.")]
+End = Annotated[str | None, typer.Argument(metavar="END", help="The last snapshot, by number, tag or time; default: the latest.")]
 Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="diff, changelog or delta.")]
 Count = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N changes.")]
 
@@ -50,9 +51,16 @@ def changes(
     emit(json_rows(rows), Rows(rows, "change"), json)
 
 
-def _moment(text: str, tags: Sequence[str]) -> int | str:
-    """A number, unless a tag has it as its name."""
-    return int(text) if text.isdecimal() and text not in tags else text
+def _moment(text: str, tags: Sequence[str]) -> int | str | datetime.datetime:
+    """A number or a time, unless a tag has it as its name."""
+    if text in tags:
+        return text
+    if text.isdecimal():
+        return int(text)
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return text
 
 
 def _first(changes: pa.RecordBatchReader, limit: int) -> pa.Table:
