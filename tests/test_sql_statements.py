@@ -151,3 +151,47 @@ def test_a_refused_statement_changes_nothing(lake, orders, statement: str):
     with pytest.raises(LakeError, match=REFUSED[statement]):
         lake.sql(statement)
     assert (rows(lake), len(orders.snapshots()), lake.tables(), orders.schema) == before
+
+
+@pytest.fixture(params=["with a key", "append-only"])
+def people(request, lake):
+    key = ", PRIMARY KEY (id)" if request.param == "with a key" else ""
+    lake.sql(f"CREATE TABLE d.people (id BIGINT NOT NULL, name STRING, age INT{key})")
+    lake.sql("INSERT INTO d.people VALUES (1, 'ann', 30), (2, 'bob', 40), (3, 'cy', NULL)")
+    return lake
+
+
+def affected(result) -> tuple[int, int, int, int]:
+    return result.fetchall()[0][:4]
+
+
+def test_rows_are_updated_and_deleted_by_condition(people):
+    assert affected(
+        people.sql("UPDATE d.people AS p SET age = p.age + :by, name = upper(p.name) WHERE p.age >= 40", {"by": 1})
+    ) == (1, 0, 1, 0)
+    assert affected(people.sql("DELETE FROM d.people p WHERE p.age IS NULL OR name = ?", ["it's"])) == (1, 0, 0, 1)
+    assert rows(people, table="d.people") == [(1, "ann", 30), (2, "BOB", 41)]
+    before = len(people.table("d.people").snapshots())
+    assert people.sql("DELETE FROM d.people WHERE id = 99").fetchall() == [(0, 0, 0, 0, None)]
+    for refused in ("UPDATE d.people SET nope = 1", "DELETE FROM d.people WHERE nope = 1", "UPDATE d.people SET age = 1.5"):
+        with pytest.raises(LakeError):
+            people.sql(refused)
+    assert len(people.table("d.people").snapshots()) == before
+
+
+def test_a_source_is_merged(people):
+    people.sql("CREATE TABLE d.news (id BIGINT, age INT, op STRING, PRIMARY KEY (id))")
+    people.sql("INSERT INTO d.news VALUES (1, 31, 'U'), (2, 0, 'D'), (9, 9, 'U')")
+    merge = """MERGE INTO d.people AS p USING (SELECT * FROM d.news WHERE id < 100) AS n ON p.id = n.id
+        WHEN MATCHED AND n.op = 'D' THEN DELETE
+        WHEN MATCHED THEN UPDATE SET p.age = n.age + :more
+        WHEN NOT MATCHED THEN INSERT (id, name, age) VALUES (n.id, concat('new', n.op), n.age)
+        WHEN NOT MATCHED BY SOURCE THEN UPDATE SET age = 0"""
+    assert affected(people.sql(merge, {"more": 1})) == (4, 1, 2, 1)
+    assert rows(people, table="d.people") == [(1, "ann", 32), (3, "cy", 0), (9, "newU", 9)]
+    batch = {"id": [1, 50], "name": ["x", "y"], "age": [1, 2]}
+    every = "MERGE INTO d.people t USING batch s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    people.sql(every, tables={"batch": batch})
+    assert rows(people, table="d.people") == [(1, "x", 1), (3, "cy", 0), (9, "newU", 9), (50, "y", 2)]
+    with pytest.raises(InvalidQuery, match="several columns"):
+        people.sql("MERGE INTO d.people t USING d.news s ON id = id WHEN MATCHED THEN DELETE")
