@@ -6,7 +6,7 @@ name have the same partition, bucket and key range, so either all manifests that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -128,6 +128,20 @@ def _typed(low: list, high: list, type_: pa.DataType, where: str) -> tuple[pa.Ar
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as broken:
         found = shown(str(broken))
         raise Corrupt("manifest list has a bound of another type", where=where, found=found, cure=RESTORE) from broken
+
+
+def in_groups(manifests: Iterable[ManifestMeta], entries: int) -> Iterator[list[ManifestMeta]]:
+    """Yields consecutive manifests that have at least so many entries together; the last group may have fewer."""
+    group: list[ManifestMeta] = []
+    found = 0
+    for meta in manifests:
+        group.append(meta)
+        found += meta.added + meta.deleted
+        if found >= entries:
+            yield group
+            group, found = [], 0
+    if group:
+        yield group
 
 
 def encode_list(manifests: Sequence[ManifestMeta]) -> bytes:

@@ -6,13 +6,13 @@ left in the order of the manifests, as `store.manifests` does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lsmlake.format import manifest
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.spark import tasks
 from lsmlake.store.live import Selection
 from lsmlake.store.version import Version
@@ -30,7 +30,7 @@ def live(spark, version: Version, selection: Selection | None, columns: Collecti
     if sum(meta.added + meta.deleted for meta in metas) <= most:
         return version.live(selection)
     work = _Reading(version, selection, _names(version, columns))
-    found, errors = tasks.spread(spark, work, list(enumerate(_parts(metas, most // _SHARES))))
+    found, errors = tasks.spread(spark, work, list(enumerate(in_groups(metas, most // _SHARES))))
     if errors:
         raise errors[0]
     tables = (pa.ipc.open_stream(data).read_all() for _, data in sorted(found))
@@ -42,20 +42,6 @@ def _names(version: Version, columns: Collection[str]) -> list[str]:
     others = {number for name, number in version.schema.field_ids().items() if name not in columns}
     statistics = {f"{side}:{number}" for number in others for side in ("n", "lo", "hi")}
     return [name for name in manifest.entries_schema(version.schema).names if name not in statistics]
-
-
-def _parts(metas: Sequence[ManifestMeta], entries: int) -> Iterator[list[ManifestMeta]]:
-    """Consecutive manifests for each task, with at least so many `entries` together."""
-    part: list[ManifestMeta] = []
-    found = 0
-    for meta in metas:
-        part.append(meta)
-        found += meta.added + meta.deleted
-        if found >= entries:
-            yield part
-            part, found = [], 0
-    if part:
-        yield part
 
 
 @dataclass(frozen=True)

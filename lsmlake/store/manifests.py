@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lsmlake.format import manifest, manifest_list, vector_index
 from lsmlake.format.files import Bucket, BucketState
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.vector_index import IndexManifest, VectorIndex
 from lsmlake.schema.schema import Schema
@@ -43,7 +43,7 @@ class Manifests:
 
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
         """The entries of each of some manifests. Small ones are read and decoded together."""
-        for group in _groups(metas):
+        for group in in_groups(metas, _TOGETHER):
             keys = [(self.files.paths.manifest(meta.name), schema.types_by_id) for meta in group]
             known = [self.files.cache.known(key) for key in keys]
             missing = [number for number, table in enumerate(known) if table is None]
@@ -182,20 +182,6 @@ _VECTOR_BYTES = 512  # of a vector in an index, with its names
 
 def _index_bytes(index: IndexManifest) -> int:
     return _VECTOR_BYTES * (1 + len(index.changes) + len(index.parts))
-
-
-def _groups(metas: Iterable[ManifestMeta]) -> Iterator[list[ManifestMeta]]:
-    """Consecutive manifests that have a few thousand entries together."""
-    group: list[ManifestMeta] = []
-    entries = 0
-    for meta in metas:
-        group.append(meta)
-        entries += meta.added + meta.deleted
-        if entries >= _TOGETHER:
-            yield group
-            group, entries = [], 0
-    if group:
-        yield group
 
 
 def _of_buckets(buckets: Collection[Bucket], schema: Schema) -> Selection:
