@@ -617,6 +617,45 @@ def test_from_a_time_on_means_changelogs_that_outlived_their_snapshots_too():
         table.changes(1, mode="delta").count()
 
 
+@pytest.mark.parametrize("producer", ["input", "lookup"])
+def test_an_overwrite_stays_as_long_as_changelogs(producer):
+    """No changelog file holds its changes: they are its difference to the snapshot before."""
+    table = made(changelog_producer=producer, changelog__num_retained__min="6", changelog__time_retained="1 ms")
+    write(table, range(3), 1)
+    write(table, range(2), 2)
+    table.overwrite({"k": [1, 7], "v": ["new"] * 2})
+    write(table, range(2), 4)
+    before = table.changes(2, mode="changelog").to_arrow()
+    why = "the changes of snapshot 3, an overwrite, need snapshot 2"
+    report = table.expire_snapshots(retain_max=1, dry_run=True)
+    assert (report.snapshots, report.held) == (1, {why: 2})
+    assert table.expire_snapshots(retain_max=1) == report
+    assert table.changes(2, mode="changelog").to_arrow() == before
+    assert [batch.snapshot for batch in table.follow(start="from-snapshot", snapshot=2)] == [2, 3, 4]
+    for number in range(5, 9):  # now six newer ones have a changelog
+        write(table, range(2), number)
+    assert table.expire_snapshots(retain_max=1).held == {why: 6}
+    write(table, range(2), 9)
+    assert table.expire_snapshots(retain_max=1).held == {}
+    assert table.snapshots()["snapshot_id"].to_pylist() == [9]
+    assert table.meta.snapshots.recorded_ids() == [4, 5, 6, 7, 8]
+    assert table.verify() == []
+    assert unreferenced(table) == []
+
+
+def test_changes_of_an_overwrite_that_expired_before_changelogs_were_kept_longer():
+    table = made(changelog_producer="lookup")
+    write(table, range(3), 1)
+    table.overwrite({"k": [1, 7], "v": ["new"] * 2})
+    table.expire_snapshots(retain_max=1)
+    table.alter(set_option("changelog.num-retained.min", 9))
+    for number in range(2):
+        if number:
+            table.expire_snapshots(retain_max=1)
+        with pytest.raises(SnapshotNotFound, match=r"changes of snapshot 2 need snapshot 1.*start later"):
+            table.changes(1, mode="changelog").count()
+
+
 @pytest.mark.parametrize("producer", ["none", "lookup"])
 def test_a_dry_run_reports_what_the_expiry_does_and_changes_nothing(producer):
     more = {} if producer == "none" else {"changelog_producer": producer, "changelog__num_retained__max": "6"}

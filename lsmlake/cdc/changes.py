@@ -195,6 +195,8 @@ def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) ->
         if mode == CHANGELOG and not writes:
             raise _no_changelog(f"snapshot {snapshot.id} writes no changelog", meta.paths.root)
     if expired is not None:  # only its changelog is retained
+        if snapshot.kind == OVERWRITE and mode != DELTA:
+            raise _not_compared(meta, snapshot, "both have expired, and an overwrite writes no changelog file") from expired
         raise expired
     if snapshot.kind == COMPACT and schema.parsed_options.retention.rows_ms is None:
         return []  # a compaction changes no row
@@ -261,11 +263,15 @@ def _before(meta: Metadata, snapshot: Snapshot) -> Snapshot | None:
     try:
         return meta.snapshots.get(snapshot.id - 1)
     except SnapshotNotFound as gone:
-        raise SnapshotNotFound(
-            f"the changes of snapshot {snapshot.id} need snapshot {snapshot.id - 1}, which has expired",
-            where=meta.paths.root,
-            cure="start later, retain snapshots longer, or name a consumer, which protects the snapshots it has not read",
-        ) from gone
+        raise _not_compared(meta, snapshot, "which has expired") from gone
+
+
+def _not_compared(meta: Metadata, snapshot: Snapshot, why: str) -> SnapshotNotFound:
+    return SnapshotNotFound(
+        f"the changes of snapshot {snapshot.id} need snapshot {snapshot.id - 1}, {why}",
+        where=meta.paths.root,
+        cure="start later, retain snapshots longer, or name a consumer, which protects the snapshots it has not read",
+    )
 
 
 def _filters_keys_only(like: Projection) -> bool:

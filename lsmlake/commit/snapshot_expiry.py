@@ -6,7 +6,8 @@
    files, never a snapshot with missing files.
 3. A mark keeps the number taken, so a slow commit cannot reuse it. The newest `Limits.marks` marks stay, by number, independent
    of clocks. A commit slower than that fails step 6 of `commit.commit`.
-4. If changelogs are kept longer than snapshots, a copy of the snapshot stays for its changelog and has its own retention.
+4. If changelogs are kept longer than snapshots, a copy of the snapshot stays for its changelog and has its own retention. The
+   changes of an overwrite are in no changelog file: until its changelog would expire, it stays, and so does the snapshot before.
 
 Several processes can expire at once: each step can be repeated, and completed work is skipped. Before all this, pins that dead
 processes have left are removed (`commit.pinned`).
@@ -28,7 +29,7 @@ from lsmlake.commit.reachability import changelog_of
 from lsmlake.commit.retention import Retention, changelog_retention, first_kept, held, plausible_times
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.manifest import ADD
-from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.snapshot import OVERWRITE, Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.table_options import Options
 from lsmlake.store.consumers import consumers, remove_consumer
@@ -76,10 +77,12 @@ def expire(
     options = meta.schemas.of(meta.snapshots.get(numbers[-1])).parsed_options
     kept_longer = changelog_retention(options, now_ms)
     protected = _protected(meta, options, now_ms, dry_run=dry_run)
-    protecting = min(protected.values(), default=None)
     known: dict[int, Snapshot] = {}
     time_of = plausible_times(numbers, cache(lambda number: _time(meta, number, known)), now_ms)
+    protecting = min(protected.values(), default=None)
     first = first_kept(numbers, time_of, retention, protecting)
+    if kept_longer is not None and (compared := _compared(meta, kept_longer, numbers, first, time_of, known)):
+        protected, first = protected | compared, min(first, *compared.values())
     reasons = held(numbers, time_of, retention, protected) if explain else {}
     due = [number for number in numbers if number < first]
     if due and meta.branches.is_forwarding():  # a branch and the table share snapshots now
@@ -166,6 +169,29 @@ def _protected(meta: Metadata, options: Options, now_ms: int, *, dry_run: bool) 
             following = consumer.progress.next_snapshot
             needed[f"consumer {consumer.name!r} reads snapshot {following} next"] = max(1, following - 1)
     return needed
+
+
+def _compared(
+    meta: Metadata,
+    changelogs: Retention,
+    numbers: Sequence[int],
+    first: int,
+    time_of: Callable[[int], int],
+    known: dict[int, Snapshot],
+) -> dict[str, int]:
+    """Reason -> the oldest snapshot that the changes of an overwrite need. Readers compare it with the snapshot before, as long
+    as changelogs of its age are retained. Looks at the snapshots up to `first`, and adds them to `known`."""
+    compared = []
+    for before, number in pairwise(number for number in numbers if number <= first):
+        with suppress(SnapshotNotFound):  # another process is expiring, too
+            snapshot = known[number] = known[number] if number in known else meta.snapshots.get(number)
+            if number == before + 1 and snapshot.kind == OVERWRITE and snapshot.changelog_manifest_list is None:
+                compared.append(number)
+    if not compared:
+        return {}
+    every = sorted({*meta.snapshots.recorded_ids(), *numbers})
+    oldest = first_kept(every, time_of, changelogs._replace(limit=None))
+    return {f"the changes of snapshot {n}, an overwrite, need snapshot {n - 1}": n - 1 for n in compared if n >= oldest}
 
 
 def _removed_by(meta: Metadata, snapshot: Snapshot, following: Snapshot) -> Iterable[str]:
