@@ -19,6 +19,7 @@ from bench import (
     planning,
     point_read,
     raw_read,
+    sql,
     tiers,
     upsert,
 )
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, Callable[..., Report]] = {
     "planning": planning.run,
     "point_read": point_read.run,
     "raw_read": raw_read.run,
+    "sql": sql.run,
     "upsert": upsert.run,
 }
 

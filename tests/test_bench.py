@@ -21,6 +21,7 @@ from bench import (
     planning,
     point_read,
     raw_read,
+    sql,
     tables,
     upsert,
 )
@@ -201,3 +202,8 @@ def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):
     assert [measure.theirs is not None for measure in grown.measures] == [True] * 8
     found = point_read.run(tmp_path / "points", rows=2_000, lookups=8, batch=100)
     assert found.checksum == "100 rows" and found.measures[-1].ours >= 0
+
+
+def test_sql_runs_at_a_tiny_size(tmp_path: Path):
+    found = sql.run(tmp_path / "sql", rows=5_000, rounds=1)
+    assert len(found.measures) == 8 and found.checksum.endswith(found.checksum[-16:])

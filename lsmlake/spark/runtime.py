@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
+from lsmlake.api.lake import Lake
+from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.replay import Identity
@@ -101,6 +104,16 @@ class SparkRuntime(Runtime):
 
     def as_lists(self, changes: object, key: Sequence[str]):
         return arrow.as_lists(changes, key)
+
+    def sql(
+        self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
+    ) -> object:
+        """Spark executes queries; other statements work as without Spark."""
+        from lsmlake.spark import sql  # loads sqlglot
+        from lsmlake.sql.statement import execute
+
+        found = execute(lake, text, args, tables, partial(sql.query, self.spark, self, args, keeps_views=is_connect(self.spark)))
+        return Result(found) if isinstance(found, pa.Table) else found
 
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)

@@ -11,6 +11,7 @@ from lsmlake.dialect.connection import connected, translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.query import Query, QueryTranslator, TableUse, run_sql
 from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import text as text_literal
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
@@ -19,6 +20,7 @@ from lsmlake.read.limit import limited
 from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.source import Source, create_view, source_of
+from lsmlake.store.scratch import scratch_folder
 from lsmlake.store.version import Version
 
 
@@ -45,7 +47,8 @@ def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Pre
 def run(prepared: Prepared) -> pa.Table:
     """The rows of a query, with the types of Spark."""
     sources = [source_of(found) if isinstance(found, Plan) else found for found in prepared.plans]
-    with connected(prepared.zone, "SQL in this process") as connection:
+    with scratch_folder() as folder, connected(prepared.zone, "SQL in this process") as connection:
+        connection.execute(f"SET temp_directory = {text_literal(folder)}")
         for use, source in zip(prepared.uses, sources, strict=True):
             if isinstance(source, Source):
                 create_view(connection, use.view, source)
