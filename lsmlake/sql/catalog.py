@@ -14,6 +14,7 @@ from lsmlake.api.table import Table
 from lsmlake.dialect.text import Text
 from lsmlake.errors import LakeError
 from lsmlake.read.travel import Moment, resolve
+from lsmlake.schema import types
 from lsmlake.store.version import Version
 
 Rows = pa.Table | Version
@@ -65,7 +66,8 @@ class Catalog:
         if name.lower() in self.given:
             if moment != Moment():
                 self.text.refuse(node, "only a table of the lake has versions")
-            return pa.concat_tables(as_input(self.given[name.lower()], inferred=True).tables)
+            rows = pa.concat_tables(as_input(self.given[name.lower()], inferred=True).tables)
+            return rows.cast(types.canonical_schema(rows.schema))
         whole, dollar, system = name.rpartition("$")
         if dollar and not system.startswith("branch_"):
             table = self.lake.table(whole)
