@@ -133,7 +133,6 @@ def test_a_table_that_cannot_be_is_refused_and_leaves_no_file(case):
 
 
 BAD_KEYS = {
-    "no key": ({}, ["primary_key=[...]", "append-only"]),
     "key that is no column": ({"primary_key": ["id"]}, ["'id'", "k", "is not in the schema"]),
     "key column of another case": ({"primary_key": ["K"]}, ["'K'", "did you mean 'k'"]),
     "key column twice": ({"primary_key": ["k", "k"]}, ["twice", "['k', 'k']"]),

@@ -556,7 +556,7 @@ def test_no_files_give_no_answers():
         ("FALSE", ["i"], {"i": []}),
         ("i = NULL", ["i", "s"], {"i": [], "s": []}),
         ("TRUE", ["i"], None),
-        ("TRUE", [], {}),
+        ("TRUE", [], None),
     ],
 )
 def test_key_values_are_those_a_match_must_have(text, columns, expected):

@@ -81,14 +81,11 @@ from lsmlake.store.metadata import Metadata
 from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_tables, check_append_only, check_keyed
+from lsmlake.write.clause import Clause
 from lsmlake.write.delete import delete
-from lsmlake.write.merge import merge
-from lsmlake.write.merge_clauses import Clause, checked, schema_of_source
-from lsmlake.write.merge_join import Join
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, partition_predicate, publish
 from lsmlake.write.statement import DmlReport, check_isolation, evaluated
-from lsmlake.write.update import update
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
@@ -333,6 +330,8 @@ class Table:
             >>> orders.update({"status": "'closed'"}, where="order_id = 7").updated
             1
         """
+        from lsmlake.write.update import update  # loads sqlglot
+
         level, zone = check_isolation(isolation), self.runtime.zone
         now = self._now()
 
@@ -362,6 +361,10 @@ class Table:
         level, zone = check_isolation(isolation), self.runtime.zone
 
         def run(clauses: tuple[Clause, ...]) -> DmlReport:
+            from lsmlake.write.merge import merge  # loads sqlglot
+            from lsmlake.write.merge_clauses import checked, schema_of_source
+            from lsmlake.write.merge_join import Join
+
             given = as_input(source.scan() if isinstance(source, Table) else source)
             tables = given.tables
             first = next(tables, None)

@@ -29,8 +29,9 @@ from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
+from lsmlake.write.clause import BY_SOURCE, UPDATE
 from lsmlake.write.keys_read import KeysRead
-from lsmlake.write.merge_clauses import BY_SOURCE, TARGET, UPDATE, Statement
+from lsmlake.write.merge_clauses import TARGET, Statement
 from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
 from lsmlake.write.prepare import Request, delete_columns, prepare
 from lsmlake.write.row_edit import RowEdit, rewritten

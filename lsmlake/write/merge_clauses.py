@@ -14,21 +14,10 @@ from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
+from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, Clause
 
-MATCHED, NOT_MATCHED, BY_SOURCE = "matched", "not matched", "not matched by source"
-UPDATE, DELETE, INSERT = "update", "delete", "insert"
 TARGET, SOURCE = "t.", "s."
 """How the columns of joined rows begin."""
-
-
-@dataclass(frozen=True)
-class Clause:
-    """One WHEN clause as given. `values`: column -> expression; None: all columns, by name. `condition`: None: always."""
-
-    when: str
-    action: str
-    values: Mapping[str, str] | None = None
-    condition: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import InvalidData, LakeError
 from lsmlake.store.scratch import scratch_folder
-from lsmlake.write.merge_clauses import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, SOURCE, TARGET, UPDATE, Checked, Statement
+from lsmlake.write.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
+from lsmlake.write.merge_clauses import SOURCE, TARGET, Checked, Statement
 
 FILE, POSITION, ACTION = "_file", "_position", "_action"
 """Columns of the target rows that say where a row is, and the number of the clause for it, from 1."""
