@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 FOLDER = Path(__file__).parent
 
@@ -41,7 +41,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     target, log = folder / "errors.json", folder / "log"
     command = [sys.executable, str(FOLDER / "connect_program.py"), str(target)]
     with log.open("w") as output:  # a file: the server would keep a pipe open
-        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, timeout=850, check=False)
+        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, timeout=1750, check=False)
     assert target.exists(), log.read_text()[-4000:]
     return json.loads(target.read_text())
 

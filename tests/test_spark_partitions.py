@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from spark_support import on_connect, plan_of, same
 
+import lsmlake
 from lsmlake.errors import InvalidData
 
 pytestmark = pytest.mark.spark
@@ -126,15 +127,16 @@ def written(frame, how: str, table) -> None:
     table.overwrite(frame, **({"where": "dt <= '2026-01-03'"} if how == "where" else {"truncate": True} if how == "all" else {}))
 
 
-@pytest.mark.connect
-@pytest.mark.parametrize("collected", [True, False])
-@pytest.mark.parametrize("how", ["data", "where", "all"])
+OVERWRITES = [pytest.param("data", False, marks=pytest.mark.connect), ("data", True), ("where", False), ("all", True)]
+
+
+@pytest.mark.parametrize("how, collected", OVERWRITES)
 def test_an_overwrite_with_a_frame_is_one_with_its_rows(spark, spark_lake, lake, days, how, collected):
     """Whether tasks write the rows, or the driver because the last batch was small."""
     table = spark_lake.table("d.days")
     frame = spark.sql("SELECT id, id * 10 AS v, DATE'2026-01-02' AS dt, 'new' AS s FROM range(5)").repartition(3)
     if not collected:
-        table.upsert(spark.sql("SELECT id, id AS v, DATE'2026-01-09' AS dt, 'many' AS s FROM range(200000)"))
+        table.alter(lsmlake.set_option("write.collect-rows", 0))
     twin = lake.create_table("d.twin", days.schema, primary_key=["dt", "id"], partition_by=["dt"], options=KEEP_DEAD)
     twin.upsert(table.scan().to_arrow())
     written(frame, how, table)

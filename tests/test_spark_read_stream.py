@@ -84,7 +84,6 @@ def finish(query) -> None:
         raise AssertionError(str(failure))
 
 
-@pytest.mark.connect
 def test_a_copy_follows_its_table(spark, spark_lake, table, tmp_path):
     copy = made(spark_lake, "d.copy", {"bucket": 3})
 
