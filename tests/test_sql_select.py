@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lsmlake
-from lsmlake.errors import InvalidQuery, SnapshotNotFound, TableNotFound
+from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, TableNotFound
 
 SCHEMA = "id BIGINT NOT NULL, grp STRING, v INT, w DOUBLE, tags ARRAY<STRING>, st STRUCT<a: INT>"
 
@@ -153,6 +153,18 @@ def test_other_data_joins_tables(filled):
     result = filled.sql("SELECT * FROM batch ORDER BY id DESC LIMIT 1", tables={"batch": batch})
     assert result.to_pandas()["n"].tolist() == ["c"] and pl.DataFrame(result)["id"].to_list() == [5000] and len(result) == 1
     assert "5000  c" in repr(result) and "(1 row)" in repr(result) and "<td" in result._repr_html_()
+
+
+def test_a_missing_or_damaged_file_is_damage(lake, tmp_path):
+    table = lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 1})
+    table.upsert(rows(range(100)), compact=True)
+    (name,) = table.files()["file_path"].to_pylist()
+    path = tmp_path / "warehouse" / name
+    content = path.read_bytes()
+    for damage in (lambda: path.write_bytes(content[:-20]), path.unlink):
+        damage()
+        with pytest.raises(Corrupt, match="data file"):
+            lake.sql("SELECT sum(v) FROM d.t")
 
 
 @pytest.mark.parametrize(

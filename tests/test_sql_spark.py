@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from spark_support import same
 
 from lsmlake.errors import LakeError, TableNotFound
@@ -18,6 +19,44 @@ QUERIES = [
     "SELECT max(snapshot_id) AS s FROM d.t$snapshots",
     "SELECT id FROM d.t FOR VERSION AS OF 'eod' UNION SELECT k FROM `d`.`u`",
 ]
+
+NUMBERS = """CREATE TABLE d.n TBLPROPERTIES ('primary-key' = 'k') AS SELECT * FROM VALUES
+    (1, 'a', CAST(-3 AS TINYINT), 10, 1.50BD, CAST(0.5 AS DOUBLE), true), (2, 'a', 5Y, -4, 2.25BD, DOUBLE('NaN'), false),
+    (3, 'b', NULL, 7, NULL, -1.0D, NULL), (4, NULL, 7Y, NULL, -9.99BD, NULL, true), (5, 'b', 1Y, 2147483647, 0.01BD, 1e300D, true)
+    AS n(k, g, y, i, c, d, b)"""
+MEANINGS = [
+    "SELECT g, count(i) AS n, sum(y) AS sy, sum(i) AS si, sum(c) AS sc, avg(c) AS ac, avg(i) AS ai FROM d.n GROUP BY g",
+    "SELECT b, min(d) AS md, max(d) AS xd, sum(c) / count(*) AS q, avg(c) + 1 AS a, round(avg(d), 2) AS r FROM d.n GROUP BY b",
+    "SELECT c / 3 AS t, c * 1.5 AS m, i / y AS q, c % 2 AS r FROM d.n",
+    "SELECT count(DISTINCT d) AS a, count(DISTINCT g, b) AS b, stddev(y) AS s, median(y) AS m, bool_and(b) AS e FROM d.n",
+    "SELECT k, lag(y, 1, 0L) OVER (ORDER BY k) AS l, rank() OVER (ORDER BY g) AS r FROM d.n",
+    "SELECT k, sum(c) OVER (PARTITION BY g ORDER BY k) AS s, last_value(i) IGNORE NULLS OVER (ORDER BY k) AS v FROM d.n",
+    "SELECT k, sum(y) OVER (ORDER BY y RANGE BETWEEN 4 PRECEDING AND CURRENT ROW) AS s FROM d.n",
+    "SELECT row_number() OVER (ORDER BY d, k) AS a, row_number() OVER (ORDER BY d DESC, k) AS b, k FROM d.n",
+    "SELECT g, b, count(*) AS n FROM d.n GROUP BY ROLLUP (g, b)",
+    "SELECT a.k, b.k AS o FROM d.n a JOIN d.n b ON a.d = b.d OR a.g <=> b.g",
+    "SELECT k FROM d.n WHERE i NOT IN (SELECT i FROM d.n WHERE k < 5)",
+    "SELECT y AS v FROM d.n UNION SELECT k FROM d.n",
+    "SELECT sum(y) FILTER (WHERE b) AS s, first(k) FILTER (WHERE k = 3) AS f, max_by(g, k) AS m FROM d.n",
+]
+ERRORS = [
+    "SELECT i + 1 FROM d.n",
+    "SELECT sum(x) FROM VALUES (9223372036854775807L), (1L) t(x)",
+    "SELECT g + 1 FROM d.n",
+    "SELECT g, k FROM d.n GROUP BY g",
+]
+
+
+def test_both_engines_mean_the_same(spark_lake, lake):
+    lake.sql(NUMBERS)
+    for query in MEANINGS:
+        found, expected = lake.sql(query).to_arrow(), spark_lake.sql(query).toArrow()
+        assert found.schema.types == expected.schema.types, query
+        same(found, expected)
+    for query in ERRORS:
+        for engine in (lake, spark_lake):
+            with pytest.raises((LakeError, PySparkException)):
+                list(engine.sql(query).toArrow() if engine is spark_lake else engine.sql(query))
 
 
 def test_spark_executes_queries(spark, spark_lake, lake):

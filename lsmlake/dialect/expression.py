@@ -548,9 +548,8 @@ class Translator:
             offset = inner._as(arguments[1], INT) if len(arguments) > 1 else "1"
             if len(arguments) < 3:
                 return Typed(f"{name}({made.sql}, {offset}{nulls}){over}", made.type)
-            nodes = [arguments[0], arguments[2]]
-            (value, default), kind = inner.unified(nodes, [made, inner.typed(arguments[2])])
-            return Typed(f"{name}({value}, {offset}, {default}{nulls}){over}", kind)
+            default = inner.converted(arguments[2], inner.typed(arguments[2]), made.type)
+            return Typed(f"{name}({made.sql}, {offset}, {default}{nulls}){over}", made.type)
         self.text.refuse(node, f"{name} is not a window function that lsmlake knows in process", cure="attach Spark")
 
     def _function(self, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:

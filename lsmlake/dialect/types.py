@@ -119,5 +119,7 @@ def arithmetic(op: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         case "%":
             return _exact(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
     scale = max(_ADJUSTED_SCALE_MIN, a.scale + b.precision + 1)
-    precision = a.precision - a.scale + b.scale + scale
-    return pa.decimal128(precision, scale) if precision < DIGITS_MAX else None
+    digits = a.precision - a.scale + b.scale
+    if digits + scale > DIGITS_MAX:  # Spark rounds the quotient to fewer digits
+        scale = max(DIGITS_MAX - digits, _ADJUSTED_SCALE_MIN)
+    return pa.decimal128(digits + scale, scale) if digits + scale <= DIGITS_MAX else None
