@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
@@ -11,7 +10,7 @@ from lsmlake.read.scan import read_plan
 from lsmlake.store.version import Version
 from lsmlake.write.keys_read import KeysRead
 from lsmlake.write.prepare import Request, delete_columns
-from lsmlake.write.row_edit import RowEdit, rewritten
+from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import SERIALIZABLE, DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
@@ -26,12 +25,8 @@ def delete(version: Version, predicate: Predicate | None, isolation: str) -> Dml
 
 def _by_position(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
     removed = matched(plan(version, predicate))
-    if not removed:
-        return DmlReport()
-    rewrite = None if version.options.layout.deletion_vectors else rewritten(version, removed)
-    edit = RowEdit(version, removed, rewrite, (), predicate, isolation == SERIALIZABLE)
-    done = commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit)
-    return DmlReport(done.snapshot, deleted=sum(one.rows for one in removed))
+    snapshot = replace_rows(version, removed, (), predicate, isolation == SERIALIZABLE, rewritten)
+    return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
 
 
 def _by_key(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.format.deletion_vector import EMPTY
 from lsmlake.predicate import Predicate, and_, evaluate
@@ -34,7 +33,7 @@ from lsmlake.write.keys_read import KeysRead
 from lsmlake.write.merge_clauses import TARGET, Statement
 from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
 from lsmlake.write.prepare import Request, delete_columns, prepare
-from lsmlake.write.row_edit import RowEdit, rewritten
+from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import SERIALIZABLE, DmlReport
 from lsmlake.write.update import check_replaces, check_updatable
 from lsmlake.write.upsert import inline_picker
@@ -113,15 +112,11 @@ def _by_position(version: Version, statement: Statement, join: Join, predicate: 
             for number, rows in _by_file(table):
                 removed.setdefault(number, []).append(rows[POSITION].to_numpy())
         gone = [places[number]._replace(positions=np.sort(np.concatenate(found))) for number, found in removed.items()]
-        if not gone and not added:
-            return DmlReport()
-        rewrite = None if version.options.layout.deletion_vectors else rewritten(version, gone)
     except BaseException:
         version.meta.files.discard(added)
         raise
-    edit = RowEdit(version, gone, rewrite, added, predicate, isolation == SERIALIZABLE)
-    done = commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit)
-    return DmlReport(done.snapshot, **counts)
+    snapshot = replace_rows(version, gone, added, predicate, isolation == SERIALIZABLE, rewritten)
+    return DmlReport(snapshot, **counts)
 
 
 def _target(planned: Plan, places: Sequence[Matched], names: Sequence[str]) -> Iterator[pa.Table]:

@@ -49,8 +49,7 @@ class Statement:
     @property
     def repeats_allowed(self) -> bool:
         """Whether a target row may match several source rows: all of them delete it."""
-        found = self.of(MATCHED)
-        return not found or (len(found) == 1 and found[0].action == DELETE and found[0].condition is None)
+        return repeats_allowed(self.clauses)
 
     def needs(self, side: str) -> list[str]:
         """The columns of one side, `TARGET` or `SOURCE`, that the statement reads, without the prefix."""
@@ -64,18 +63,16 @@ def checked(schema: Schema, source: pa.Schema, on: str, clauses: Sequence[Clause
     Raises:
         InvalidQuery: An expression is invalid, a clause can never apply, or the table cannot be updated that way.
     """
-    if not clauses:
-        raise InvalidQuery("a merge needs a clause", expected="when_matched_update and the like", cure="add a clause")
-    _check_reachable(clauses)
+    check_clauses(clauses)
     target = schema.plain_columns
     joined = Scope.joined(target, source)
     sides = {MATCHED: joined, NOT_MATCHED: _side(source, SOURCE), BY_SOURCE: _side(target, TARGET)}
     condition = condition_of(on, joined, zone=zone, now=now)
-    equal = tuple(_equal(Text(on).statement(), target, source))
+    equal = equal_columns(on, target, source)
     made = []
     for clause in clauses:
         scope = sides[clause.when]
-        texts = clause.values if clause.values is not None else _all_columns(clause, schema, source, equal)
+        texts = assignments(clause, schema, source, equal)
         values = None if clause.action == DELETE else columns_of(texts, scope, target, zone=zone, now=now)
         given = None if clause.condition is None else condition_of(clause.condition, scope, zone=zone, now=now)
         made.append(Checked(clause.when, clause.action, values, given))
@@ -93,8 +90,16 @@ def _side(schema: pa.Schema, prefix: str) -> Scope:
     return Scope(both[:1] if prefix == TARGET else both[1:])
 
 
-def _check_reachable(clauses: Sequence[Clause]) -> None:
-    """Raises InvalidQuery for a clause behind one that always applies."""
+def repeats_allowed(clauses: Iterable[Clause | Checked]) -> bool:
+    """Whether a target row may match several source rows: all of them delete it."""
+    found = [clause for clause in clauses if clause.when == MATCHED]
+    return not found or (len(found) == 1 and found[0].action == DELETE and found[0].condition is None)
+
+
+def check_clauses(clauses: Sequence[Clause]) -> None:
+    """Raises InvalidQuery if there is no clause, or for one behind a clause that always applies."""
+    if not clauses:
+        raise InvalidQuery("a merge needs a clause", expected="when_matched_update and the like", cure="add a clause")
     final: set[str] = set()
     for clause in clauses:
         if clause.when in final:
@@ -108,11 +113,13 @@ def _check_reachable(clauses: Sequence[Clause]) -> None:
             final.add(clause.when)
 
 
-def _all_columns(clause: Clause, schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """The assignments of `*`: every column from the source column of its name. An update leaves out key columns that the rows
-    have in common."""
+def assignments(clause: Clause, schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Column -> expression. `*` means every column from the source column of its name; an update leaves out key columns that the
+    rows have in common. `equal`: of `equal_columns`."""
     if clause.action == DELETE:
         return {}
+    if clause.values is not None:
+        return clause.values
     common = {target for target, own in equal if target.lower() == own.lower()}
     by_lower = {name.lower(): name for name in source.names}
     wanted = [name for name in schema.columns.names if clause.action == INSERT or name not in {*common} & {*schema.primary_key}]
@@ -126,8 +133,12 @@ def _all_columns(clause: Clause, schema: Schema, source: pa.Schema, equal: Itera
     return {name: f"s.`{by_lower[name.lower()].replace('`', '``')}`" for name in wanted}
 
 
+def equal_columns(on: str, target: pa.Schema, source: pa.Schema) -> tuple[tuple[str, str], ...]:
+    """The pairs of columns of the target and the source that the condition of a merge requires to be equal."""
+    return tuple(_equal(Text(on).statement(), target, source))
+
+
 def _equal(node: exp.Expression, target: pa.Schema, source: pa.Schema) -> Iterable[tuple[str, str]]:
-    """The pairs of columns that a condition requires to be equal."""
     node = node.unnest()
     if isinstance(node, exp.And):
         yield from _equal(node.left, target, source)

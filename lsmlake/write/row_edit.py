@@ -8,7 +8,7 @@ satisfy its predicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -16,9 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.commit.commit import commit
+from lsmlake.commit.replay import Identity
 from lsmlake.commit.requirements import Overtaken
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import Matched, matched
@@ -147,17 +150,45 @@ def check_no_new_rows(base: Version, now: Version, predicate: Predicate | None) 
         raise Overtaken
 
 
-def rewritten(version: Version, removed: Iterable[Matched]) -> list[Rewritten]:
-    """Writes the live rows of each file, without the removed ones, to new files. An error removes what was written."""
-
-    def discard(done: Sequence[Rewritten]) -> None:
-        for one in done:
-            version.files(one.of.bucket).delete(one.files)
-
-    return together(partial(_rewrite, version), removed, version.meta.env.workers, discard)
+Rewrite = Callable[[Version, Sequence[Matched]], list[Rewritten]]
+"""Writes the live rows of each file, without the removed ones, to new files. An error removes what was written."""
 
 
-def _rewrite(version: Version, one: Matched) -> Rewritten:
+def replace_rows(
+    version: Version,
+    removed: Sequence[Matched],
+    added: Sequence[CommitMessage],
+    predicate: Predicate | None,
+    serializable: bool,
+    rewrite: Rewrite,
+) -> Snapshot | None:
+    """Commits a `RowEdit`; `rewrite` makes its files if the table has no deletion vectors. An error removes what was written.
+    Raises Overtaken."""
+    if not removed and not added:
+        return None
+    try:
+        files = None if version.options.layout.deletion_vectors else rewrite(version, removed)
+    except BaseException:
+        version.meta.files.discard(added)
+        raise
+    edit = RowEdit(version, removed, files, added, predicate, serializable)
+    return commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit).snapshot
+
+
+def rewritten(version: Version, removed: Sequence[Matched]) -> list[Rewritten]:
+    """A `Rewrite` in this process."""
+
+    return together(partial(rewritten_file, version), removed, version.meta.env.workers, partial(discard_rewritten, version))
+
+
+def discard_rewritten(version: Version, done: Iterable[Rewritten]) -> None:
+    """Deletes the files that a `Rewrite` wrote."""
+    for one in done:
+        version.files(one.of.bucket).delete(one.files)
+
+
+def rewritten_file(version: Version, one: Matched) -> Rewritten:
+    """Writes the live rows of a file, without the removed ones, to new files."""
     if one.positions is None:
         return Rewritten(one, ())
     files, file = version.files(one.bucket), one.file

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.dialect.evaluate import Columns, columns_of
 from lsmlake.dialect.scope import Scope
@@ -24,7 +23,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.keys_read import KeysRead
 from lsmlake.write.prepare import Request, prepare
-from lsmlake.write.row_edit import RowEdit, rewritten
+from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import SERIALIZABLE, DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
@@ -106,15 +105,8 @@ def _by_position(version: Version, assigned: Columns, predicate: Predicate | Non
         return DmlReport()
     old = (rows for one in removed for rows in rows_at(version, one, schema.columns.names))
     new = (prepare(_replaced(rows, assigned), schema, Request(), None)[0] for rows in old)
-    added = append_files(version, new)
-    try:
-        rewrite = None if version.options.layout.deletion_vectors else rewritten(version, removed)
-    except BaseException:
-        version.meta.files.discard(added)
-        raise
-    edit = RowEdit(version, removed, rewrite, added, predicate, isolation == SERIALIZABLE)
-    done = commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit)
-    return DmlReport(done.snapshot, updated=sum(one.rows for one in removed))
+    snapshot = replace_rows(version, removed, append_files(version, new), predicate, isolation == SERIALIZABLE, rewritten)
+    return DmlReport(snapshot, updated=sum(one.rows for one in removed))
 
 
 def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
