@@ -19,6 +19,9 @@ from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.predicate import Predicate
+from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.predicate.tree import Unsupported
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.top import KeyOrder
@@ -26,7 +29,10 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
+from lsmlake.write.clause import Clause
+from lsmlake.write.delete import delete
 from lsmlake.write.prepare import Request
+from lsmlake.write.statement import DmlReport
 
 
 class Runtime:
@@ -68,6 +74,43 @@ class Runtime:
     ) -> Snapshot | None:
         """Write a data set that this runtime `owns`, as `request` describes."""
         _needs_spark("upsert of a distributed data set")
+
+    def parsed(self, where: str | None, schema: Schema, *, filters: bool) -> tuple[Predicate | None, str | None]:
+        """The predicate that prunes files; or None and the reason why only the runtime itself can evaluate `where`, which happens
+        only if it `filters`. Raises InvalidQuery."""
+        if where is None:
+            return None, None
+        columns = schema.plain_columns
+        try:
+            predicate = parse(where, columns, zone=self.zone)
+        except InvalidQuery as error:
+            if not filters:
+                raise
+            reason = str(error) if isinstance(error, Unsupported) else self.reads_otherwise(where, tuple(columns.types))
+            if reason is None:
+                raise
+            return None, reason
+        if filters and (reason := self.reads_otherwise(where, tuple(columns.field(name).type for name in predicate.columns))):
+            return None, reason
+        return predicate, None
+
+    def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
+        """`Table.delete` on one version. Raises Overtaken."""
+        return delete(version, self.parsed(where, version.schema, filters=False)[0], isolation)
+
+    def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
+        """`Table.update` on one version, at the time `now`. Raises Overtaken."""
+        from lsmlake.write.update import update  # loads sqlglot
+
+        return update(version, values, self.parsed(where, version.schema, filters=False)[0], isolation, self.zone, now)
+
+    def source(self, version: Version, data: object) -> SparkDataFrame | None:
+        """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
+        return None
+
+    def merge(self, version: Version, source: SparkDataFrame, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
+        """A MERGE on one version. Raises Overtaken."""
+        _needs_spark("merge of a distributed data set")
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         """A function that compacts buckets."""

@@ -14,9 +14,8 @@ from lsmlake.api.types import ArrowExpression, ReadMode, Scalar, SparkDataFrame,
 from lsmlake.border import public, through
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
-from lsmlake.predicate import Predicate, Unsupported
+from lsmlake.predicate import Predicate
 from lsmlake.predicate.expression import matching, needed_columns
-from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read import plan as planning
 from lsmlake.read.answers import Side, count, extreme, extreme_of
 from lsmlake.read.get import read_keys
@@ -137,21 +136,7 @@ class Scan(Readable):
         """The predicate that prunes files; or None and the reason why only Spark filters by `where`."""
         if self.where is None or self._by_arrow:
             return None, None
-        try:
-            predicate = parse(self.where, schema.plain_columns, zone=self.runtime.zone)
-        except InvalidQuery as error:
-            if not runtime_filters:
-                raise
-            types = tuple(schema.plain_columns.types)
-            reason = str(error) if isinstance(error, Unsupported) else self.runtime.reads_otherwise(self.where, types)
-            if reason is None:
-                raise
-            return None, reason
-        if runtime_filters:
-            types = tuple(schema.plain_columns.field(name).type for name in predicate.columns)
-            if reason := self.runtime.reads_otherwise(self.where, types):
-                return None, reason
-        return predicate, None
+        return self.runtime.parsed(self.where, schema, filters=runtime_filters)
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, read by up to four threads.

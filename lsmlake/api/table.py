@@ -66,7 +66,6 @@ from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snaps
 from lsmlake.maintain.rollback import RollbackReport, rollback
 from lsmlake.maintain.verify import Finding, verify
 from lsmlake.notebook import html_pairs, html_rows
-from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.get import row_of_key, rows_of_keys
 from lsmlake.read.plan import FRESH, RAW, partition_matches
 from lsmlake.read.top import KeyOrder
@@ -82,7 +81,6 @@ from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_tables, check_append_only, check_keyed
 from lsmlake.write.clause import Clause
-from lsmlake.write.delete import delete
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, partition_predicate, publish
 from lsmlake.write.statement import DmlReport, check_isolation, evaluated
@@ -300,16 +298,14 @@ class Table:
             >>> orders.delete("dt < '2026-01-01'").deleted
             17
         """
-        level, zone = check_isolation(isolation), self.runtime.zone
-
-        def run(version: Version) -> DmlReport:
-            predicate = None if where is None else parse(where, version.schema.plain_columns, zone=zone)
-            return delete(version, predicate, level)
-
-        return evaluated(self.meta, run)
+        level = check_isolation(isolation)
+        return evaluated(self.meta, lambda version: self.runtime.delete(version, where, level))
 
     def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation = "serializable") -> DmlReport:
         """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
+
+        With Spark attached, Spark evaluates `where` and `values` if the files to read are not small or if only Spark knows the
+        expressions.
 
         Concurrent statements and isolation are as in `delete`: `update({"v": "v + 1"})` by many writers loses no update.
 
@@ -330,16 +326,8 @@ class Table:
             >>> orders.update({"status": "'closed'"}, where="order_id = 7").updated
             1
         """
-        from lsmlake.write.update import update  # loads sqlglot
-
-        level, zone = check_isolation(isolation), self.runtime.zone
-        now = self._now()
-
-        def run(version: Version) -> DmlReport:
-            predicate = None if where is None else parse(where, version.schema.plain_columns, zone=zone)
-            return update(version, values, predicate, level, zone, now)
-
-        return evaluated(self.meta, run)
+        level, now = check_isolation(isolation), self._now()
+        return evaluated(self.meta, lambda version: self.runtime.update(version, values, where, level, now))
 
     def merge(self, source: Data | Table, on: str, *, isolation: Isolation = "serializable", evolve: bool = False) -> Merge:
         """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.
@@ -349,7 +337,8 @@ class Table:
         Concurrent statements and isolation are as in `delete`.
 
         Args:
-            source: any data that `upsert` takes, or a table, as it is now.
+            source: any data that `upsert` takes, or a table, as it is now. With a Spark DataFrame, or if the files of this table
+                are not small and Spark is attached, Spark joins and the tasks write; other data must then fit the driver.
             on: the condition on a target row `t` and a source row `s`, such as "t.order_id = s.order_id".
             isolation: as in `delete`.
             evolve: first add the columns of the source that the table lacks, as in `upsert`.
@@ -361,12 +350,17 @@ class Table:
         level, zone = check_isolation(isolation), self.runtime.zone
 
         def run(clauses: tuple[Clause, ...]) -> DmlReport:
+            data = source.scan() if isinstance(source, Table) else source
+            spread = self.runtime.source(self.version, data)
+            if spread is not None:
+                if evolve:
+                    self._evolved(self.version, self.runtime.columns_of(spread.schema), Request())
+                return evaluated(self.meta, lambda version: self.runtime.merge(version, spread, on, clauses, level))
             from lsmlake.write.merge import merge  # loads sqlglot
             from lsmlake.write.merge_clauses import checked, schema_of_source
             from lsmlake.write.merge_join import Join
 
-            given = as_input(source.scan() if isinstance(source, Table) else source)
-            tables = given.tables
+            tables = as_input(data).tables
             first = next(tables, None)
             if first is None:
                 raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")

@@ -17,7 +17,7 @@ from lsmlake.spark import tasks
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.metadata import Metadata
 
-_BATCH_ROWS = 1 << 16
+BATCH_ROWS = 1 << 16
 
 
 def needed(plan: Plan, where: str | None) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
 def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for split in tasks.unpacked(batches):
         for table in read_split(plan, split):
-            yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
+            yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def changes(spark, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
@@ -78,4 +78,4 @@ def _changes_task(
 ) -> Iterator[pa.RecordBatch]:
     for piece in tasks.unpacked(batches):
         for table in read_piece(meta, like, piece):
-            yield from table.cast(schema).to_batches(max_chunksize=_BATCH_ROWS)
+            yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -10,16 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
+from lsmlake.api.inputs import as_input
 from lsmlake.api.lake import Lake
 from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.scan import Scan
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidOption, InvalidQuery, MissingDependency
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.measure import Measured
-from lsmlake.read.plan import Plan, Projection
+from lsmlake.read.plan import Plan, Projection, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, compact, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
@@ -28,7 +31,9 @@ from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
+from lsmlake.write.clause import Clause
 from lsmlake.write.prepare import Request
+from lsmlake.write.statement import DmlReport
 
 _SETTINGS = {
     # lsmlake passes every file by name; a listing job costs twenty times as much as the file status calls
@@ -83,6 +88,45 @@ class SparkRuntime(Runtime):
         compact: bool | None,
     ) -> Snapshot | None:
         return write.upsert(version, data, identity, request=request, compact=compact, uneven=self._uneven)
+
+    def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
+        from lsmlake.spark import statements  # loads sqlglot
+
+        predicate, reason = self.parsed(where, version.schema, filters=True)
+        planned = plan(version, predicate)
+        if reason is None and (statements.is_small(planned) or statements.decided_by_partitions(planned)):
+            return super().delete(version, where, isolation)
+        return statements.Target(self.spark, version, where, predicate, isolation).delete()
+
+    def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
+        from lsmlake.spark import statements  # loads sqlglot
+
+        predicate, reason = self.parsed(where, version.schema, filters=True)
+        types = tuple(version.schema.plain_columns.types)
+        otherwise = reason or next((why for text in values.values() if (why := self.reads_otherwise(text, types))), None)
+        if otherwise is None and statements.is_small(plan(version, predicate)):
+            try:
+                return super().update(version, values, where, isolation, now)
+            except (InvalidQuery, MissingDependency):  # Spark may know the expression, or refuses it in its own words
+                pass
+        return statements.Target(self.spark, version, where, predicate, isolation).update(values)
+
+    def source(self, version: Version, data: object):
+        if self.owns(data):
+            return data
+        from lsmlake.spark import statements  # loads sqlglot
+
+        small = statements.is_small(plan(version))
+        if isinstance(data, Scan):
+            small = small and statements.is_small(plan(Version.latest(data.meta)))
+            return None if small else replace(data, runtime=self).to_spark()
+        limit = version.meta.env.limits.driver_statement_bytes
+        return None if small else statements.small_source(self.spark, as_input(data).tables, limit)
+
+    def merge(self, version: Version, source: object, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
+        from lsmlake.spark import statements  # loads sqlglot
+
+        return statements.Target(source.sparkSession, version, isolation=isolation).merge(source, on, clauses)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
@@ -160,4 +204,8 @@ class _Detached(Runtime):
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)
 
+    def source(self, version: Version, data: object):
+        return data if self.owns(data) else None
+
     upsert = SparkRuntime.upsert
+    merge = SparkRuntime.merge

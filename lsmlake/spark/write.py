@@ -16,7 +16,7 @@ to files of its own (`write.append`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -81,9 +81,9 @@ def upsert(
         rows = rows.rename_columns(columns)
         prepared = prepare(rows, schema, request, None)[0]
         if schema.append_only:
-            return publish(version, append_files(version, [prepared]), identity, request.replaces)
+            return publish(version, append_files(version, [prepared]), identity, request.replaces, request.check)
         pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
-        return upsert_rows(version, prepared, identity, pick, request.replaces)
+        return upsert_rows(version, prepared, identity, pick, request.replaces, request.check)
     write = _Write(version, columns, request, pick is not None)
     snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
     if limit and snapshot and snapshot.delta_rows <= limit:
@@ -93,12 +93,13 @@ def upsert(
 
 def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
     placed = _placed(df, write, parallelism)
-    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, write), tasks.RESULT))
+    told = replace(write, request=replace(write.request, check=None))  # only the driver commits
+    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, told), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    return publish(write.base, _one_per_bucket(write.base, messages), identity, write.request.replaces)
+    return publish(write.base, _one_per_bucket(write.base, messages), identity, write.request.replaces, write.request.check)
 
 
 def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:

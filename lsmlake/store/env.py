@@ -40,6 +40,8 @@ class Limits:
             tasks run larger ones.
         driver_plan_entries: the entries of manifests that the driver of a Spark session reads itself to plan a read; tasks read
             more.
+        driver_statement_bytes: the files that the driver of a Spark session reads itself for DELETE, UPDATE and MERGE, and the
+            data that it passes on as the source of a MERGE.
         mask_bytes: the largest mask of a Spark read that is one array of bits, which each task unpacks; larger masks are chunks.
         mask_listed_files: the number of masked files up to which the SQL text of a Spark read lists them; more are hashed.
         mask_chunk_bits: the sizes of a mask's chunks to choose from, in rows, as powers of two.
@@ -58,6 +60,7 @@ class Limits:
     stream_buffer_bytes: int = 1 << 20
     driver_merge_bytes: int = 64 << 20
     driver_plan_entries: int = 1 << 19
+    driver_statement_bytes: int = 32 << 20
     mask_bytes: int = 4 << 20
     mask_listed_files: int = 16
     mask_chunk_bits: tuple[int, ...] = (10, 11, 12, 13, 14, 15, 16)

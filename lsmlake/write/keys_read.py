@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.requirements import Overtaken
+from lsmlake.format.files import Bucket
 from lsmlake.format.snapshot import APPEND, COMPACT
 from lsmlake.kernels.keys import comparable
 from lsmlake.predicate import Predicate, evaluate
@@ -41,15 +43,10 @@ class KeysRead:
         """Raises Overtaken if a commit after `base` wrote one of the keys, removed rows otherwise than by key or, if the
         statement is serializable, wrote a row that satisfies the predicate."""
         base = self.base
-        if now.number == base.number:
+        if not _appended(base, now):
             return
-        kinds = {base.meta.snapshots.get(number).kind for number in range(base.number + 1, now.number + 1)}
-        if kinds <= {COMPACT}:
-            return
-        if kinds - {COMPACT, APPEND} or now.schema.id != base.schema.id:
-            raise Overtaken
         if self.serializable:
-            self._check_no_new_rows(now)
+            check_no_new_rows(base, now, self.predicate)
         keys = pa.concat_tables(self._keys) if self._keys else None
         if keys is None:
             return
@@ -63,17 +60,52 @@ class KeysRead:
             if now.files(bucket).find(own, new, repeats=True):
                 raise Overtaken
 
-    def _check_no_new_rows(self, now: Version) -> None:
-        """Rows of other commits may satisfy the predicate as they were written, whether or not they are merged with others."""
-        found = plan(now, self.predicate)
-        names = sorted(self.predicate.columns) if self.predicate else []
-        for split in found.splits:
-            files = now.files(split.bucket)
-            for file in (*split.files, *split.level0, *split.merged):
-                if file.sequence <= self.base.number:
-                    continue
-                if not names:
+
+@dataclass(frozen=True)
+class BucketsRead:
+    """The buckets that a statement read at `base`, for a statement whose keys are in other processes. Any row that another commit
+    wrote to them overtakes the statement. `buckets`: None: all."""
+
+    base: Version
+    predicate: Predicate | None
+    serializable: bool
+    buckets: frozenset[Bucket] | None
+
+    def check(self, now: Version) -> None:
+        """As `KeysRead.check`."""
+        if not _appended(self.base, now):
+            return
+        if self.buckets is None:
+            raise Overtaken
+        if self.serializable:
+            check_no_new_rows(self.base, now, self.predicate)
+        for state in now.states(self.buckets, statistics=False).values():
+            if any(file.sequence > self.base.number for file in state.files):
+                raise Overtaken
+
+
+def _appended(base: Version, now: Version) -> bool:
+    """Whether commits after `base` wrote rows. Raises Overtaken if they changed rows otherwise, or the schema."""
+    kinds = {base.meta.snapshots.get(number).kind for number in range(base.number + 1, now.number + 1)}
+    if kinds <= {COMPACT}:
+        return False
+    if kinds - {COMPACT, APPEND} or now.schema.id != base.schema.id:
+        raise Overtaken
+    return True
+
+
+def check_no_new_rows(base: Version, now: Version, predicate: Predicate | None) -> None:
+    """Raises Overtaken if commits after `base` wrote rows that satisfy the predicate, whether or not these are merged with
+    others."""
+    found = plan(now, predicate)
+    names = sorted(predicate.columns) if predicate else []
+    for split in found.splits:
+        files = now.files(split.bucket)
+        for file in (*split.files, *split.level0, *split.merged):
+            if file.sequence <= base.number:
+                continue
+            if not names:
+                raise Overtaken
+            with files.open(file) as reader:
+                if any(evaluate(predicate, chunk.table).any() for chunk in reader.chunks(names)):
                     raise Overtaken
-                with files.open(file) as reader:
-                    if any(evaluate(self.predicate, chunk.table).any() for chunk in reader.chunks(names)):
-                        raise Overtaken

@@ -128,11 +128,7 @@ class Join:
     def _check_repeats(self) -> None:
         repeats = f"SELECT 1 FROM m WHERE {_ROW} IS NOT NULL GROUP BY {FILE}, {POSITION} HAVING count(*) > 1 LIMIT 1"
         if self._connection.sql(repeats).fetchall():
-            raise InvalidData(
-                "several source rows match one row of the table",
-                expected="at most one, or a delete without a condition as the only clause for matched rows",
-                cure="aggregate the source, or make the condition of the merge stricter",
-            )
+            raise repeated()
 
     @property
     def _changing(self) -> list[Checked]:
@@ -197,6 +193,15 @@ class Join:
                     held = []
         if held:
             yield as_schema(pa.Table.from_batches(held), wanted)
+
+
+def repeated() -> InvalidData:
+    """The error for a target row that several source rows match."""
+    return InvalidData(
+        "several source rows match one row of the table",
+        expected="at most one, or a delete without a condition as the only clause for matched rows",
+        cure="aggregate the source, or make the condition of the merge stricter",
+    )
 
 
 def _choice(clauses: Sequence[Checked], first: int) -> str:

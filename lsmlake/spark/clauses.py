@@ -1,0 +1,171 @@
+"""Evaluates the clauses of a statement in Catalyst: which clause is for each row, and the new values of the row.
+
+The rows have the columns of the target with the alias `t` and, in a merge, those of the source with the alias `s`; they are made
+in three projections, so that an expression is evaluated once, and only for the rows of its clause:
+
+1. `ACTION`: the number of the first clause whose condition is true, from 1; 0 if there is none.
+2. the value of each expression, with the type that Spark gives it;
+3. the new values, converted to the types of the columns. A conversion that would lose something fails the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from lsmlake.dialect.cast import assign
+from lsmlake.errors import InvalidQuery, InvalidSchema
+from lsmlake.kernels import nested
+from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.schema import types
+from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.evolution import combines_rows
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_type
+from lsmlake.spark.row_edit import ACTION, column
+from lsmlake.spark.types import quoted, to_arrow, to_spark
+from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+
+IS_TARGET, IS_SOURCE = "_lsmlake_is_target", "_lsmlake_is_source"
+"""`IS_TARGET`, `IS_SOURCE`: true in the rows of the target and of the source, null where a joined row has none."""
+LOST_VALUE = f"under merge-engine = {PARTIAL_UPDATE} a null does not replace a value"
+_CHANGES = (MATCHED, NOT_MATCHED, BY_SOURCE)
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """The clauses of a statement on a table. `values`: of each clause, column -> expression."""
+
+    schema: Schema
+    clauses: tuple[Clause, ...]
+    values: tuple[Mapping[str, str], ...]
+
+    @staticmethod
+    def of(schema: Schema, clauses: Sequence[Clause], texts: Sequence[Mapping[str, str]]) -> Clauses:
+        """`texts`: of each clause, column -> expression. Raises InvalidQuery for an unknown column."""
+        return Clauses(schema, tuple(clauses), tuple(_by_column(schema, given) for given in texts))
+
+    def numbers(self, *actions: str) -> list[int]:
+        """The numbers of the clauses with one of these actions."""
+        return [number for number, clause in enumerate(self.clauses, 1) if clause.action in actions]
+
+    def acting(self, rows, joined: bool):
+        """Returns the rows with `ACTION`. `joined`: they are a join; otherwise all are rows of the target alone."""
+        choices = {when: self._choice(when) for when in _CHANGES}
+        chosen = choices[BY_SOURCE]
+        if joined:
+            both = f"{IS_TARGET} and {IS_SOURCE}"
+            of_source = f"when {IS_SOURCE} then {choices[NOT_MATCHED]}"
+            chosen = f"case when {both} then {choices[MATCHED]} {of_source} else {chosen} end"
+        return rows.selectExpr("*", f"{chosen} as {ACTION}")
+
+    def _choice(self, when: str) -> str:
+        own = [(number, clause.condition) for number, clause in enumerate(self.clauses, 1) if clause.when == when]
+        whens = [f"when {'true' if text is None else _alone(text)} then {number}" for number, text in own]
+        return f"case {' '.join(whens)} else 0 end" if whens else "0"
+
+    def new_rows(self, rows, kept: Sequence[str], *, deleted: bool):
+        """Returns `ACTION`, the columns `kept` and the new values, by `column`, given the rows of `acting`. `deleted`: a row to
+        delete has its old values, otherwise nulls.
+
+        Raises:
+            InvalidQuery: A value does not fit its column.
+        """
+        raw = {
+            (number, name): f"case when {ACTION} = {number} then {_alone(text)} end as v{number}_{place}"
+            for number, values in enumerate(self.values, 1)
+            for place, (name, text) in enumerate(values.items())
+        }
+        old = self.numbers(UPDATE, *([DELETE] if deleted else []))
+        names = self.schema.columns.names
+        olds = [f"t.{quoted(name)} as o{place}" for place, name in enumerate(names)] if old else []
+        evaluated = rows.selectExpr(ACTION, *kept, *olds, *raw.values())
+        made = st.StructType(list(evaluated.schema.fields)[1 + len(kept) + len(olds) :])
+        found = dict(zip(raw, made.fields, strict=True))
+        columns = [self._new(place, name, found, bool(old)) for place, name in enumerate(names)]
+        return evaluated.selectExpr(ACTION, *kept, *columns)
+
+    def _new(self, place: int, name: str, found: Mapping[tuple[int, str], st.StructField], old: bool) -> str:
+        field, whens = self.schema.columns.field(name), []
+        for number, (clause, values) in enumerate(zip(self.clauses, self.values, strict=True), 1):
+            if name in values:
+                made = found[number, name]
+                value = _converted(made, self.schema.plain_columns.field(name), values[name])
+                if clause.action == UPDATE and self._keeps_values:
+                    lost = f"raise_error('{LOST_VALUE}: column {_escaped(name)}')"
+                    value = f"if(o{place} is not null and {made.name} is null, {lost}, {value})"
+                whens.append(f"when {number} then {value}")
+            elif clause.action == INSERT:
+                whens.append(f"when {number} then {self._omitted(field)}")
+        value = f"o{place}" if old else "null"
+        if whens:
+            value = f"case {ACTION} {' '.join(whens)} else {value} end"
+        return f"{value} as {column(place)}"
+
+    @property
+    def _keeps_values(self) -> bool:
+        return not self.schema.append_only and self.schema.parsed_options.merge.engine == PARTIAL_UPDATE
+
+    def _omitted(self, field: pa.Field) -> str:
+        """The value of a column that an inserted row lacks."""
+        value = None if combines_rows(self.schema) else default_of(field, WRITE)
+        if value is None or not value.is_valid:
+            return "null"
+        if pa.types.is_binary(value.type):
+            return f"X'{value.as_py().hex()}'"
+        text = f"string(X'{value.cast(pa.string()).as_py().encode().hex()}')"  # independent of the session's quoting settings
+        return f"cast({text} as {_type(field)})"
+
+
+def _alone(text: str) -> str:
+    """An expression within another; it may end with a comment."""
+    return f"({text}\n)"
+
+
+def _by_column(schema: Schema, texts: Mapping[str, str]) -> dict[str, str]:
+    by_lower, found = {name.lower(): name for name in schema.columns.names}, {}
+    for given, text in texts.items():
+        name = by_lower.get(given.lower())
+        if name is None:
+            raise InvalidQuery(f"unknown column {given!r}", expected=f"one of {schema.columns.names}", cure="correct the name")
+        if name in found:
+            raise InvalidQuery(f"column {name!r} is assigned twice", cure="assign it once")
+        found[name] = text
+    return found
+
+
+def _converted(made: st.StructField, field: pa.Field, text: str) -> str:
+    """SQL for the values of a column `made`, as values of the table's column `field`; `text`: the expression that made them."""
+    try:
+        found = types.plain(to_arrow(st.StructType([made])).field(0).type)
+    except InvalidSchema as error:
+        raise InvalidQuery(f"the value does not fit column {field.name!r}", where=text, found=error.found) from error
+    if nested.nullable(found) == nested.nullable(field.type):
+        return made.name
+    if pa.types.is_null(found):
+        return "null"
+    if pa.types.is_nested(found) or pa.types.is_nested(field.type) or assign("x", found, field.type) is None:
+        raise InvalidQuery(
+            f"the value does not fit column {field.name!r}",
+            where=text,
+            expected=format_type(field.type),
+            found=format_type(found),
+            cure=f"write CAST({text} AS {format_type(field.type)})",
+        )
+    value = f"try_cast({made.name} as {_type(field)})"
+    kept = f"cast({value} as {made.dataType.simpleString()}) <=> {made.name}"
+    message = (
+        f"concat(string({made.name}), ' does not fit {format_type(field.type)} without loss (out of range, or to be rounded)')"
+    )
+    return f"if({kept}, {value}, raise_error({message}))"
+
+
+def _type(field: pa.Field) -> str:
+    return to_spark(pa.schema([pa.field("x", types.plain(field.type))]))[0].dataType.simpleString()
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "").replace("'", "")

@@ -1,0 +1,273 @@
+"""DELETE, UPDATE and MERGE as Spark plans: Catalyst evaluates conditions, values and joins, tasks write, the driver commits once.
+
+A statement whose files are small runs in the driver, as it does without Spark, unless its source is a DataFrame or only Spark can
+evaluate its text.
+
+An append-only table: rows with their places (`spark.places`), what becomes of them (`spark.clauses`), and one job that writes new
+rows and reports the places to remove (`spark.row_edit`). Under a primary key the changes are an upsert of rows with row kinds
+(`spark.write`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+    SparkRuntimeException,
+)
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from lsmlake.commit.replay import Identity
+from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.predicate import Predicate
+from lsmlake.read.plan import Plan, plan
+from lsmlake.schema.rowkind import Source
+from lsmlake.spark import read, row_edit, write
+from lsmlake.spark.clauses import IS_SOURCE, IS_TARGET, LOST_VALUE, Clauses
+from lsmlake.spark.places import FILE, POSITION, Places
+from lsmlake.spark.row_edit import ACTION, column
+from lsmlake.spark.types import quoted, to_arrow
+from lsmlake.store.version import Version
+from lsmlake.write.append import joined
+from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.write.keys_read import BucketsRead
+from lsmlake.write.merge_clauses import assignments, check_clauses, equal_columns, repeats_allowed
+from lsmlake.write.merge_join import repeated
+from lsmlake.write.prepare import Request, delete_columns
+from lsmlake.write.row_edit import replace_rows
+from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.update import check_updatable
+
+_KIND, _PLACE = "_lsmlake_kind", "_lsmlake_place"
+_OF_THE_TEXT = (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    ParseException,
+    SparkRuntimeException,
+)
+_FOUND_MAX = 500
+
+
+def is_small(planned: Plan) -> bool:
+    """Whether the driver may read the files of a statement itself."""
+    files = (file for split in planned.splits for file in (*split.files, *split.level0, *split.merged))
+    return sum(file.bytes for file in files) <= planned.version.meta.env.limits.driver_statement_bytes
+
+
+def decided_by_partitions(planned: Plan) -> bool:
+    """Whether a DELETE of the rows of a plan reads no rows."""
+    predicate = planned.predicate
+    by_position = planned.schema.append_only and planned.version.options.layout.deletion_vectors
+    return by_position and (predicate is None or predicate.columns <= set(planned.schema.partition_by))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The rows of a version that a statement may change: those for which `where` is true, which is also `predicate` if lsmlake
+    knows its meaning."""
+
+    spark: object
+    version: Version
+    where: str | None = None
+    predicate: Predicate | None = None
+    isolation: str = SERIALIZABLE
+
+    @property
+    def serializable(self) -> bool:
+        return self.isolation == SERIALIZABLE
+
+    def delete(self) -> DmlReport:
+        """Deletes the rows."""
+        return self._alone(Clause(BY_SOURCE, DELETE))
+
+    def update(self, values: Mapping[str, str]) -> DmlReport:
+        """Gives the rows new values."""
+        return self._alone(Clause(BY_SOURCE, UPDATE, values))
+
+    def _alone(self, clause: Clause) -> DmlReport:
+        clauses = Clauses.of(self.version.schema, [clause], [clause.values or {}])
+        return self._run(clauses, None, None)
+
+    def merge(self, source, on: str, clauses: tuple[Clause, ...]) -> DmlReport:
+        """Changes the rows by a MERGE with a DataFrame."""
+        check_clauses(clauses)
+        schema, columns = self.version.schema, to_arrow(source.schema)
+        equal = equal_columns(on, schema.plain_columns, columns)
+        texts = [assignments(clause, schema, columns, equal) for clause in clauses]
+        return self._run(Clauses.of(schema, clauses, texts), source, on)
+
+    def _run(self, clauses: Clauses, source, on: str | None) -> DmlReport:
+        for clause, values in zip(clauses.clauses, clauses.values, strict=True):
+            if clause.action == UPDATE:
+                check_updatable(self.version.schema, list(values), self.version.meta.paths.root)
+        with _translated():
+            if self.version.schema.append_only:
+                return self._by_position(clauses, source, on)
+            return self._by_key(clauses, source, on)
+
+    def _rows(self, clauses: Clauses, rows, source, on: str | None, once: Sequence[str]):
+        """The rows that clauses are for, and `ACTION`. `once`: the columns by which a row of the target is counted, to find
+        repeats; none: repeats are found later."""
+        target = rows.selectExpr("*", f"true as {IS_TARGET}").alias("t")
+        if source is None:
+            return clauses.acting(target, False).where(f"{ACTION} > 0")
+        if source.isStreaming:
+            raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
+        whens = {clause.when for clause in clauses.clauses}
+        how = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
+        both = target.join(
+            source.selectExpr("*", f"true as {IS_SOURCE}").alias("s"), F.expr(on), how[NOT_MATCHED in whens, BY_SOURCE in whens]
+        )
+        acting = clauses.acting(both, True)
+        allowed = repeats_allowed(clauses.clauses)
+        if not once or (allowed and MATCHED not in whens):
+            return acting.where(f"{ACTION} > 0" if allowed else f"{ACTION} > 0 or ({IS_TARGET} and {IS_SOURCE})")
+        spread = ", ".join(f"s.{quoted(field.name)}" for field in source.schema.fields if field.dataType.typeName() != "map")
+        by = [*(f"t.{quoted(name)}" for name in once), f"if({IS_TARGET}, 0L, xxhash64({spread or '0'}))"]
+        place = f"row_number() over (partition by {', '.join(by)} order by {IS_SOURCE}) as {_PLACE}"
+        repeat = f"{IS_TARGET} and {IS_SOURCE} and {_PLACE} > 1"
+        failure = "false" if allowed else f"boolean(raise_error('{_REPEATED}'))"
+        return acting.selectExpr("*", place).where(f"if({repeat}, {failure}, {ACTION} > 0)")
+
+    # -- append-only tables --
+
+    def _by_position(self, clauses: Clauses, source, on: str | None) -> DmlReport:
+        version = self.version
+        places = Places.of(plan(version, self.predicate))
+        if not places.files and source is None:
+            return DmlReport()
+        rows = self._rows(clauses, places.rows(self.spark, self.where), source, on, ())
+        kept = [FILE, POSITION]
+        if clauses.numbers(UPDATE, INSERT):
+            rows = self._together(clauses.new_rows(rows, kept, deleted=False), clauses)
+        else:
+            rows = rows.selectExpr(ACTION, *kept)
+        writing = row_edit.Writing(version, clauses.numbers(UPDATE, INSERT), clauses.numbers(INSERT))
+        edit = row_edit.run(writing, rows)
+        try:
+            if not repeats_allowed(clauses.clauses) and edit.repeats:
+                raise repeated()
+            removed = places.at(edit.removed)
+        except BaseException:
+            version.meta.files.discard(edit.added)
+            raise
+        rewrite = partial(row_edit.rewritten, self.spark)
+        snapshot = replace_rows(version, removed, joined(edit.added), self.predicate, self.serializable, rewrite)
+        updated, deleted = (edit.count(clauses.numbers(action)) for action in (UPDATE, DELETE))
+        return DmlReport(snapshot, edit.inserted, updated, deleted)
+
+    def _together(self, rows, clauses: Clauses):
+        """Shuffles new rows so that each partition is written by few tasks; the rows to remove stay spread."""
+        schema = self.version.schema
+        if not schema.partition_by:
+            return rows
+        writing = ", ".join(map(str, clauses.numbers(UPDATE, INSERT)))
+        names = [column(schema.columns.names.index(name)) for name in schema.partition_by]
+        return rows.repartition(*names, F.expr(f"if({ACTION} in ({writing}), 0L, {FILE})"))
+
+    # -- tables with a primary key --
+
+    def _by_key(self, clauses: Clauses, source, on: str | None) -> DmlReport:
+        version, schema = self.version, self.version.schema
+        planned = plan(version, self.predicate)
+        if not planned.files and source is None:
+            return DmlReport()
+        target = read.frame(self.spark, planned, self.where, read.AUTO)
+        rows = self._rows(clauses, target, source, on, schema.primary_key)
+        counts = Observation()
+        numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
+        rows = clauses.new_rows(rows, [], deleted=True)
+        rows = rows.observe(
+            counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items())
+        )
+        request, rows = self._request(clauses, planned, rows)
+        snapshot = write.upsert(version, rows, Identity(version.meta.env.ids()), request=request, compact=None, uneven=set())
+        return DmlReport(snapshot, **{name: int(counts.get.get(name) or 0) for name in numbers})
+
+    def _request(self, clauses: Clauses, planned: Plan, rows) -> tuple[Request, object]:
+        """The upsert that carries out the changes: of keys to delete, of rows, or of both with row kinds."""
+        schema = self.version.schema
+        buckets = None if clauses.numbers(INSERT) else frozenset(split.bucket for split in planned.splits)
+        check = BucketsRead(self.version, self.predicate, self.serializable, buckets).check
+        names, deleting = schema.columns.names, clauses.numbers(DELETE)
+        if len(deleting) == len(clauses.clauses):
+            request = Request(deletes=True, check=check)
+            names = [name for name in names if name in delete_columns(schema, request)]
+            return request, rows.selectExpr(*_renamed(schema.columns.names, names))
+        if not deleting:
+            if schema.parsed_options.merge.engine == PARTIAL_UPDATE and not clauses.numbers(INSERT):
+                names = self._written(clauses)
+            return Request(check=check), rows.selectExpr(*_renamed(schema.columns.names, names))
+        kind = f"if({ACTION} in ({', '.join(map(str, deleting))}), '-D', '+I') as {_KIND}"
+        return Request(Source(_KIND), check=check), rows.selectExpr(*_renamed(names, names), kind)
+
+    def _written(self, clauses: Clauses) -> list[str]:
+        """The columns that an UPDATE writes under partial-update: the others keep their values."""
+        schema = self.version.schema
+        kept = {*schema.primary_key, *schema.parsed_options.merge.sequence_field}
+        kept.update(name for values in clauses.values for name in values)
+        kept.update(name for sequence in schema.parsed_options.columns.sequence_groups for name in sequence)
+        return [name for name in schema.columns.names if name in kept]
+
+
+def _renamed(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [f"{column(columns.index(name))} as {quoted(name)}" for name in names]
+
+
+def _counted(numbers: Sequence[int]) -> str:
+    return f"count(if({ACTION} in ({', '.join(map(str, numbers))}), 1, null))" if numbers else "count(null)"
+
+
+_REPEATED = repeated().what
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raises Spark's errors about the text of a statement, or about values that it computes, as errors of lsmlake."""
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        if _REPEATED in text:
+            raise repeated() from error
+        if LOST_VALUE in text:
+            what = text[text.index(LOST_VALUE) :].splitlines()[0]
+            raise InvalidData(what, cure="update to another value, or delete the rows and insert them again") from error
+        if not isinstance(error, _OF_THE_TEXT):
+            raise
+        raise InvalidQuery(
+            "Spark cannot evaluate the statement", found=text[:_FOUND_MAX], cure="correct the expression that it names"
+        ) from error
+
+
+def small_source(spark, tables: Iterator[pa.Table], limit: int):
+    """Returns data in this process as a DataFrame. Raises InvalidQuery if it is larger than `limit` bytes."""
+    held, size = [], 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size > limit:
+            raise InvalidQuery(
+                "the source of the merge is too large to pass it through the driver",
+                expected=f"at most {limit >> 20} MiB",
+                cure="read it with Spark, and pass the DataFrame",
+            )
+    return spark.createDataFrame(pa.concat_tables(held))
