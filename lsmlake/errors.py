@@ -152,7 +152,7 @@ class MissingDependency(LakeError, ImportError):
 
 
 class EngineFailed(LakeError, RuntimeError):
-    """Spark failed. Spark's own error is the cause (`__cause__`) of this error."""
+    """Spark or DuckDB failed. Its own error is the cause (`__cause__`) of this error."""
 
 
 class InternalError(LakeError, RuntimeError):

@@ -32,12 +32,13 @@ from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema
+from lsmlake.errors import Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.lsm.difference import bag_difference
 from lsmlake.lsm.pick.appends import pick_appends
 from lsmlake.options.table_options import Options
 from lsmlake.schema.rowkind import DELETE
+from lsmlake.store.external_sort import sorted_rows
 from lsmlake.store.memory import MemoryStorage
 
 SHAPE = Shape.of("bigint")
@@ -302,6 +303,24 @@ def test_clustering_keeps_the_rows_and_lets_filters_prune(lake, strategy):
     assert table.verify() == []
 
 
+def test_clustering_sorts_with_a_small_write_buffer(lake):
+    options = {"clustering.columns": "x", "write-buffer-size": "1 kb", "compaction.min.file-num": 2}
+    table = lake.create_table("d.t", "x BIGINT", options=options)
+    table.append({"x": list(range(5000, 0, -1))})
+    table.append({"x": [0]})
+    table.compact()
+    assert table.scan().to_arrow()["x"].to_pylist() == list(range(5001))
+
+
+def test_an_error_of_the_rows_leaves_a_sort_as_it_is():
+    def rows():
+        yield pa.table({"x": [2, 1]})
+        raise Corrupt("a page is damaged")
+
+    with pytest.raises(Corrupt, match="a page is damaged"):
+        list(sorted_rows(rows(), pa.schema([("x", pa.int64())]), ["x"], 1 << 20, "a sort"))
+
+
 FILTERS = {"x": "x < 400", "y": "y < 57"}
 
 
@@ -318,6 +337,11 @@ REFUSED = {
     "rows that do not fit": (lambda t: t.append([{"id": "x"}]), InvalidData, "id"),
     "a filter that is none": (lambda t: t.delete("nothing = 1"), InvalidQuery, "nothing"),
     "an unknown isolation": (lambda t: t.delete("id = 1", isolation="none"), InvalidQuery, "serializable"),
+    "two keys to cluster by": (
+        lambda t: t.alter(set_option("clustering.columns", "id,id")),
+        InvalidOption,
+        "names a column twice",
+    ),
 }
 
 
@@ -362,6 +386,26 @@ def test_a_commit_of_a_writer_takes_place_once(lake):
     for _ in range(2):
         snapshot = table.append([{"id": 1}], writer_id="w", commit_id=1)
     assert (snapshot.id, table.scan().count()) == (1, 1)
+
+
+def test_partitions_of_floats(lake):
+    """One partition for both zeros; NaN, which equals nothing, cannot be found again."""
+    table = lake.create_table("d.t", "p DOUBLE, v INT", partition_by=["p"])
+    table.append({"p": [0.0, -0.0, None], "v": [1, 2, 3]})
+    assert table.partitions().num_rows == 2
+    with pytest.raises(InvalidData, match="NaN in a partition column"):
+        table.append({"p": [float("nan")], "v": [4]})
+    with pytest.raises(InvalidData, match="NaN in a partition column"):
+        table.update({"p": "CAST('NaN' AS DOUBLE)"}, "v = 1")
+    assert [table.delete(where).deleted for where in ("p = 0", "p IS NULL")] == [2, 1]
+
+
+def test_a_table_without_a_key_from_data(lake):
+    table = lake.create_table_from("d.t", {"id": [1, 1]})
+    assert (table.primary_key, table.scan().count()) == ((), 2)
+    with pytest.raises(InvalidQuery, match="leave row_kind out"):
+        lake.create_table_from("d.u", {"id": [1], "op": ["+I"]}, row_kind="op")
+    assert lake.tables("d") == ["t"]
 
 
 def test_rows_beyond_the_buffer_are_written_while_they_are_read(lake):

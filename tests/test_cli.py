@@ -229,8 +229,16 @@ def test_load_makes_a_table_from_files_and_adds_more(files: Path):
     ]
 
 
+def test_load_appends_to_a_table_without_a_key(files: Path):
+    call("load", "shop.events", "a.csv", "--create", "-w", "new")
+    table = lsmlake.connect("new").table("shop.events")
+    rows = table.scan().count()
+    call("load", "shop.events", "a.csv", "-w", "new")
+    assert (table.primary_key, table.scan().count()) == ((), 2 * rows)
+    assert "leave row_kind out" in complaint("load", "shop.events", "a.csv", "--row-kind", "code", "-w", "new")
+
+
 def test_load_of_invalid_data_writes_nothing(files: Path):
-    assert "add --primary-key" in complaint("load", "shop.sales", "a.csv", "--create", "-w", "new")
     assert "'nope' is not in the schema" in complaint("load", "shop.s", "a.csv", "--create", "--primary-key", "nope", "-w", "new")
     assert "no input file found" in complaint("load", "shop.s", "no.csv", "--create", "--primary-key", "id", "-w", "new", code=1)
     assert "'cheap'" in complaint("load", "shop.s", "a.csv", "bad.csv", "--create", "--primary-key", "id", "-w", "new", code=1)

@@ -15,7 +15,7 @@ from naive import unreferenced
 from strategies import Names, fake_env, lake_on, new_lake, rows_of, tiny_units
 
 import lsmlake
-from lsmlake import add_column
+from lsmlake import add_column, drop_column, rename_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
@@ -24,6 +24,7 @@ from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
+from lsmlake.write.merge_join import Join
 
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
 SMALL = {"target-file-size": "1 kb", "file.block-size": "200 b"}
@@ -207,6 +208,65 @@ def test_concurrent_updates_of_one_row_lose_none(kind):
     assert table.verify() == [] and unreferenced(table) == []
 
 
+# what another program does while a statement is evaluated, and the rows (id, v) that both leave, one after the other
+MEANWHILE: dict[str, tuple[Callable[[Table], object], list[tuple]]] = {
+    "add a column": (lambda table: table.alter(add_column("z", "INT")), [(1, 1), (2, 20)]),
+    "drop a column": (lambda table: table.alter(drop_column("s")), [(1, 1), (2, 20)]),
+    "rename a column": (lambda table: table.alter(rename_column("s", "text")), [(1, 1), (2, 20)]),
+    "switch vectors": (lambda table: table.alter(set_option("deletion-vectors.enabled", "false")), [(1, 1), (2, 20)]),
+    "roll back": (lambda table: table.rollback(1), [(1, 1), (2, 20), (3, 1)]),
+}
+STATEMENTS: dict[str, Callable[[Table], object]] = {
+    "update": lambda table: table.update({"v": "v + 1"}, "k = 1"),
+    "merge": lambda table: table.merge({"k": [1]}, "t.k = s.k").when_matched_update({"v": "t.v + 1"}).execute(),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("kind", ["vectors", "key"])
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement_is_evaluated_again_on_an_altered_table(statement, kind, what):
+    storage = MemoryStorage()
+    table = new_lake(storage).create_table("d.t", DDL, **KINDS[kind])
+    add = table.upsert if table.primary_key else table.append
+    add(batch([(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 1, 0, "a")]))
+    table.delete("id = 3")
+    other, expected = MEANWHILE[what]
+    left = [1]
+
+    class Meanwhile(MemoryStorage):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if "/snapshot-" in path and left[0]:
+                left[0] = 0
+                other(_opened(storage, "other-"))
+            return storage.put_if_absent(path, data)
+
+    first = Meanwhile()
+    for verb in ("read", "write", "list", "folders", "size", "delete", "copy", "move", "prune", "place", "uri"):
+        setattr(first, verb, getattr(storage, verb))
+    STATEMENTS[statement](_opened(first, "b-"))
+    assert sorted(rows_of(table.scan(columns=["id", "v"]).to_arrow())) == expected
+    assert table.verify() == [] and unreferenced(table) == []
+
+
+def test_a_merge_of_all_columns_notices_that_they_changed(orders, monkeypatch):
+    """The source is read once, before the table has the column."""
+    load = Join.__enter__
+
+    def altered(join: Join) -> Join:
+        entered = load(join)
+        orders.alter(add_column("w", "INT"))
+        return entered
+
+    monkeypatch.setattr(Join, "__enter__", altered)
+    source = {"id": [1], "k": [1], "v": [1], "s": ["x"], "w": [5]}
+    with pytest.raises(CommitConflict, match=r"needs the source columns \['w'\]"):
+        orders.merge(source, "t.id = s.id").when_matched_update_all().execute()
+    monkeypatch.undo()
+    assert orders.merge(source, "t.id = s.id").when_matched_update_all().execute().updated == 1
+    assert orders.scan(where="w = 5").count() == 1
+
+
 def _bump(folder: str, count: int) -> None:
     for _ in range(count):
         lsmlake.connect(folder).table("d.t").update({"v": "v + 1"}, where="id = 1")
@@ -308,6 +368,42 @@ def test_only_files_that_can_match_are_read(lake):
         type(storage).read = seen
     assert len({path for path in read if path.endswith(".parquet")}) == 1
     assert table.scan(where="v = 1").count() == 2
+
+
+def test_a_merge_that_names_no_column_of_the_table(orders):
+    assert orders.merge({"x": [7]}, "false").when_not_matched_insert({"id": "9", "v": "s.x"}).execute().inserted == 1
+    assert orders.merge({"x": [7]}, "true").when_matched_update({"v": "s.x"}).execute().updated == 5
+    assert orders.scan().to_arrow()["v"].to_pylist() == [7] * 5
+
+
+def test_a_source_column_without_values_has_the_type_of_the_table(orders):
+    source = {"id": [1, 9], "k": [None, None], "v": [None, 5], "s": [None, None]}
+    report = orders.merge(source, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (report.updated, report.inserted) == (1, 1)
+    assert sorted(rows_of(orders.scan(where="k IS NULL").to_arrow())) == [(1, None, None, None), (9, None, 5, None)]
+
+
+PARTS = {
+    "lacks a column": ({"id": [2]}, "lacks a column of the first part"),
+    "has another type": ({"id": [2], "v": ["x"]}, "another type than the first part"),
+}
+
+
+@pytest.mark.parametrize("what", PARTS)
+def test_parts_of_a_source_that_differ_are_refused(orders, what):
+    second, words = PARTS[what]
+    parts = iter([pa.table({"id": [1], "v": [1]}), pa.table(second)])
+    with pytest.raises(InvalidData, match=words):
+        orders.merge(parts, "t.id = s.id").when_matched_update({"v": "s.v"}).execute()
+    assert orders.snapshots().num_rows == 1 and unreferenced(orders) == []
+
+
+def test_a_small_write_buffer_is_enough_for_a_merge(orders):
+    orders.alter(set_option("write-buffer-size", "1 b"))
+    source = pa.table({"id": list(range(5000))})
+    merge = orders.merge(source, "t.id = s.id").when_matched_delete().when_not_matched_insert({"id": "s.id"})
+    report = merge.execute()
+    assert (report.deleted, report.inserted) == (4, 4996)
 
 
 REFUSED = {

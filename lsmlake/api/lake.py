@@ -36,6 +36,7 @@ from lsmlake.store.env import Env
 from lsmlake.store.local import LocalStorage, directory_at
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.schemas import read_first_schema
+from lsmlake.write.append import check_keyed
 
 _MARK = "database.json"
 _TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
@@ -231,7 +232,7 @@ class Lake:
         name: str,
         data: Data,
         *,
-        primary_key: Sequence[str],
+        primary_key: Sequence[str] = (),
         partition_by: Sequence[str] = (),
         options: Mapping[str, OptionValue] | None = None,
         comment: str | None = None,
@@ -403,11 +404,20 @@ def created_from(
     columns, rows, text = _with_schema(lake, data, primary_key, rowkind.Source.of(row_kind))
     table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
     try:
-        return table, table.upsert(rows, cast=cast or text, row_kind=row_kind)
+        return table, added(table, rows, cast=cast or text, row_kind=row_kind)
     except BaseException:
         if table.meta.snapshots.latest_id() is None:  # no other writer has committed
             lake.drop_table(name)
         raise
+
+
+def added(table: Table, data: Data | Input, *, cast: bool, row_kind: RowKinds | None) -> Snapshot | None:
+    """Appends the rows to a table without a primary key; upserts them otherwise."""
+    if not table.current.append_only:
+        return table.upsert(data, cast=cast, row_kind=row_kind)
+    if row_kind is not None:
+        check_keyed(table.current, table.name, "row_kind", "leave row_kind out")
+    return table.append(data, cast=cast)
 
 
 def _with_schema(

@@ -364,13 +364,19 @@ class Table:
             first = next(tables, None)
             if first is None:
                 raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")
-            columns, now = schema_of_source(first.schema), self._now()
+            columns, now = schema_of_source(first.schema, self.current.plain_columns), self._now()
             if evolve:
                 self._evolved(self.version, columns, Request())
-            statement = checked(self.current, columns, on, clauses, zone, now)
-            memory_bytes = self.current.parsed_options.write.buffer_bytes
-            with Join(statement, chain([first], tables), columns, zone, memory_bytes) as join:
-                return evaluated(self.meta, lambda version: merge(version, statement, join, level))
+            schema = self.current
+            statement = checked(schema, columns, on, clauses, zone, now)
+            with Join(statement, chain([first], tables), columns, zone, schema.parsed_options.write.buffer_bytes) as join:
+
+                def evaluate(version: Version) -> DmlReport:
+                    if version.schema.id != schema.id:
+                        join.restate(checked(version.schema, columns, on, clauses, zone, now))
+                    return merge(version, join, level)
+
+                return evaluated(self.meta, evaluate)
 
         return Merge(run)
 

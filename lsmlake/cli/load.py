@@ -11,7 +11,7 @@ import typer
 from rich.progress import Progress
 
 from lsmlake.api.inputs import Input, as_input
-from lsmlake.api.lake import Lake, created_from
+from lsmlake.api.lake import Lake, added, created_from
 from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
@@ -26,7 +26,7 @@ Files = Annotated[
     list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON: paths, folders or globs.", show_default=False)
 ]
 Create = Annotated[bool, typer.Option("--create", help="Create the table first, with the columns of the files.")]
-PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns.")]
+PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns, if any.")]
 PartitionBy = Annotated[str | None, typer.Option("--partition-by", metavar="NAMES", help="With --create: the partition columns.")]
 Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="With --create: a table option.")]
 CastValues = Annotated[
@@ -59,10 +59,11 @@ def load(
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
-    """Insert or replace the rows of files, as one commit.
+    """Insert, replace or append the rows of files, as one commit.
 
-    For rows with the same key, the last row of the last file wins. CSV values are converted to the types of the table's columns;
-    if a value does not fit, the error names its row and nothing is written.
+    For rows with the same key, the last row of the last file wins. `--create` without `--primary-key` makes an append-only table.
+    CSV values are converted to the types of the table's columns; if a value does not fit, the error names its row and nothing is
+    written.
     """
     new_warehouse = create and not is_directory(warehouse or ctx.obj.warehouse or "")
     lake = open_lake(ctx, warehouse, debug, create=create)
@@ -70,9 +71,7 @@ def load(
         found = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=found, cure="leave one of them out")
     if create:
-        keys, partitions = column_names(primary_key), column_names(partition_by) or ()
-        if not keys:
-            raise InvalidSchema("a table needs a primary key", cure="add --primary-key NAMES, separated by commas")
+        keys, partitions = column_names(primary_key) or (), column_names(partition_by) or ()
         options = settings(option)
         with _no_folders_after_an_error(lake, table, new_warehouse), spinner() as progress:
             counter = _Counter(progress)
@@ -129,7 +128,7 @@ def _insert(
         if overwrite:
             snapshot = table.overwrite(data, where, cast=cast, row_kind=row_kind)
         else:
-            snapshot = table.upsert(data, cast=cast, row_kind=row_kind)
+            snapshot = added(table, data, cast=cast, row_kind=row_kind)
         return counter.rows, snapshot
 
 

@@ -133,7 +133,7 @@ class _Commit(Attempts):
         self.written = {path: None for message in messages for path in message.written}
         self.planned: list[tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]]] = []  # what an overwrite replaced
         self.requirements: Sequence[Requirement] = [Fits(version.schema)] if succession is None else [Follows(succession.after)]
-        if statistics is not None:
+        if statistics is not None or restated is not None:  # a statement is evaluated again on another schema
             self.requirements = ()
         by_position = restated is not None and version.schema.append_only
         remade = replaces is not None or by_position or (succession is not None and succession.remade)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
+import pyarrow as pa
+
 from lsmlake.dialect.macros import create_macros
-from lsmlake.errors import Corrupt, InvalidQuery, Wording
+from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
 
 _DATA_FILE = ".parquet'"
+_MEMORY_MIN_BYTES = 64 << 20  # with less DuckDB fails rather than spill
 _SETTINGS = "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true"
 
 
@@ -32,10 +35,40 @@ def connected(zone: str, what: str = "SQL"):  # the type of a connection belongs
         connection.close()
 
 
+def memory_limit(memory_bytes: int) -> str:
+    """The value of DuckDB's setting `memory_limit` for about so many bytes."""
+    return f"{max(memory_bytes, _MEMORY_MIN_BYTES)}B"
+
+
+@contextmanager
+def registered(connection, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
+    """Lets queries read the batches under a name, once. An error of the batches is raised as it is, an error of DuckDB as in
+    `translated_errors`."""
+    failed: list[BaseException] = []
+
+    def guarded() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    connection.register(name, pa.RecordBatchReader.from_batches(schema, guarded()))
+    try:
+        with translated_errors():
+            yield
+    except LakeError:
+        if failed:
+            raise failed[0] from None
+        raise
+    finally:
+        connection.unregister(name)
+
+
 @contextmanager
 def translated_errors(where: str = "") -> Iterator[None]:
-    """Raises InvalidQuery for an error of DuckDB, such as a value that a cast refuses, and Corrupt for a file that it cannot
-    read."""
+    """Raises InvalidQuery for an error of DuckDB, such as a value that a cast refuses, Corrupt for a file that it cannot read,
+    and EngineFailed if memory is short."""
     duckdb: ModuleType = need("duckdb", "SQL")
     try:
         yield
@@ -44,6 +77,13 @@ def translated_errors(where: str = "") -> Iterator[None]:
             cure = Wording("verify() names the file", command="`lsmlake verify` names the file")
             raise Corrupt("a data file cannot be read", where=where, found=str(error).partition("\n")[0], cure=cure) from error
         first = str(error).partition("\n")[0].partition(": ")[2] or str(error)
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise EngineFailed(
+                "DuckDB has not enough memory",
+                where=where,
+                found=first,
+                cure="raise the table's write-buffer-size, or free space in the folder for temporary files",
+            ) from error
         raise InvalidQuery(
             "the statement failed", where=where, found=first, cure="correct the statement or the values"
         ) from error

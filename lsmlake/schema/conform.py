@@ -56,7 +56,7 @@ def conform(
 ) -> pa.Table:
     """Converts `data` to exactly `columns` in canonical types. Does not copy columns that have the right type.
 
-    The key columns of the result have no nulls and no NaN, and 0.0 instead of -0.0.
+    The key and partition columns of the result have no NaN, and 0.0 instead of -0.0; the key columns have no nulls.
 
     Args:
         data: The rows of the user.
@@ -273,15 +273,16 @@ def _check_years(column: pa.ChunkedArray, where: str) -> None:
 
 
 def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
-    for name in schema.primary_key:
+    for name in dict.fromkeys((*schema.primary_key, *schema.partition_by)):
         column = table[name] if name in table.column_names else None
         if column is None or not pa.types.is_floating(column.type):
             continue
         if pc.any(pc.is_nan(column)).as_py():
+            what = ("key", "row") if name in schema.primary_key else ("partition", "partition")
             raise InvalidData(
-                "NaN in a key column",
+                f"NaN in a {what[0]} column",
                 where=f"column {name!r}",
-                expected="a number: NaN cannot identify a row",
+                expected=f"a number: NaN cannot identify a {what[1]}",
                 found="NaN",
                 cure="drop these rows or replace NaN by a number",
             )

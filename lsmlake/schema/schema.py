@@ -335,9 +335,14 @@ def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], optio
             found=f"bucket = {options.layout.buckets}",
             cure="set bucket-key, or leave bucket out",
         )
-    for name in options.appends.clustering_columns:
+    clustered = options.appends.clustering_columns
+    for name in clustered:
         _check_is_column("clustering.columns", name, columns, where)
         types.check_orderable(columns.field(name).type, name)
+    if len(set(clustered)) < len(clustered):
+        raise InvalidOption(
+            "clustering.columns names a column twice", where=where, found=list(clustered), cure="name each column once"
+        )
 
 
 def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> None:

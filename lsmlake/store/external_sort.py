@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from lsmlake.dialect.connection import memory_limit, registered
 from lsmlake.extras import need
 from lsmlake.store.scratch import scratch_folder
 
@@ -26,13 +27,13 @@ def sorted_rows(
 
     Raises:
         MissingDependency: DuckDB is not installed.
+        EngineFailed: The memory or the local disk does not suffice.
     """
     duckdb = need("duckdb", what)
-    reader = pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
+    batches = (batch for table in tables for batch in table.to_batches())
     with scratch_folder() as folder:
-        config = {"memory_limit": f"{memory_bytes}B", "temp_directory": folder, "preserve_insertion_order": "false"}
-        with duckdb.connect(":memory:", config=config) as connection:
-            connection.register("rows", reader)
+        config = {"memory_limit": memory_limit(memory_bytes), "temp_directory": folder, "preserve_insertion_order": "false"}
+        with duckdb.connect(":memory:", config=config) as connection, registered(connection, "rows", schema, batches):
             order = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" ASC NULLS FIRST' for name in by)
             found = pa.RecordBatchReader.from_stream(connection.sql(f"SELECT * FROM rows ORDER BY {order}"))
             held: list[pa.RecordBatch] = []

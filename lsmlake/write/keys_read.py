@@ -86,10 +86,12 @@ class BucketsRead:
 
 def _appended(base: Version, now: Version) -> bool:
     """Whether commits after `base` wrote rows. Raises Overtaken if they changed rows otherwise, or the schema."""
+    if now.schema.id != base.schema.id:
+        raise Overtaken
     kinds = {base.meta.snapshots.get(number).kind for number in range(base.number + 1, now.number + 1)}
     if kinds <= {COMPACT}:
         return False
-    if kinds - {COMPACT, APPEND} or now.schema.id != base.schema.id:
+    if kinds - {COMPACT, APPEND}:
         raise Overtaken
     return True
 

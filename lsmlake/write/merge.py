@@ -42,8 +42,9 @@ from lsmlake.write.upsert_tables import Part, upsert_parts
 _LISTED_VALUES = 10_000
 
 
-def merge(version: Version, statement: Statement, join: Join, isolation: str) -> DmlReport:
+def merge(version: Version, join: Join, isolation: str) -> DmlReport:
     """Evaluates a MERGE on a version and commits it. Raises Overtaken."""
+    statement = join.statement
     for clause in statement.clauses:
         if clause.action == UPDATE:
             check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
@@ -136,8 +137,8 @@ def _target(planned: Plan, places: Sequence[Matched], names: Sequence[str]) -> I
 
 
 def _placed(rows: pa.Table, files: np.ndarray, positions: np.ndarray) -> pa.Table:
-    renamed = rows.rename_columns([TARGET + name for name in rows.column_names])
-    return renamed.append_column(FILE, pa.array(files)).append_column(POSITION, pa.array(positions))
+    columns = {TARGET + name: rows[name] for name in rows.column_names}
+    return pa.table({**columns, FILE: pa.array(files), POSITION: pa.array(positions)})
 
 
 def _by_file(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

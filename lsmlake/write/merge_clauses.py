@@ -79,9 +79,17 @@ def checked(schema: Schema, source: pa.Schema, on: str, clauses: Sequence[Clause
     return Statement(condition, equal, tuple(made))
 
 
-def schema_of_source(found: pa.Schema) -> pa.Schema:
-    """The columns of a source with the types that tables have. Raises InvalidSchema for a type that no column has."""
-    return pa.schema([pa.field(field.name, types.plain(types.canonical(field.type, field.name))) for field in found])
+def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
+    """The columns of a source with the types that tables have; one without a value has the type of the target column of its name.
+    Raises InvalidSchema for a type that no column has."""
+    of_target = {field.name.lower(): field.type for field in target}
+
+    def type_of(field: pa.Field) -> pa.DataType:
+        if pa.types.is_null(field.type):
+            return of_target.get(field.name.lower(), pa.string())
+        return types.plain(types.canonical(field.type, field.name))
+
+    return pa.schema([pa.field(field.name, type_of(field)) for field in found])
 
 
 def _side(schema: pa.Schema, prefix: str) -> Scope:

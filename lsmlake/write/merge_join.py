@@ -12,10 +12,10 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.connection import connected, memory_limit, registered, translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.types import quoted
-from lsmlake.errors import InvalidData, LakeError
+from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.store.scratch import scratch_folder
 from lsmlake.write.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.write.merge_clauses import SOURCE, TARGET, Checked, Statement
@@ -27,7 +27,7 @@ _BATCH_ROWS = 1 << 16
 
 
 class Join:
-    """One MERGE statement. A context manager: its data is removed at the end."""
+    """One MERGE statement. A context manager: its data is removed at the end. Errors of DuckDB inside are translated."""
 
     def __init__(
         self, statement: Statement, source: Iterable[pa.Table], columns: pa.Schema, zone: str, memory_bytes: int
@@ -35,22 +35,37 @@ class Join:
         """`columns`: of the source."""
         self.statement, self.columns = statement, columns
         self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
-        self._exits = ExitStack()
+        self._names = statement.needs(SOURCE)
 
     def __enter__(self) -> Join:
-        folder = self._exits.enter_context(scratch_folder())
-        self._connection = self._exits.enter_context(connected(self._zone, "merge"))
-        self._connection.execute(f"SET memory_limit = '{self._memory_bytes}B'")
-        self._connection.execute(f"SET temp_directory = '{folder}'")
-        self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")  # the source is the build side
-        self._load(self._source)
+        with ExitStack() as exits:
+            exits.enter_context(translated_errors())
+            folder = exits.enter_context(scratch_folder())
+            self._connection = exits.enter_context(connected(self._zone, "merge"))
+            self._connection.execute(f"SET memory_limit = '{memory_limit(self._memory_bytes)}'")
+            self._connection.execute(f"SET temp_directory = '{folder}'")
+            # the source is the build side
+            self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+            self._load(self._source)
+            self._exits = exits.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._exits.close()
+        self._exits.__exit__(*error)
+
+    def restate(self, statement: Statement) -> None:
+        """Replaces the statement by the same one checked against a newer schema of the target. Raises CommitConflict if it needs
+        columns of the source that the first one did not: the source is read once."""
+        if missing := sorted({*statement.needs(SOURCE)} - {*self._names}):
+            raise CommitConflict(
+                "the table was altered while the merge was prepared",
+                found=f"the merge now needs the source columns {missing}",
+                cure="run it again",
+            )
+        self.statement = statement
 
     def _load(self, source: Iterable[pa.Table]) -> None:
-        names = self.statement.needs(SOURCE)
+        names = self._names
         schema = pa.schema([pa.field(_ROW, pa.int64()), *(self.columns.field(name).with_name(SOURCE + name) for name in names)])
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -58,7 +73,7 @@ class Join:
             for table in source:
                 rows = pa.array(np.arange(first, first + table.num_rows))
                 first += table.num_rows
-                columns = [rows, *(table[name].cast(self.columns.field(name).type) for name in names)]
+                columns = [rows, *(_as_first(table, self.columns.field(name)) for name in names)]
                 yield from pa.table(columns, schema=schema).to_batches()
 
         self._create("s", "SELECT * FROM given", "given", schema, batches())
@@ -66,25 +81,8 @@ class Join:
     def _create(self, name: str, query: str, given: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         """Makes a temporary table of a query that reads the batches under the name `given`. An error of the batches is raised as
         it is."""
-        failed: list[BaseException] = []
-
-        def guarded() -> Iterator[pa.RecordBatch]:
-            try:
-                yield from batches
-            except BaseException as error:
-                failed.append(error)
-                raise
-
-        self._connection.register(given, pa.RecordBatchReader.from_batches(schema, guarded()))
-        try:
-            with translated_errors():
-                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
-        except LakeError:
-            if failed:
-                raise failed[0] from None
-            raise
-        finally:
-            self._connection.unregister(given)
+        with registered(self._connection, given, schema, batches):
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
 
     def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
         """The values of a source column, without null; None if they are more than `most`."""
@@ -202,6 +200,28 @@ def repeated() -> InvalidData:
         expected="at most one, or a delete without a condition as the only clause for matched rows",
         cure="aggregate the source, or make the condition of the merge stricter",
     )
+
+
+def _as_first(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    """A column of a table of the source, with the type that it has in the first one. Raises InvalidData."""
+    if field.name not in table.column_names:
+        raise InvalidData(
+            "a part of the source lacks a column of the first part",
+            where=f"column {field.name!r}",
+            expected=field.name,
+            found=table.column_names,
+            cure="pass parts with the same columns",
+        )
+    try:
+        return table[field.name].cast(field.type)
+    except pa.ArrowException as broken:
+        raise InvalidData(
+            "a part of the source has another type than the first part",
+            where=f"column {field.name!r}",
+            expected=field.type,
+            found=broken,
+            cure="pass parts with the same types",
+        ) from broken
 
 
 def _choice(clauses: Sequence[Checked], first: int) -> str:

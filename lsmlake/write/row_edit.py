@@ -142,8 +142,10 @@ def _touched(state: BucketState, names: set[str]) -> BucketState:
 
 
 def check_no_new_rows(base: Version, now: Version, predicate: Predicate | None) -> None:
-    """Raises Overtaken if files that were added after `base` hold rows that satisfy the predicate. Reads the columns of the
-    predicate in those files whose statistics allow a match."""
+    """Raises Overtaken if files that were added after `base` hold rows that satisfy the predicate, or after a rollback, which
+    brings old files back. Reads the columns of the predicate in those files whose statistics allow a match."""
+    if (now.snapshot.newest_rollback or 0) > base.number:
+        raise Overtaken
     found = plan(now, predicate)
     splits = (replace(split, files=tuple(file for file in split.files if file.sequence > base.number)) for split in found.splits)
     if matched(replace(found, splits=tuple(splits))):

@@ -21,7 +21,7 @@ def wrong(lake: lsmlake.Lake, orders: lsmlake.Table) -> None:
     lake.create_table("d.t", "id BIGINT", primary_key=[7])  # mypy: list-item; pyright: reportArgumentType
     lake.create_table("d.t", "id BIGINT", primary_keys=["id"])  # mypy: call-arg; pyright: reportCallIssue
     lake.create_table("d.t", "id BIGINT", options={"bucket": object()})  # mypy: dict-item; pyright: reportArgumentType
-    lake.create_table_from("d.t", "a.csv")  # mypy: call-arg; pyright: reportCallIssue
+    lake.create_table_from("d.t")  # mypy: call-arg; pyright: reportCallIssue
     lake.tables(database=1)  # mypy: arg-type; pyright: reportArgumentType
     orders.upsert()  # mypy: call-arg; pyright: reportCallIssue
     orders.upsert(7)  # mypy: arg-type; pyright: reportArgumentType
