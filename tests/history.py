@@ -25,6 +25,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from engine_model import Newest, Partial, Row, first
 from hypothesis import strategies as st
 from merge_setups import INTS, SETUPS, MergeSetup
@@ -36,6 +37,7 @@ from strategies import (
     Condition,
     Names,
     Shape,
+    Ticks,
     conditions,
     lake_on,
     multiset,
@@ -60,6 +62,7 @@ from lsmlake.api.changes import Changes
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.lsm.levels import SortedRun
 from lsmlake.schema.alterations import Alteration
 from lsmlake.store.memory import MemoryStorage
@@ -182,10 +185,13 @@ def histories(
     alters: bool = True,
     replaces: bool = False,
     verbs: tuple[str, ...] = (),
+    inner: tuple[str, ...] = (),
+    most_steps: int = STEPS_MAX,
     **fixed: object,
 ) -> Plan:
     """A plan for a table of the merge rule. `alters`: it may get other options on the way. `replaces`: there are overwrites, also
-    while other steps are under way. `verbs`: these only. `fixed`: fields of its world."""
+    while other steps are under way. `verbs`: these only; `inner`: those of steps that happen while others are
+    under way. `fixed`: fields of its world."""
     keys = draw(st.sampled_from([5, 60]))
     drawn = {
         "mode": draw(st.sampled_from(list(MODES))),
@@ -202,9 +208,10 @@ def histories(
     world = World(rule, keys=keys, **(drawn | fixed))
     most = 8 if keys == 5 else 40
     often = verbs or (VERBS + REPLACING if replaces else VERBS)
-    others = st.just(()) | st.just(()) | st.lists(_steps(most, often, st.just(())), min_size=1, max_size=INNER_MAX).map(tuple)
+    meanwhile = st.lists(_steps(most, inner or often, st.just(())), min_size=1, max_size=INNER_MAX).map(tuple)
+    others = st.just(()) | st.just(()) | meanwhile
     verbs = verbs or often + (RARE if alters and world.setup.columns == INTS else RARE[:3])
-    return Plan(world, tuple(draw(st.lists(_steps(most, verbs, others), min_size=2, max_size=STEPS_MAX))))
+    return Plan(world, tuple(draw(st.lists(_steps(most, verbs, others), min_size=2, max_size=most_steps))))
 
 
 # --- changes ---
@@ -275,7 +282,7 @@ class Player:
     def __init__(self, world: World) -> None:
         self.world, self.setup = world, world.setup
         self.shape = Shape.of(world.key, world.partition, self.setup.columns)
-        self.storage = Meanwhile()
+        self.storage, self.name = Meanwhile(Ticks()), "d.t"
         self.names, self.stamps, self.commits = count(), count(1), count(1)
         self.lake = lake_on(self.storage)
         self.lake.create_database("d")
@@ -288,7 +295,10 @@ class Player:
         self.naive: NaiveTable = naive(self.table)
         self.rows: Rows = {}
         self.history: dict[int, Rows] = {0: {}}
+        self.gone: set[int] = set()  # snapshots that have expired or were cut out
+        self.tags: dict[str, int] = {}
         self.since = 0  # the snapshot of the last alteration
+        self.columns_since = 0  # the snapshot of the last rollback to other columns
         self.given: dict[int, list[tuple[str, Row]]] = {}  # with producer input
         self.replays: list[tuple] = []
         self.overwritten: set[int] = set()  # the snapshots of overwrites
@@ -342,7 +352,7 @@ class Player:
         assert self.table.scan().count() == len(self.rows)
 
     def _others(self, steps: tuple[Step, ...]) -> None:
-        self.outer, self.table = self.table, self._opened().table("d.t")
+        self.outer, self.table = self.table, self._opened().table(self.name)
         for step in steps:
             self.do(step)
         self.outer, self.table = None, self.outer
@@ -381,7 +391,12 @@ class Player:
     def _replay(self, step: Step) -> None:
         if self.replays:
             data, snapshot, identity = self.replays[step.number % len(self.replays)]
-            assert self.table.upsert(data, row_kind="op", **identity) == snapshot
+            if snapshot.id in self.gone and snapshot.commit_id != self._latest()["writers"][snapshot.writer_id]:
+                with pytest.raises(InvalidData, match="less than its last one"):
+                    self.table.upsert(data, row_kind="op", **identity)
+            else:
+                found = self.table.upsert(data, row_kind="op", **identity)
+                assert found.id == (max(self.history) if snapshot.id in self.gone else snapshot.id)
             assert self._noted() == 0
 
     def _keys(self, step: Step, kind: str, more: tuple[str, ...] = (), **how: object) -> None:
@@ -475,7 +490,7 @@ class Player:
 
     def _reopen(self, step: Step) -> None:
         self.lake = self._opened()
-        self.table = self.lake.table("d.t")
+        self.table = self.lake.table(self.name)
 
     def _evolve(self, step: Step) -> None:
         """Columns are added, renamed, moved, dropped or widened; those of the model keep their names and values."""
@@ -525,6 +540,13 @@ class Player:
             assert len({(file.place, file.level) for file in files}) == len({file.place for file in files})
 
     # -- what must be --
+
+    @property
+    def retained(self) -> list[int]:
+        return [number for number in self.history if number and number not in self.gone]
+
+    def _latest(self) -> dict:
+        return self.naive.snapshots()[max(self.history)]
 
     def _files(self, number: int | None = None) -> list[File]:
         published = self.naive.snapshots()
@@ -592,18 +614,25 @@ class Player:
         assert self.table.verify() == []
         assert self.naive.unreferenced() == []
         last = max(self.history)
-        assert sorted(self.naive.snapshots()) == list(range(1, last + 1))
-        for number in range(1, last + 1):
-            self.same(self.table.scan(snapshot=number).to_arrow(), self.history[number])
+        assert sorted(self.naive.snapshots()) == self.retained
+        for number in self.history:
+            if number in self.retained or number in self.tags.values():
+                self.same(self.table.scan(snapshot=number).to_arrow(), self.history[number])
+            elif number:
+                with pytest.raises(SnapshotNotFound):
+                    self.table.scan(snapshot=number).to_arrow()
+        assert sorted(self.table.tags()["tag_name"].to_pylist()) == sorted(self.tags)
+        for name, number in self.tags.items():
+            self.same(self.table.scan(tag=name).to_arrow(), self.history[number])
         if not last:
             return
         published = self.naive.snapshots()
-        number = draw(st.integers(1, last))
+        number = draw(st.sampled_from(self.retained))
         at = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=published[number]["time_ms"])
         self.same(self.table.scan(timestamp=at).to_arrow(), self.history[number])
         for mode in ("fresh", "raw"):
             self._check_filter(draw(conditions(self.shape)), draw(st.permutations(self.shape.names)), mode)
-        start, end = sorted([draw(st.integers(0, last)), draw(st.integers(1, last))])
+        start, end = self._between(draw, self.columns_since)
         for where in (None, draw(conditions(self.shape, depth=1))):
             found = self._listed(self.table.changes(start, end, mode="diff", where=where and where.sql))
             before, after = (self._matching(self.history[n], where) for n in (start, end))
@@ -612,6 +641,12 @@ class Player:
         found = self._listed(self.table.changes(start, end, mode="delta"))
         self.same_rows(fold_upserts(self.history[start], found, self.key_of), self.history[end])
         self._check_changelog(draw)
+
+    def _between(self, draw: Callable, oldest: int) -> tuple[int, int]:
+        """Two snapshots, not before `oldest`, between which nothing has gone."""
+        oldest = max([oldest, *(number + 1 for number in self.gone)])
+        start, end = sorted([draw(st.integers(oldest, max(self.history))) for _ in range(2)])
+        return start, max(end, 1)
 
     def _listed(self, changes: Changes) -> list[Row]:
         """The changes, without columns that an alteration added."""
@@ -632,12 +667,12 @@ class Player:
         producer, last = self.world.producer, max(self.history)
         if producer == "none" or self.since == last:
             return
-        start, end = sorted([draw(st.integers(self.since, last)), draw(st.integers(self.since + 1, last))])
+        start, end = self._between(draw, self.since)
         found = self._listed(self.table.changes(start, end, mode="changelog"))
         emitted = {number: snapshot["changelog_rows"] for number, snapshot in self.naive.snapshots().items()}
         between = range(start + 1, end + 1)
         assert len(found) == sum(emitted[n] for n in between) or not self.overwritten.isdisjoint(between)
-        assert all(emitted[number] == 0 for number in self.overwritten)
+        assert all(emitted.get(number, 0) == 0 for number in self.overwritten)
         if producer == "input":
             dropped = ("-U",) if isinstance(self.setup.fold, Partial) and self.setup.fold.remove_on_delete else ()
             given = [
@@ -693,10 +728,10 @@ def sized_by_rows() -> Iterator[None]:
         yield
 
 
-def played(plan: Plan, check: Callable[[Player], None] = lambda player: None) -> Player:
-    """The table and its model after all steps; `check` is called after each."""
+def played(plan: Plan, check: Callable[[Player], None] = lambda player: None, made: Callable[[World], Player] = Player) -> Player:
+    """The table and its model after all steps; `check` is called after each. `made`: makes the player."""
     with tiny_units(rows=2, ahead=True), sized_by_rows():
-        player = Player(plan.world)
+        player = made(plan.world)
         load = bytes(chain.from_iterable((key, 4 * key % 256, key) for key in range(plan.world.keys)))
         for step in (*((Step("upsert", load, True, 0),) if plan.world.loaded else ()), *plan.steps):
             player.do(step)
@@ -704,8 +739,8 @@ def played(plan: Plan, check: Callable[[Player], None] = lambda player: None) ->
     return player
 
 
-def play(plan: Plan, draw: Callable) -> None:
+def play(plan: Plan, draw: Callable, made: Callable[[World], Player] = Player) -> None:
     """All steps and all checks."""
-    player = played(plan, Player.check)
+    player = played(plan, lambda player: player.check(), made)
     with tiny_units(rows=2, ahead=True):
         player.check_history(draw)

@@ -124,10 +124,10 @@ class File(NamedTuple):
 
 
 class NaiveTable:
-    """The table below `root` of a storage. Immutable files are read once."""
+    """The table below `root` of a storage; `branch`: the snapshots are those of this branch. Immutable files are read once."""
 
-    def __init__(self, storage, root: str) -> None:
-        self.storage, self.root = storage, root
+    def __init__(self, storage, root: str, branch: str = "") -> None:
+        self.storage, self.root, self.branch = storage, root, branch
         self._known: dict[object, object] = {}
 
     def _bytes(self, path: str) -> bytes:
@@ -185,7 +185,10 @@ class NaiveTable:
         return dict(sorted(found.items()))
 
     def snapshots(self) -> dict[int, dict]:
-        return self._published("snapshot")
+        return self._published("snapshot", self._line_of(self.branches()[self.branch]) if self.branch else None)
+
+    def _line_of(self, branch: dict) -> tuple[str, str]:
+        return f"{self.root}/branch/{self.schema['table_uuid']}/{branch['folder']}", branch["uuid"]
 
     def tags(self, line: tuple[str, str] | None = None) -> dict[str, dict]:
         """Name -> snapshot. Pins have the name of their file."""
@@ -312,36 +315,41 @@ class NaiveTable:
         """Every manifest, vector and data file that a snapshot, a tag or a kept changelog needs, of the table or of a branch."""
         branches = self.branches()
         folder = f"{self.root}/branch/{self.schema['table_uuid']}"
-        lines = [self.line, *((f"{folder}/{branch['folder']}", branch["uuid"]) for branch in branches.values())]
-        begun = [snapshot for branch in branches.values() for snapshot in self._begun(folder, branch)]
-        return set().union(*(self._referenced(line, begun) for line in lines))
+        begun = {self._line_of(branch): self._begun(folder, branch) for branch in branches.values()}
+        holding = [snapshot for found in begun.values() for snapshot in found if snapshot]
+        found = [self._named(line, 0 if base is None else base["id"]) for line, (base, _) in begun.items()]
+        return set().union(self._named(self.line, 0), *found, *map(self._files_of, holding))
 
-    def _begun(self, folder: str, branch: dict) -> list[dict]:
-        """The snapshots at which a branch begins, and to which the table is being forwarded."""
+    def _begun(self, folder: str, branch: dict) -> tuple[dict | None, dict | None]:
+        """The snapshot at which a branch begins, and that to which the table is being forwarded."""
         works, place = {}, f"{folder}/{branch['folder']}/work/{branch['uuid']}"
         for entry in self.storage.list(place):
             word, _, number = entry.path.removeprefix(f"{place}/").partition("-")
             works[word, int(number)] = self._json(self._bytes(entry.path), "branch-work")["snapshot"]
         ended = max((number for word, number in works if word == "ended"), default=0)
-        found = [works["ended", ended] if ended else branch["base"], works.get(("begun", ended + 1))]
-        return [snapshot for snapshot in found if snapshot]
+        return works["ended", ended] if ended else branch["base"], works.get(("begun", ended + 1))
 
-    def _referenced(self, line: tuple[str, str], begun: list[dict]) -> set[str]:
-        used: set[str] = set()
-        for snapshot in (*(published := self._published("snapshot", line)).values(), *self.tags(line).values(), *begun):
-            listed = [snapshot[name] for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "statistics")]
-            used |= {f"{self.root}/manifest/{one[0]}" for one in listed if one}
-            used |= {path for one in listed[:2] for path, _ in self._manifests(one)}
-            used |= set(self._index_paths(snapshot))
-            used |= {f"{self.root}/index/{puffin}" for puffin, _, _ in self._vectors(snapshot).values()}
-            used |= {file.path for file in self.files(snapshot)}
-        for snapshot in (*published.values(), *self._published("changelog", line).values()):
-            if listed := snapshot["changelog_manifest_list"]:
+    def _named(self, line: tuple[str, str], base: int) -> set[str]:
+        """The files that snapshots and tags of the table or of a branch name. Changelogs up to `base` belong to the table."""
+        published, kept = self._published("snapshot", line), self._published("changelog", line)
+        used = set().union(*map(self._files_of, (*published.values(), *self.tags(line).values())))
+        for snapshot in (*published.values(), *kept.values()):
+            listed = snapshot["changelog_manifest_list"]
+            if listed and snapshot["id"] > base:
                 manifests = [path for path, _ in self._manifests(listed)]
                 entries = [entry for path in manifests for entry in self._entries(path)]
                 used |= {f"{self.root}/manifest/{listed[0]}", *manifests}
                 used |= {f"{self.root}/{entry['directory']}/{entry['name']}" for entry in entries}
         return used
+
+    def _files_of(self, snapshot: dict) -> set[str]:
+        """The files of a snapshot, without its changelog."""
+        listed = [snapshot[name] for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "statistics")]
+        used = {f"{self.root}/manifest/{one[0]}" for one in listed if one}
+        used |= {path for one in listed[:2] for path, _ in self._manifests(one)}
+        used |= set(self._index_paths(snapshot))
+        used |= {f"{self.root}/index/{puffin}" for puffin, _, _ in self._vectors(snapshot).values()}
+        return used | {file.path for file in self.files(snapshot)}
 
     def missing(self) -> set[str]:
         """The files that a snapshot, a tag or a branch names, and that are not there. Files never change, so if there are none,
@@ -355,8 +363,8 @@ class NaiveTable:
         return [e.path for e in self.storage.list(self.root) if e.path not in used and not e.path.startswith(kept)]
 
 
-def naive(table) -> NaiveTable:
-    return NaiveTable(table.meta.env.storage, table.meta.paths.root)
+def naive(table, branch: str = "") -> NaiveTable:
+    return NaiveTable(table.meta.env.storage, table.meta.paths.root, branch)
 
 
 def unreferenced(table) -> list[str]:

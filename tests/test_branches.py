@@ -5,10 +5,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from effort import examples, one_in, sampled
+from effort import one_in, sampled
 from faults import Crash, every_fault, interleavings
-from hypothesis import given
-from hypothesis import strategies as st
 from naive import naive, unreferenced
 from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units, view
 
@@ -182,6 +180,24 @@ def test_the_table_keeps_the_snapshot_that_a_branch_begins_at():
     branch.expire_snapshots(retain_max=1)
     assert dict(rows(branch)) == dict(before) | {30: "4", 31: "4", 32: "4"}
     is_in_order(table)
+    table.delete_branch("b1")
+    is_in_order(table)
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup"])
+def test_the_changelog_of_the_snapshot_that_a_branch_begins_at_goes_with_the_table(producer):
+    table = two_commits(changelog_producer=producer)
+    branch = table.create_branch("b1")
+    write(table, range(3), 3)
+    write(branch, range(3), "b")
+    table.expire_snapshots(retain_max=1)
+    assert (table.verify(), branch.verify()) == ([], [])
+    assert branch.changes(2, mode="changelog").count() > 0
+    with pytest.raises(SnapshotNotFound):
+        branch.changes(1, mode="changelog").count()
+    assert branch.remove_orphan_files("2100-01-01").files == 0
+    assert branch.expire_snapshots(retain_max=1).snapshots == 1
+    assert naive(table).missing() == set()
     table.delete_branch("b1")
     is_in_order(table)
 
@@ -504,74 +520,6 @@ def _two_at_a_time(name: str) -> None:
         left.compact(full=True)
         left.expire_snapshots(retain_max=1)
         assert naive(left).missing() == set(), done.results
-
-
-# -- an oracle --------------------------------------------------------------------------------------------------------
-
-STEPS = ("write", "write", "full", "rollback", "expire", "tag", "untag", "branch", "branch", "forward", "drop branch", "alter")
-STEPS += ("analyze",)
-
-
-@examples(15)
-@given(data=st.data())
-def test_what_is_retained_can_be_read_and_no_file_is_left(data):
-    """Any steps on a table and two branches: every snapshot and tag has its rows, and no file is left that none names."""
-    merging = data.draw(st.sampled_from([{}, {"manifest__merge_min_count": "2"}]))
-    table = made(snapshot__expire__on_commit="false", **merging)
-    write(table, range(5), 0)
-    known: dict[str, dict[int, list]] = {"": {1: rows(table)}}
-    tags: dict[str, dict[str, list]] = {"": {}}
-    for step in range(data.draw(st.integers(3, 22))):
-        verb = data.draw(st.sampled_from(STEPS))
-        on = data.draw(st.sampled_from(sorted(known)))
-        line = table.branch(on) if on else table
-        kept = numbers(line)
-        if verb == "write":
-            first = data.draw(st.integers(0, 8))
-            write(line, range(first, first + 3), step, compact=data.draw(st.sampled_from([None, False])))
-        elif verb == "full":
-            line.compact(full=True)
-        elif verb == "analyze":
-            line.analyze()
-        elif verb == "alter":
-            line.alter(set_option("snapshot.num-retained.min", step + 1))
-        elif verb == "rollback":
-            line.rollback(data.draw(st.sampled_from(kept)), cut=data.draw(st.booleans()))
-            tags[on] = {name: tags[on][name] for name in line.tags()["tag_name"].to_pylist()}
-        elif verb == "expire":
-            line.expire_snapshots(retain_max=data.draw(st.integers(1, len(kept))), retain_min=1)
-        elif verb == "tag":
-            number = data.draw(st.sampled_from(kept))
-            line.create_tag(f"t{step}", number)
-            tags[on][f"t{step}"] = known[on][number]
-        elif verb == "untag" and tags[on]:
-            name = data.draw(st.sampled_from(sorted(tags[on])))
-            line.delete_tag(name)
-            del tags[on][name]
-        elif verb == "branch" and len(known) < 3:
-            name, number = f"b{step}", data.draw(st.sampled_from(numbers(table)))
-            table.create_branch(name, snapshot=number)
-            known[name], tags[name] = {number: known[""][number]}, {}
-        elif verb == "forward" and on:
-            try:
-                table.fast_forward(on)
-                known[""] |= known[on]
-                tags[""] |= {name: tags[on][name] for name in table.tags()["tag_name"].to_pylist() if name in tags[on]}
-                tags[on] = {name: tags[on][name] for name in line.tags()["tag_name"].to_pylist()}
-            except (CommitConflict, SnapshotNotFound):
-                pass
-        elif verb == "drop branch" and on:
-            table.delete_branch(on)
-            del known[on], tags[on]
-        for name in known:
-            line = table.branch(name) if name else table
-            for number in numbers(line):
-                if number not in known[name]:
-                    known[name][number] = rows(line)
-            assert history(line) == {number: known[name][number] for number in numbers(line)}
-            assert {tag: rows(line, tag=tag) for tag in line.tags()["tag_name"].to_pylist()} == tags[name]
-        assert unreferenced(table) == []
-    assert table.verify() == []
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------

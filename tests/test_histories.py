@@ -11,6 +11,7 @@ from effort import examples
 from history import SIZES, Plan, Player, Step, World, histories, play, played
 from hypothesis import given
 from hypothesis import strategies as st
+from lasting import LastingPlayer, lasting_histories
 from merge_setups import SETUPS
 
 EXAMPLES = 8
@@ -34,6 +35,13 @@ def test_a_table_whose_rows_are_replaced_is_its_model(rule):
         play(data.draw(histories(rule, replaces=True)), data.draw)
 
     check()
+
+
+@examples(2 * EXAMPLES)
+@given(st.data())
+def test_a_table_that_lives_long_is_its_model(data):
+    """With tags, branches, rollbacks, expiry and orphans among the steps: what is retained has its rows, no other file stays."""
+    play(data.draw(lasting_histories(data.draw(st.sampled_from(list(SETUPS))))), data.draw, LastingPlayer)
 
 
 @pytest.mark.parametrize("rule", ["deduplicate, values of every sort", "partial-update, values of every sort"])

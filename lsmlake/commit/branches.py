@@ -144,7 +144,7 @@ def delete_branch(
         except Corrupt:
             return _give_up(meta, name, dry_run=dry_run)
         on = meta.on(info.named(name))
-        own, changelogs, count = settled(meta, lambda on=on, base=state.base: _own(on, base))
+        own, changelogs, count = settled(meta, partial(_own, on))
         tags = tuple(tag.name for tag in on.tags.all())
         paths = settled(meta, partial(_only, meta, own, changelogs, name))
         report = BranchReport(name, count, tags, len(paths))
@@ -182,7 +182,7 @@ def _give_up(meta: Metadata, name: str, *, dry_run: bool) -> BranchReport:
     return BranchReport(name, 0, (), 0)
 
 
-def _own(on: Metadata, base: Snapshot | None) -> tuple[NamedFiles, list[str], int]:
+def _own(on: Metadata) -> tuple[NamedFiles, list[str], int]:
     """The files that a branch names, those of its changelogs, and the number of its snapshots."""
     files, numbers, changelogs = NamedFiles(), on.snapshots.ids(), []
     snapshots = [on.snapshots.get(number) for number in numbers]
@@ -192,8 +192,7 @@ def _own(on: Metadata, base: Snapshot | None) -> tuple[NamedFiles, list[str], in
         for holder in holders_of(on):
             files.add(on, [holder.snapshot])
         for snapshot in (*snapshots, *recorded):
-            if base is None or snapshot.id > base.id:  # that of the base belongs to the table
-                changelogs += changelog_of(on, snapshot)
+            changelogs += changelog_of(on, snapshot)
     return files, changelogs, len(numbers)
 
 

@@ -25,9 +25,10 @@ Progress = Callable[[str], None]
 
 
 def changelog_of(meta: Metadata, snapshot: Snapshot) -> list[str]:
-    """The paths of all files that only the changelog of a snapshot uses. Raises Corrupt."""
+    """The paths of all files that only the changelog of a snapshot uses. None for the snapshot that a branch begins at: its
+    changelog belongs to the table. Raises Corrupt."""
     named = snapshot.changelog_manifest_list
-    if named is None:
+    if named is None or meta.branches.is_of_table(snapshot):
         return []
     schema = meta.schemas.of(snapshot)
     manifests = [meta.paths.manifest(m.name) for m in meta.manifests.listed(named)]

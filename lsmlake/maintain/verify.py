@@ -146,7 +146,8 @@ class _Checker:
             yield _finding(where, broken)
             return
         yield from self._state(where, snapshot, latest=latest)
-        yield from self._guard(where, lambda: self._changelog(snapshot))
+        if not self.meta.branches.is_of_table(snapshot):
+            yield from self._guard(where, lambda: self._changelog(snapshot))
 
     def _state(self, where: str, snapshot: Snapshot, *, latest: bool) -> Iterator[Finding]:
         """All but the changelog of a snapshot, which the file `where` holds."""

@@ -40,7 +40,7 @@ class MergeOptions:
         "partial-update.remove-record-on-delete",
         boolean,
         False,
-        "a -D row removes the whole row; -U rows are dropped before they are written",
+        "a -D row removes the whole row; -U rows change nothing and are dropped before they are written, to a changelog too",
         change=Change.REWRITES,
         only=(_PARTIAL_UPDATE,),
     )

@@ -119,6 +119,12 @@ class Branches:
         state = self.state(self.get(own.name))
         return [one for one in snapshots if state.forward is None and (state.base is None or one.id > state.base.id)]
 
+    def is_of_table(self, snapshot: Snapshot) -> bool:
+        """On a branch, whether the snapshot is one that it has from the table: its changelog belongs to the table."""
+        own = self.files.paths.branch
+        base = None if own is None else self.state(self.get(own.name)).base
+        return base is not None and snapshot.id <= base.id
+
     def is_forwarding(self) -> bool:
         """Whether the table is being forwarded to a branch, or to this one; the two then share snapshots."""
         own = self.files.paths.branch
