@@ -17,20 +17,7 @@ from naive import naive
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 
 LASTING = ("tag", "expire", "expire", "rollback", "rollback", "branch", "branch", "branch", "orphans", "analyze")
-ON_BRANCH = (
-    "upsert",
-    "upsert",
-    "full",
-    "compact",
-    "evolve",
-    "alter",
-    "tag",
-    "expire",
-    "rollback",
-    "orphans",
-    "truncate",
-    "overwrite",
-)
+ON_BRANCH = ("upsert", "upsert", "full", "compact", "overwrite", "evolve", "alter", "tag", "expire", "rollback", "orphans")
 BRANCHES_MAX, STEPS_MAX = 2, 14
 
 
@@ -140,6 +127,7 @@ class LastingPlayer(Player):
             del self.branches[name]
         else:
             verb = ON_BRANCH[step.number // 8 % len(ON_BRANCH)]
+            verb = "upsert" if verb == "alter" and self.setup.columns != INTS else verb
             self.storage.before_publish = None
             branch.do(step._replace(verb=verb))
             branch.check()

@@ -49,3 +49,10 @@ def test_a_run_with_deletes_in_some_of_its_files_is_merged(rule):
     """A plan that failed: without vectors the run keeps the delete of one key, and its other files have no row kinds."""
     world = World(rule, "merge on read", "lookup", buckets=1, sizes=SIZES[0], merge_count=2, loaded=True)
     played(Plan(world, (Step("upsert", bytes(3), None, 0), Step("erase", b"\1\0\0", None, 0))), Player.check)
+
+
+def test_a_compaction_of_late_rows_only_leaves_no_changelog_file():
+    """A plan that failed: the compaction changes no file, but its changelog had the row that stays, as an update."""
+    world = World("deduplicate by sequence", "vectors, lazy", "lookup", buckets=1)
+    player = played(Plan(world, (Step("upsert", b"i\x0c2", None, 0), Step("upsert", bytes(3), None, 0))), Player.check)
+    assert player.naive.unreferenced() == []

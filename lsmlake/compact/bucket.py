@@ -93,10 +93,13 @@ def compact_bucket(
             if becoming is not None:
                 level = last_level_of(becoming.parsed_options.compaction, work.levels())
                 work.files.update({name: file.at_level(level) for name, file in work.files.items()})
-            return _message(work, changelog)
+            message = _message(work, changelog)
         except BaseException:
             files.delete(work.written)
             raise
+        if message is None:  # no row is new: new rows were late, and their changelog says that nothing changes
+            files.delete(work.written)
+        return message
 
 
 def _execute(work: Work, picked: Compaction) -> None:
