@@ -2,16 +2,17 @@
 
 1. The level-0 rows of each bucket are merged in memory (`read.scan.freshen`). They are an Arrow table; the older rows that they
    supersede join the vectors of their files.
-2. Files with the columns of the schema in effect become one `read_parquet` call. DuckDB numbers files and rows. Per file one
-   bitmap says which rows are dead, and `get_bit` leaves them out. Files without dead rows need no bitmap.
-3. Files of an older schema, sections that must be merged and storages that are not local are read by `read.scan` as a stream.
+2. The files of one schema become one `read_parquet` call (`sql.stored` has the columns). DuckDB numbers files and rows. Per file
+   one bitmap says which rows are dead, and `get_bit` leaves them out. Files without dead rows need no bitmap.
+3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.scan` as a
+   stream.
 
 DuckDB applies the filters of the statement to all three. It does not check the checksums of data files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,8 +25,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
-from lsmlake.schema.adapt import is_evolved
-from lsmlake.schema.types import field_id
+from lsmlake.sql.stored import selection
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.together import ahead
 
@@ -33,11 +33,12 @@ _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 
 
 class Direct(NamedTuple):
-    """A file that DuckDB reads, and its dead rows."""
+    """A file that DuckDB reads, its dead rows, and what to select from it for each column of the plan."""
 
     path: str
     rows: int
     dead: DeletionVector
+    select: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def source_of(plan: Plan) -> Source:
     level0: list[pa.Table] = []
     streamed: list[Split] = []
     with version.unless_expired():
-        chosen = {number: _readable(plan, split) for number, split in enumerate(plan.splits)}
+        schemas = {file.schema_id for split in plan.splits for file in split.files}
+        selections = {number: selection(version.meta.schemas.get(number), plan.schema, plan.columns) for number in schemas}
+        chosen = {number: _readable(plan, split, selections) for number, split in enumerate(plan.splits)}
         taken = (_freshened(plan, number) for number, files in chosen.items() if files is not None)
         fresh_of = dict(ahead(taken, version.meta.env.workers))
     for number, split in enumerate(plan.splits):
@@ -89,7 +92,10 @@ def source_of(plan: Plan) -> Source:
             continue
         root = version.meta.env.storage.root
         paths = version.files(split.bucket).paths(files)
-        direct += [Direct(f"{root}/{path}", file.rows, fresh.dead[file.name]) for path, file in zip(paths, files, strict=True)]
+        direct += [
+            Direct(f"{root}/{path}", file.rows, fresh.dead[file.name], selections[file.schema_id])
+            for path, file in zip(paths, files, strict=True)
+        ]
         if fresh.rows is not None and fresh.rows.num_rows:
             level0.append(finished(fresh.rows, plan))
         if len(files) < len(split.files):
@@ -103,53 +109,31 @@ def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
     yield number, freshen(plan.version.files(split.bucket), plan, split, plan.needed)
 
 
-def _readable(plan: Plan, split: Split) -> tuple[DataFile, ...] | None:
-    """The files of a split that DuckDB reads as they are; None if PyArrow reads the whole split."""
+def _readable(plan: Plan, split: Split, selections: Mapping[int, tuple[str, ...] | None]) -> tuple[DataFile, ...] | None:
+    """The files of a split that DuckDB reads; None if PyArrow reads the whole split."""
     meta = plan.version.meta
     if split.merged or not isinstance(meta.env.storage, LocalStorage):
         return None
     root = set(meta.env.storage.root + meta.paths.root)
-    same = {number: _same_columns(plan, number) for number in {file.schema_id for file in split.files}}
     found = tuple(
         file
         for file in split.files
-        if same[file.schema_id] and not file.delete_rows and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
+        if selections[file.schema_id] is not None
+        and not file.delete_rows
+        and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
     )
     return None if split.level0 and len(found) < len(split.files) else found  # the stream would merge level 0 once more
-
-
-def _same_columns(plan: Plan, schema_id: int) -> bool:
-    """Whether files of a schema have the columns of the plan: the same ids, names and types."""
-    if schema_id == plan.schema.id:
-        return True
-    stored, wanted = plan.version.meta.schemas.get(schema_id).columns, plan.schema.columns
-    return all(
-        name in stored.names
-        and field_id(stored.field(name)) == field_id(wanted.field(name))
-        and not is_evolved(stored.field(name).type, wanted.field(name).type)
-        for name in plan.needed
-    )
 
 
 def create_view(connection, name: str, source: Source) -> None:
     """Makes the view `name` with the columns of the plan."""
     columns = ", ".join(map(quoted, source.plan.columns))
-    masked = [file for file in source.direct if file.dead]
-    clean = [file for file in source.direct if not file.dead]
     parts = []
-    if clean:
-        parts.append(f"SELECT {columns} FROM {_parquet(clean)}")
-    if masked:
-        bitmaps = pa.table(
-            {"file": pa.array(range(len(masked)), pa.int64()), "dead": pa.array(map(_bitmap, masked), pa.binary())}
-        )
-        connection.register(f"{name}_bitmaps", bitmaps)
-        connection.execute(
-            f"CREATE TABLE {name}_dead AS SELECT list(CAST(dead AS BIT) ORDER BY file) AS files FROM {name}_bitmaps"
-        )
-        rows = f'(SELECT {columns}, file_index AS "#file", file_row_number AS "#row" FROM {_parquet(masked)})'
-        live = 'get_bit(files[CAST("#file" AS BIGINT) + 1], CAST("#row" AS INTEGER)) = 0'
-        parts.append(f"SELECT {columns} FROM {rows}, {name}_dead WHERE {live}")
+    by_schema: dict[tuple[str, ...], list[Direct]] = {}
+    for file in source.direct:
+        by_schema.setdefault(file.select, []).append(file)
+    for number, (select, files) in enumerate(by_schema.items()):
+        parts += _scans(connection, f"{name}_{number}", columns, ", ".join(select), files)
     if source.level0:
         connection.register(f"{name}_level0", pa.concat_tables(source.level0))
         parts.append(f"SELECT {columns} FROM {name}_level0")
@@ -160,6 +144,24 @@ def create_view(connection, name: str, source: Source) -> None:
         connection.register(f"{name}_none", output_schema(source.plan).empty_table())
         parts.append(f"SELECT {columns} FROM {name}_none")
     connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts)}")
+
+
+def _scans(connection, name: str, columns: str, select: str, files: Sequence[Direct]) -> list[str]:
+    """Queries over the live rows of files of one schema."""
+    masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
+    parts = [f"SELECT {select} FROM {_parquet(clean)}"] if clean else []
+    if masked:
+        bitmaps = pa.table(
+            {"file": pa.array(range(len(masked)), pa.int64()), "dead": pa.array(map(_bitmap, masked), pa.binary())}
+        )
+        connection.register(f"{name}_bitmaps", bitmaps)
+        connection.execute(
+            f"CREATE TABLE {name}_dead AS SELECT list(CAST(dead AS BIT) ORDER BY file) AS files FROM {name}_bitmaps"
+        )
+        rows = f'(SELECT {select}, file_index AS "#file", file_row_number AS "#row" FROM {_parquet(masked)})'
+        live = 'get_bit(dead.files[CAST("#file" AS BIGINT) + 1], CAST("#row" AS INTEGER)) = 0'
+        parts.append(f"SELECT {columns} FROM {rows}, {name}_dead AS dead WHERE {live}")
+    return parts
 
 
 def _parquet(files: Sequence[Direct]) -> str:
