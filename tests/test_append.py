@@ -388,6 +388,13 @@ def test_a_commit_of_a_writer_takes_place_once(lake):
     assert (snapshot.id, table.scan().count()) == (1, 1)
 
 
+def test_slices_of_a_table_count_as_what_they_hold(lake):
+    table = lake.create_table("d.t", "id BIGINT", options={"write-buffer-size": "8 kb"})
+    rows = pa.table({"id": list(range(4096))})
+    table.append(rows.slice(first, 64) for first in range(0, 4096, 64))
+    assert (table.files().num_rows, table.scan().count()) == (4, 4096)
+
+
 def test_partitions_of_floats(lake):
     """One partition for both zeros; NaN, which equals nothing, cannot be found again."""
     table = lake.create_table("d.t", "p DOUBLE, v INT", partition_by=["p"])

@@ -77,7 +77,7 @@ def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMes
     try:
         for table in tables:
             held.append(table)
-            size += table.get_total_buffer_size()
+            size += table.nbytes  # of a slice, unlike get_total_buffer_size, not the whole buffers
             if size >= version.options.write.buffer_bytes:
                 messages += _written(version, pa.concat_tables(held))
                 held, size = [], 0
