@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from naive import unreferenced
-from spark_support import same
+from spark_support import configured, same
 
 import lsmlake
+from lsmlake import add_column
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.spark import statements, write
 from lsmlake.store.env import Limits
 
 pytestmark = pytest.mark.spark
@@ -36,7 +39,7 @@ def pair(spark_lake, lake, tmp_path):
     """Makes a table of a kind, where no statement is small enough for the driver, and a copy of it without Spark."""
 
     def made(kind: str) -> tuple[Table, Table]:
-        table = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=-1)), spark_lake.runtime).create_table(
+        table = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=500)), spark_lake.runtime).create_table(
             "d.t", DDL, **KINDS[kind]
         )
         write = lake.table("d.t").upsert if table.primary_key else lake.table("d.t").append
@@ -78,6 +81,8 @@ def test_statements_change_what_they_change_in_process(spark, pair, kind):
     ours, copy = pair(kind)
     source = spark.createDataFrame(pa.table(SOURCE, schema=COLUMNS))
     for name, step in STEPS.items():
+        if kind == "copy on write" and name not in ("update", "merge"):
+            continue
         found, expected = step(ours, source), step(copy, pa.table(SOURCE, schema=COLUMNS))
         counts = [(one.inserted, one.updated, one.deleted) for one in (found, expected)]
         assert counts[0] == counts[1], name
@@ -105,8 +110,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.connect
-@pytest.mark.parametrize("kind", ["vectors", "key"])
+@pytest.mark.parametrize("kind", ["vectors", pytest.param("key", marks=pytest.mark.connect)])
 def test_what_only_spark_can_evaluate_and_what_is_refused(spark, pair, kind):
     table, _ = pair(kind)
     source = spark.createDataFrame(pa.table(SOURCE, schema=COLUMNS))
@@ -118,3 +122,38 @@ def test_what_only_spark_can_evaluate_and_what_is_refused(spark, pair, kind):
             run(table, source)
         assert table.snapshots().num_rows == before, what
     assert unreferenced(table) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_statement_that_is_overtaken_is_evaluated_again(lake, pair, kind, monkeypatch):
+    table, _ = pair(kind)
+    place, name = (write, "upsert") if kind == "key" else (statements, "replace_rows")
+    publish, left = getattr(place, name), [1]
+
+    def overtaken(*args, **named):
+        if left:
+            left.pop()
+            lake.table("d.t").update({"v": "v + 100"}, "id = 1")
+        return publish(*args, **named)
+
+    monkeypatch.setattr(place, name, overtaken)
+    assert table.update({"v": "v + 1"}, "id = 1").updated == 1
+    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == [111]
+    assert table.verify() == [] and unreferenced(table) == []
+
+
+def test_sources_of_a_merge_and_rows_that_tasks_read(spark, lake, pair):
+    table, _ = pair("vectors")
+    lake.table("d.t").alter(add_column("day", "DATE", default=dt.date(2026, 1, 2)))
+    merge = table.merge({"id": [3, 900], "new": ["x", "y"]}, "t.id = s.id", evolve=True)
+    merge = merge.when_matched_update({"new": "s.new"}).when_not_matched_insert({"id": "s.id", "new": "s.new"})
+    with configured(spark, spark__sql__sources__useV1SourceList="orc"):  # Spark's other Parquet reader has no row positions
+        report = merge.execute()
+    assert (report.updated, report.inserted) == (1, 1)
+    assert table.merge(table, "t.id = s.id + 893").when_matched_delete().execute().snapshot is None, "row 7 is deleted"
+    assert table.merge(table, "t.id = s.id + 897").when_matched_update({"new": "s.new"}).execute().updated == 1
+    columns = ["id", "day", "new"]
+    found = table.scan(where="new is not null", columns=columns).to_arrow().to_pylist()
+    day = dt.date(2026, 1, 2)
+    assert sorted(found, key=str) == [dict(zip(columns, row, strict=True)) for row in ((3, day, "x"), (900, day, "x"))]
+    assert table.verify() == [] and unreferenced(table) == []

@@ -199,7 +199,9 @@ class Target:
             counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items())
         )
         request, rows = self._request(clauses, planned, rows)
-        snapshot = write.upsert(version, rows, Identity(version.meta.env.ids()), request=request, compact=None, uneven=set())
+        by_tasks = {version.meta.paths.root}  # to try the driver first could mean to join twice
+        identity = Identity(version.meta.env.ids())
+        snapshot = write.upsert(version, rows, identity, request=request, compact=None, uneven=by_tasks)
         return DmlReport(snapshot, **{name: int(counts.get.get(name) or 0) for name in numbers})
 
     def _request(self, clauses: Clauses, planned: Plan, rows) -> tuple[Request, object]:
