@@ -18,8 +18,13 @@ _SETTINGS = "SET enable_progress_bar = false; SET integer_division = false; SET 
 
 
 @contextmanager
-def connected(zone: str, what: str = "SQL"):  # the type of a connection belongs to an optional package
+def connected(zone: str, what: str = "SQL", sql: str | None = None):  # the type of a connection belongs to an optional package
     """A connection to an empty database in memory, with the functions of Spark and its session's time zone.
+
+    Args:
+        zone: the time zone of the session.
+        what: the feature that needs DuckDB, for the error message.
+        sql: the only statement that will use functions of Spark. Default: all functions are made, which takes some 15 ms.
 
     Raises:
         MissingDependency: DuckDB is not installed.
@@ -29,7 +34,7 @@ def connected(zone: str, what: str = "SQL"):  # the type of a connection belongs
     try:
         connection.execute(_SETTINGS)
         connection.execute(f"SET TimeZone = '{zone}'")
-        connection.execute(create_macros())
+        connection.execute(create_macros(sql))
         yield connection
     finally:
         connection.close()

@@ -67,6 +67,10 @@ TRYING = {
 """The conversions of text for try_cast: null instead of an error."""
 
 
-def create_macros() -> str:
-    """The statements that create all macros."""
-    return "; ".join(f"CREATE OR REPLACE TEMP MACRO {head} AS {body}" for head, body in {**MACROS, **TRYING}.items())
+def create_macros(sql: str | None = None) -> str:
+    """The statements that create all macros, or those that `sql` calls."""
+    return "; ".join(
+        f"CREATE OR REPLACE TEMP MACRO {head} AS {body}"
+        for head, body in {**MACROS, **TRYING}.items()
+        if sql is None or head.partition("(")[0] in sql
+    )

@@ -48,12 +48,13 @@ def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Pre
 def run(prepared: Prepared) -> pa.Table:
     """The rows of a query, with the types of Spark."""
     sources = [source_of(found) if isinstance(found, Plan) else found for found in prepared.plans]
+    statement = run_sql(prepared.query)
     with ExitStack() as stack:
         for source in sources:
             if isinstance(source, Source):
                 stack.enter_context(source.plan.version.unless_expired())
         folder = stack.enter_context(scratch_folder())
-        connection = stack.enter_context(connected(prepared.zone, "SQL in this process"))
+        connection = stack.enter_context(connected(prepared.zone, "SQL in this process", statement))
         stack.enter_context(translated_errors())
         connection.execute(f"SET temp_directory = {text_literal(folder)}")
         for use, source in zip(prepared.uses, sources, strict=True):
@@ -61,7 +62,7 @@ def run(prepared: Prepared) -> pa.Table:
                 create_view(connection, use.view, source)
             else:
                 connection.register(use.view, source)
-        found = connection.sql(run_sql(prepared.query)).to_arrow_table()
+        found = connection.sql(statement).to_arrow_table()
     return as_schema(found, prepared.query.schema)
 
 
