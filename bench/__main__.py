@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import (
+    bloom_merge,
     changelog,
     commit_growth,
     compact,
@@ -27,6 +28,7 @@ from bench.peers import cli as peers
 from bench.result import Report, markdown, text
 
 WORKLOADS: dict[str, Callable[..., Report]] = {
+    "bloom_merge": bloom_merge.run,
     "changelog": changelog.run,
     "commit_growth": commit_growth.run,
     "compact": compact.run,

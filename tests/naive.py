@@ -117,6 +117,8 @@ class File(NamedTuple):
     min_sequence: int
     rows: int
     dead: BitMap64
+    index: tuple[str, ...] = ()
+    """The path of its index file, if it has one."""
 
     @property
     def place(self) -> tuple:
@@ -265,7 +267,8 @@ class NaiveTable:
             partition = tuple(value for column, value in entry.items() if column.startswith("p:"))
             numbers = [entry[n] for n in ("bucket", "total_buckets", "level")]
             path = f"{self.root}/{entry['directory']}/{name}"
-            found.append(File(path, partition, *numbers, *sequences, entry["rows"], dead))
+            index = () if entry.get("index_bytes") is None else (f"{path}.index",)
+            found.append(File(path, partition, *numbers, *sequences, entry["rows"], dead, index))
         return found
 
     def data(self, path: str) -> pa.Table:
@@ -349,7 +352,7 @@ class NaiveTable:
         used |= {path for one in listed[:2] for path, _ in self._manifests(one)}
         used |= set(self._index_paths(snapshot))
         used |= {f"{self.root}/index/{puffin}" for puffin, _, _ in self._vectors(snapshot).values()}
-        return used | {file.path for file in self.files(snapshot)}
+        return used | {path for file in self.files(snapshot) for path in (file.path, *file.index)}
 
     def missing(self) -> set[str]:
         """The files that a snapshot, a tag or a branch names, and that are not there. Files never change, so if there are none,

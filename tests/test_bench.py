@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench import (
+    bloom_merge,
     changelog,
     checksum,
     commit_growth,
@@ -136,6 +137,13 @@ def test_planning(tmp_path: Path):
     *measures, growth = report.measures
     assert all(measure.theirs is None and measure.value > 0 for measure in measures)
     assert growth.theirs is None and growth.value < growth.target, "a handle that lives long needs bounded memory"
+
+
+def test_bloom_merge(tmp_path: Path):
+    report = bloom_merge.run(tmp_path, rows=40_000, files=8, keys=80, rounds=1)
+    assert report.checksum == "80 rows updated"
+    left = {measure.what: (measure.ours, measure.theirs) for measure in report.measures if measure.what.endswith("files")}
+    assert left["keys in 1 files, fpp 1e-6: files"] == (1, 8) and left["keys in 8 files, fpp 1e-6: files"] == (8, 8)
 
 
 def stub_environment(folder: Path, answer: str) -> Path:

@@ -105,7 +105,7 @@ def test_any_value_is_either_taken_or_refused_by_name(name, value):
 
 # --- the rules between options ---
 
-VALUES = {"integer": 3, "boolean": "true", "size": "1 kb", "duration": "1 h", "columns": "a", "text": "a"}
+VALUES = {"integer": 3, "boolean": "true", "size": "1 kb", "duration": "1 h", "columns": "a", "text": "a", "fraction": "0.2"}
 
 
 def some_value(name: str) -> object:
@@ -114,6 +114,7 @@ def some_value(name: str) -> object:
 
 
 LOOKUP = {"changelog-producer": "lookup"}
+INDEXED = {"file-index.bloom-filter.columns": "v"}
 EXPIRING = {"partition.expiration-time": "7 d"}
 AUTOMATIC = {"tag.automatic-creation": "process-time"}
 GENTLE = UNIVERSAL | {"lookup-compact": "gentle"}
@@ -160,6 +161,7 @@ EFFECTS = [
     ),
     ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("tag.")], AUTOMATIC, {}),
     ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("partition.")], EXPIRING, {}),
+    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("file-index.")], INDEXED, {}),
 ]
 """Options, others under which they have an effect, and others under which they have none."""
 
@@ -280,6 +282,7 @@ def test_options_that_paimon_does_not_have():
         "compaction.tier-runs",
         "compaction.reclaim-dead-percent",
         "deletion-vectors.merge-min-count",
+        "file-index.bloom-filter.fpp",
         "metadata.stats-truncate",
         "read.vector-broadcast-limit",
         "snapshot.expire.on-commit",

@@ -293,7 +293,7 @@ class _Commit(Attempts):
 
     def _clean(self, used: Sequence[BucketEdit]) -> None:
         paths = self.meta.paths
-        kept = {paths.data(file) for edit in used for file in (*edit.added, *edit.changelog)}
+        kept = {path for edit in used for file in (*edit.added, *edit.changelog) for path in paths.with_index(file)}
         kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
         unused = [path for path in self.written if path not in kept]
         self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])

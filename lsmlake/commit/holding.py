@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.commit.returns import TRIES, Returns, number_of, restless, retained
 from lsmlake.errors import Corrupt, SnapshotNotFound, Wording
+from lsmlake.format.paths import index_of
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.tags import Holder, reason_of
@@ -155,9 +157,20 @@ def manifests_of(meta: Metadata, snapshot: Snapshot) -> set[str]:
 
 
 def paths_of(meta: Metadata, entries: pa.Table) -> list[str]:
-    """The paths of the data files of manifest entries."""
+    """The paths of the data files of manifest entries, and then of their index files."""
+    return [*data_of(meta, entries).values(), *indexes_of(meta, entries).values()]
+
+
+def data_of(meta: Metadata, entries: pa.Table) -> dict[str, str]:
+    """File name -> path, of the data files of manifest entries."""
     places = zip(entries["directory"].to_pylist(), entries["name"].to_pylist(), strict=True)
-    return [meta.paths.new_data(directory, name) for directory, name in places]
+    return {name: meta.paths.new_data(directory, name) for directory, name in places}
+
+
+def indexes_of(meta: Metadata, entries: pa.Table) -> dict[str, str]:
+    """Name of a data file -> path of its index file, for those that have one."""
+    indexed = entries.filter(pc.is_valid(entries["index_bytes"]))
+    return {name: index_of(path) for name, path in data_of(meta, indexed).items()}
 
 
 def delete(meta: Metadata, paths: Iterable[str]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.holding import manifests_of, paths_of
+from lsmlake.commit.holding import data_of, indexes_of, manifests_of
 from lsmlake.format.manifest import ADD
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.metadata import Metadata
@@ -19,15 +19,16 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass
 class NamedFiles:
-    """`data`: the paths of data files by name. `puffins`: names of vector files. `manifests`: paths of manifests, lists, index
-    manifests and statistics."""
+    """`data`: the paths of data files by name. `indexes`: the paths of their index files, by the same names. `puffins`: names of
+    vector files. `manifests`: paths of manifests, lists, index manifests and statistics."""
 
     data: dict[str, str] = field(default_factory=dict)
+    indexes: dict[str, str] = field(default_factory=dict)
     puffins: set[str] = field(default_factory=set)
     manifests: set[str] = field(default_factory=set)
 
     def copied(self) -> NamedFiles:
-        return NamedFiles(dict(self.data), set(self.puffins), set(self.manifests))
+        return NamedFiles(dict(self.data), dict(self.indexes), set(self.puffins), set(self.manifests))
 
     def add(self, meta: Metadata, snapshots: Iterable[Snapshot]) -> None:
         """The files of snapshots, ascending; without their changelogs."""
@@ -37,7 +38,8 @@ class NamedFiles:
             follows = before is not None and snapshot.id == before.id + 1 and snapshot.restores is None
             entries = meta.manifests.delta(snapshot, schema) if follows else meta.manifests.live(snapshot, schema)
             added = entries.filter(pc.equal(entries["kind"], ADD))
-            self.data.update(zip(added["name"].to_pylist(), paths_of(meta, added), strict=True))
+            self.data.update(data_of(meta, added))
+            self.indexes.update(indexes_of(meta, added))
             if before is None or snapshot.index_manifest != before.index_manifest:
                 self.puffins.update(ref.puffin for ref in meta.manifests.vector_refs(snapshot).values())
             self.manifests |= manifests_of(meta, snapshot)
@@ -56,6 +58,7 @@ class NamedFiles:
             if any(adds[one.name] for one in meta.manifests.metas(snapshot)):
                 for name in self._among(meta.manifests.live(snapshot, schema)):
                     del self.data[name]
+                    self.indexes.pop(name, None)
 
     def _among(self, entries: pa.Table) -> list[str]:
         """The names of the files that entries add."""
@@ -65,5 +68,6 @@ class NamedFiles:
         return entries["name"].filter(named).unique().to_pylist()
 
     def paths(self, meta: Metadata) -> list[str]:
-        """All paths: data files, then vector files, then manifests."""
-        return [*sorted(self.data.values()), *sorted(map(meta.paths.puffin, self.puffins)), *sorted(self.manifests)]
+        """All paths: data files and their index files, then vector files, then manifests."""
+        data = sorted([*self.data.values(), *self.indexes.values()])
+        return [*data, *sorted(map(meta.paths.puffin, self.puffins)), *sorted(self.manifests)]

@@ -269,6 +269,6 @@ def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | Non
     changed = {name: work.vectors[name] for name in work.changed}
     refs = work.meta.vectors.put(dict(sorted((_vectors_to_merge(work) | changed).items())))
     puffins = {paths.puffin(ref.puffin) for ref in refs.values()}
-    written = (*(paths.data(file) for file in work.written), *puffins)
+    written = (*(path for file in work.written for path in paths.with_index(file)), *puffins)
     edit = BucketEdit(work.bucket, work.base.total_buckets, added, removed, refs, work.base, changelog)
     return CommitMessage(work.bucket, compact=edit, written=written)

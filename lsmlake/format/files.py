@@ -36,7 +36,8 @@ class DataFile(NamedTuple):
     from partition values or options. `sequence` is the snapshot that added its newest rows, `min_sequence` that of its oldest
     rows; None: inherited from the commit that adds the file. `delete_rows` counts the rows whose kind is not +I. `checksum`:
     CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet footer, including the last eight bytes
-    of the file. None = unknown.
+    of the file. None = unknown. `index`: its index (`format.file_index`), if that is small; a larger one is a file beside it, of
+    `index_bytes` bytes.
     """
 
     name: str
@@ -56,6 +57,8 @@ class DataFile(NamedTuple):
     checksum: int | None = None
     footer_bytes: int | None = None
     footer_checksum: int | None = None
+    index: bytes | None = None
+    index_bytes: int | None = None
 
     def at_level(self, level: int) -> DataFile:
         return self._replace(level=level)

@@ -4,7 +4,8 @@ In memory a manifest is an Arrow table, one row per entry, so 100,000 files are 
 
     kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, directory, bytes, rows, delete_rows,
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
-    checksum, footer_bytes and footer_checksum (null = unknown), n:<id>, lo:<id>, hi:<id> statistics by field id
+    checksum, footer_bytes and footer_checksum (null = unknown), index and index_bytes (null = none; of an added file only index),
+    n:<id>, lo:<id>, hi:<id> statistics by field id
 
 On disk it is {"rows", "columns": [{name, type, values}]}, packed by `format.packed`.
 
@@ -61,6 +62,8 @@ _FIXED = (
     ("footer_bytes", pa.int64()),
     ("footer_checksum", pa.int64()),
 )
+_INDEX = (("index", pa.binary()), ("index_bytes", pa.int64()))
+"""Columns that older manifests lack."""
 _NUMBER = (1 << 63) - 1
 _RANGES = {
     "kind": (0, 1),
@@ -77,6 +80,7 @@ _RANGES = {
     "checksum": (0, (1 << 32) - 1),
     "footer_bytes": (8, BYTES_MAX),
     "footer_checksum": (0, (1 << 32) - 1),
+    "index_bytes": (1, BYTES_MAX),
 }
 """The valid ranges of the numbers in an entry, inclusive."""
 _MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
@@ -103,7 +107,7 @@ def has_order(type_: pa.DataType) -> bool:
 def entries_schema(schema: Schema) -> pa.Schema:
     """Returns the Arrow schema of the manifest entries of a table with `schema`."""
     columns = schema.plain_columns
-    fields = [pa.field(name, type_) for name, type_ in _FIXED]
+    fields = [pa.field(name, type_) for name, type_ in (*_FIXED, *_INDEX)]
     fields += [pa.field(f"p:{i}", columns.field(name).type) for i, name in enumerate(schema.partition_by)]
     for i, name in enumerate(schema.key):
         fields += [pa.field(f"kmin:{i}", columns.field(name).type), pa.field(f"kmax:{i}", columns.field(name).type)]
@@ -122,6 +126,8 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
         "kind": [e.kind for e in entries],
         "bucket": [e.bucket.number for e in entries],
         "total_buckets": [e.total_buckets for e in entries],
+        "index": [e.file.index if e.kind == ADD else None for e in entries],
+        "index_bytes": [file.index_bytes for file in files],
     }
     for i in range(len(schema.partition_by)):
         values[f"p:{i}"] = [e.bucket.partition[i] for e in entries]
@@ -221,11 +227,7 @@ def _check_entries(table: pa.Table, where: str) -> None:
             _refuse(where, name, type_name(type_), "no such column" if name not in table.column_names else table[name].type)
         if table[name].null_count and name not in _MAY_BE_NULL:
             _refuse(where, name, "no null", "null")
-        if name in _RANGES and table.num_rows:
-            least, most = _RANGES[name]
-            found = pc.min_max(table[name]).as_py()
-            if found["min"] is not None and (found["min"] < least or found["max"] > most):
-                _refuse(where, name, f"{least} to {most}", f"{found['min']} to {found['max']}")
+        _check_range(table, name, where)
     names = pc.match_substring_regex(table["name"], f"^{NAME_PATTERN}$")
     outside = pc.match_substring_regex(table["directory"], _OUTSIDE)
     sources = pc.is_in(table["source"], value_set=pa.array([APPEND, COMPACT]))
@@ -239,6 +241,15 @@ def _check_entries(table: pa.Table, where: str) -> None:
         ("footer_bytes", pc.less_equal(table["footer_bytes"], table["bytes"]), "at most the bytes of the file"),
     ):
         _check_all(table, name, good, expected, where)
+
+
+def _check_range(table: pa.Table, name: str, where: str) -> None:
+    """Raises Corrupt if a value is outside the range of its column."""
+    if name in _RANGES and table.num_rows:
+        least, most = _RANGES[name]
+        found = pc.min_max(table[name]).as_py()
+        if found["min"] is not None and (found["min"] < least or found["max"] > most):
+            _refuse(where, name, f"{least} to {most}", f"{found['min']} to {found['max']}")
 
 
 def _check_all(table: pa.Table, name: str, good: pa.ChunkedArray, expected: str, where: str) -> None:
@@ -257,6 +268,7 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     table = pa.table([_entry_column(table, field, where) for field in wanted], schema=wanted)
     if schema.key:
         _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
+    _check_range(table, "index_bytes", where)
     for name, number in schema.field_ids().items():
         nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
         good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
@@ -364,7 +376,8 @@ def clustered(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> list[tuple[Bucket, int, DataFile]]:
-    """Converts entries to values: (bucket, total buckets, file). Statistics take most of the time; readers omit them."""
+    """Converts entries to values: (bucket, total buckets, file). Statistics take most of the time; readers omit them,
+    and the indexes in the entries."""
     if not table.num_rows:
         return []
     column = {name: table[name].to_pylist() for name, _ in _FIXED}
@@ -374,7 +387,8 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     plain = [column[name] for name in ("name", "directory", "bytes", "rows", "delete_rows")]
     rest = [column[name] for name in ("level", "schema_id", "source", "created_ms", "sequence", "min_sequence")]
     sums = [column[name] for name in ("checksum", "footer_bytes", "footer_checksum")]
-    files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums)
+    index = table["index"].to_pylist() if statistics else [None] * table.num_rows
+    files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums, index, table["index_bytes"].to_pylist())
     buckets = map(Bucket, partitions, column["bucket"])
     return list(zip(buckets, column["total_buckets"], files, strict=True))
 

@@ -32,7 +32,7 @@ def database_dir(database: str) -> str:
 
 _OF_A_TABLE = re.compile(
     r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index)/.+"
-    r"|(.+/)?bucket-\d+/(data|changelog)-[^/]+\.parquet",
+    r"|(.+/)?bucket-\d+/((data|changelog)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",
     re.DOTALL,
 )
 
@@ -263,6 +263,19 @@ class TablePaths:
     def new_data(self, directory: str, name: str) -> str:
         """Returns the path of a new data file; `directory` comes from `bucket_directory`."""
         return f"{self.root}/{directory}/{name}"
+
+    def index(self, file: DataFile) -> str:
+        """The index file beside a data file."""
+        return index_of(self.data(file))
+
+    def with_index(self, file: DataFile) -> tuple[str, ...]:
+        """A data file, and its index file if it has one."""
+        return (self.data(file),) if file.index_bytes is None else (self.data(file), self.index(file))
+
+
+def index_of(data: str) -> str:
+    """The path of the index file beside a data file."""
+    return f"{data}.index"
 
 
 def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str) -> str:

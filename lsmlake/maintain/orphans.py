@@ -41,6 +41,7 @@ _DELETED_AT_ONCE = 1_000  # between two looks
 
 _FORMS = (
     ("data", re.compile(r"(.+/)?bucket-\d+/data-[^/]+\.parquet", re.DOTALL)),
+    ("file index", re.compile(r"(.+/)?bucket-\d+/data-[^/]+\.parquet\.index", re.DOTALL)),
     ("changelog", re.compile(r"(.+/)?bucket-\d+/changelog-[^/]+\.parquet", re.DOTALL)),
     ("manifest list", re.compile(r"manifest/manifest-list-[^/]+")),
     ("index manifest", re.compile(r"manifest/index-manifest-[^/]+")),

@@ -2,9 +2,9 @@
 
 Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consistent (I1, I3), row counts correct. Data files: exist
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
-bucket of their hash. Vectors: checksums, positions less than the row count. Changelog files: as data files, but keys may repeat.
-Tags: as snapshots, without changelogs. Statistics: readable. Latest snapshot of a table with deletion vectors: at deeper levels,
-a key is live in one file only (I2).
+bucket of their hash. Indexes of data files: checksums, and all values of the file. Vectors: checksums, positions less than the
+row count. Changelog files: as data files, but keys may repeat. Tags: as snapshots, without changelogs. Statistics: readable.
+Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2).
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ import pyarrow as pa
 from lsmlake.commit.invariants import violations
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
+from lsmlake.format.file_index import BloomFilter
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.checksum import checksum_of
 from lsmlake.store.data_reader import Chunk, live_rows, reading
+from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.statistics import statistics_of
 from lsmlake.store.storage import read_bytes
@@ -228,16 +231,30 @@ class _Checker:
         if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
             yield Finding(path, f"data file has checksum {found:#010x}, {file.checksum:#010x} was written")
             return
+        indexed = {}
+        try:
+            indexed = index_of_file(self.meta.files, file)
+        except LakeError as broken:
+            yield _finding(self.meta.paths.index(file) if file.index_bytes is not None else path, broken)
+        checked = {name: found for name, number in schema.field_ids().items() if (found := indexed.get(number)) is not None}
         last = None
         with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
             for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
+                yield from self._indexed(checked, chunk.table, path)
                 last = chunk.table.slice(chunk.table.num_rows - 1)
-            for _ in reader.chunks(names) if names else ():
-                pass  # decoding checks every page
+            for chunk in reader.chunks(names) if names else ():  # decoding checks every page
+                yield from self._indexed(checked, chunk.table, path)
         if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
             yield Finding(path, f"the last key differs from the manifest's {file.max_key}")
+
+    def _indexed(self, filters: Mapping[str, BloomFilter], rows: pa.Table, path: str) -> Iterator[Finding]:
+        """Findings for values that the index of the file does not hold. Filters of values of other types are not compared."""
+        for name in filters.keys() & set(rows.column_names):
+            one, values = filters[name], rows[name]
+            if family(values.type) == one.family and not one.may_hold(value_hash(values)).all():
+                yield Finding(path, f"the index of the file lacks values of {name!r}")
 
     def _checksum(self, path: str) -> int:
         with reading(path), self.meta.env.storage.read(path) as source:

@@ -20,6 +20,7 @@ from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.commit import CommitOptions
 from lsmlake.options.compaction import CompactionOptions
 from lsmlake.options.files import FileOptions
+from lsmlake.options.index import IndexOptions
 from lsmlake.options.layout import LayoutOptions
 from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
 from lsmlake.options.option import Change, Only, Option, Tables, Values, When, options_of
@@ -40,6 +41,7 @@ class Options:
     write: WriteOptions
     read: ReadOptions
     files: FileOptions
+    index: IndexOptions
     compaction: CompactionOptions
     appends: AppendOptions
     changelog: ChangelogOptions

@@ -1,11 +1,11 @@
 """Plans a read: finds the files of a snapshot that may hold matching rows. Reads metadata only and uses array operations.
 
-Files are pruned by partition, bucket (equality on the bucket key), key range and column statistics, in this order. Level-0 files
-are pruned by key only, because their rows supersede older rows whether or not they match the predicate. If the merge rule needs
-the old row, older files that statistics exclude are still used for lookups.
+Files are pruned by partition, bucket (equality on the bucket key), key range, column statistics and indexes, in this order.
+Level-0 files are pruned by key only, because their rows supersede older rows whether or not they match the predicate. If the
+merge rule needs the old row, older files that statistics or indexes exclude are still used for lookups.
 
-Without deletion vectors, files with overlapping key ranges are merged at read. Then statistics prune only files that are alone in
-their section and hold no -U or -D rows.
+Without deletion vectors, files with overlapping key ranges are merged at read. Then statistics and indexes prune only files that
+are alone in their section and hold no -U or -D rows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.sections import sections
 from lsmlake.predicate import Predicate, evaluate, key_values
+from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
 from lsmlake.store.live import Selection
@@ -162,6 +163,10 @@ def plan(
             steps.append(("keys", table.num_rows))
         matches = by_statistics(table, schema, predicate)
         steps.append(("statistics", int(matches.sum())))
+        found = by_index(version, table, matches, predicate)
+        if found is not None:
+            matches = found.matches
+            steps.append((found.step, int(matches.sum())))
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits

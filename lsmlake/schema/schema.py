@@ -12,6 +12,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
+from lsmlake.kernels.value_hash import family
+from lsmlake.options.index import BLOOM_COLUMNS
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
 from lsmlake.schema.defaults import check_defaults
@@ -299,6 +301,15 @@ def _check_options(
         raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
     _check_partition_expiry(partition_by, options, where)
+    for name in options.index.bloom_columns:
+        _check_is_column(BLOOM_COLUMNS, name, columns, where)
+        if family(columns.field(name).type) is None:
+            raise InvalidOption(
+                f"{BLOOM_COLUMNS} {name!r} has a type without equality that a filter could use",
+                where=where,
+                found=columns.field(name).type,
+                cure="name a column that is no struct, list or map",
+            )
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
     options.columns.check_columns(columns.names, primary_key, where)

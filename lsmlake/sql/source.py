@@ -91,7 +91,7 @@ def source_of(plan: Plan) -> Source:
             streamed.append(split)
             continue
         root = version.meta.env.storage.root
-        paths = version.files(split.bucket).paths(files)
+        paths = map(version.meta.paths.data, files)
         direct += [
             Direct(f"{root}/{path}", file.rows, fresh.dead[file.name], selections[file.schema_id])
             for path, file in zip(paths, files, strict=True)

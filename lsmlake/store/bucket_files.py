@@ -69,8 +69,8 @@ class BucketFiles:
         return write_run(self.meta.env, self.meta.paths, self.schema, directory, tables, origin, nan_columns, prefix)
 
     def paths(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """The paths of the files."""
-        return tuple(map(self.meta.paths.data, files))
+        """The paths of the files and of their index files."""
+        return tuple(path for file in files for path in self.meta.paths.with_index(file))
 
     def delete(self, files: Iterable[DataFile]) -> None:
         """Delete files that no snapshot references; storage errors are ignored."""

@@ -11,15 +11,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lsmlake.format import file_index
+from lsmlake.format.file_index import BloomFilter
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
 from lsmlake.format.stats import bounds
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import SummingSink
@@ -57,7 +61,8 @@ def write_run(
 ) -> tuple[DataFile, ...]:
     """Write one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
 
-    A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory.
+    A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory, and 8
+    bytes for each distinct value of an indexed column in a file.
 
     Args:
         tables: ascending by key, with the plain columns of the schema and, all or none of them, `_row_kind`. All rows of a key
@@ -73,21 +78,34 @@ def write_run(
                     if writer is None:
                         name = f"{prefix}-{env.ids()}.parquet"
                         sink = stack.enter_context(env.storage.write(paths.new_data(directory, name)))
-                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns, env.limits.row_group_rows)
+                        indexed = schema.parsed_options.index.bloom_columns if prefix == DATA else ()
+                        least = env.limits.row_group_rows
+                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns, least, indexed)
                         stack.push(writer.discard_on_error)
                     table = writer.add(table)
                     key_ends = not (schema.key and table.num_rows) or _row(table.select(schema.key), 0) != writer.max_key
                     if writer.bytes >= schema.parsed_options.files.target_bytes and key_ends:
-                        files.append(writer.finish(origin, env.clock()))
+                        _finish(env, paths, writer, origin, files)
                         stack.pop_all().close()
                         writer = None
             if writer is not None:
-                files.append(writer.finish(origin, env.clock()))
+                _finish(env, paths, writer, origin, files)
     except BaseException:
-        delete_quietly(env.storage, [paths.data(file) for file in files])
+        delete_quietly(env.storage, [path for file in files for path in paths.with_index(file)])
         raise
     assert not schema.key or all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
     return tuple(files)
+
+
+def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
+    """Add the finished file to `files`, and write its index file if it has one."""
+    file, index = writer.finish(origin, env.clock()), writer.index()
+    if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
+        files.append(file._replace(index=index))
+        return
+    files.append(file._replace(index_bytes=len(index)))
+    with env.storage.write(paths.index(file)) as sink:
+        sink.write(index)
 
 
 def _row_group_rows(sample: pa.Table, schema: Schema, least: int) -> int:
@@ -107,6 +125,7 @@ class _FileWriter:
         first: pa.Table,
         nan_columns: Collection[str],
         group_rows_min: int,
+        indexed: Collection[str],
     ) -> None:
         self.directory, self.name, self.schema, self.sink = directory, name, schema, sink
         self.group_rows = _row_group_rows(first, schema, group_rows_min)
@@ -136,6 +155,7 @@ class _FileWriter:
         self.pending: list[pa.Table] = []
         self.rows = self.delete_rows = self.waiting = 0
         self.nulls = dict.fromkeys(chosen.unbounded, 0)  # counted here, because these columns have no Parquet statistics
+        self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in indexed}
         self.min_key: tuple | None = None
         self.max_key: tuple = ()
 
@@ -165,7 +185,10 @@ class _FileWriter:
             self.nulls[name] += table[name].null_count
         if ROW_KIND in table.column_names:
             self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
-        self.writer.write_table(table.cast(self.arrow), row_group_size=self.group_rows)
+        table = table.cast(self.arrow)
+        for name, hashes in self.hashes.items():
+            hashes.append(np.unique(value_hash(table[name])))
+        self.writer.write_table(table, row_group_size=self.group_rows)
 
     def discard_on_error(self, error: type | None, *_: object) -> None:
         """Exit callback: after an error, keeps the Parquet writer from finishing the file when it is garbage-collected."""
@@ -196,6 +219,19 @@ class _FileWriter:
             stats,
             *self.sums.sums(),
         )
+
+    def index(self) -> bytes | None:
+        """The index of the file; None: no column is indexed."""
+        options, ids = self.schema.parsed_options.index, self.schema.field_ids()
+        filters = {
+            ids[name]: BloomFilter.of(
+                family(self.schema.columns.field(name).type),
+                groups[0] if len(groups) == 1 else np.unique(np.concatenate(groups)),
+                options.bloom_rate,
+            )
+            for name, groups in self.hashes.items()
+        }
+        return file_index.encode(filters) if filters else None
 
 
 def _with_kinds(schema: Schema) -> pa.Schema:
