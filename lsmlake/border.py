@@ -62,25 +62,34 @@ def short(value: object) -> str:
 
 def public(thing: Thing) -> Thing:
     """Guard a function, or all public methods and properties of a class."""
-    if not isinstance(thing, type):
-        return _guarded(thing)
+    return _of_class(thing, thing.__name__) if isinstance(thing, type) else _guarded(thing, thing.__qualname__)
+
+
+def verbs_of(owner: str) -> Callable[[Thing], Thing]:
+    """As `public`, for a class whose methods users know as those of the class `owner`, which inherits them."""
+    return lambda thing: _of_class(thing, owner)
+
+
+def _of_class(thing: Thing, owner: str) -> Thing:
+    def guarded(function: Callable[..., object]) -> Callable[..., object]:
+        return _guarded(function, f"{owner}.{function.__name__}")
+
     for name, member in list(vars(thing).items()):
         if name.startswith("_") and name not in _PROTOCOLS:
             continue
         if isinstance(member, types.FunctionType):
-            setattr(thing, name, _guarded(member))
+            setattr(thing, name, guarded(member))
         elif isinstance(member, (staticmethod, classmethod)):
-            setattr(thing, name, type(member)(_guarded(member.__func__)))
+            setattr(thing, name, type(member)(guarded(member.__func__)))
         elif isinstance(member, property):
-            setattr(thing, name, property(_guarded(member.fget), doc=member.__doc__))
+            setattr(thing, name, property(guarded(member.fget), doc=member.__doc__))
         elif isinstance(member, cached_property):
-            member.func = _guarded(member.func)
+            member.func = guarded(member.func)
     return thing
 
 
-def _guarded(function: Callable[..., object]) -> Callable[..., object]:
+def _guarded(function: Callable[..., object], where: str) -> Callable[..., object]:
     signature = inspect.signature(function)
-    where = function.__qualname__
 
     @wraps(function)
     def guarded(*args: object, **kwargs: object) -> object:

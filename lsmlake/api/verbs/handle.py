@@ -1,0 +1,94 @@
+"""A handle to a table: its name, its schema, and its branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lsmlake.api.runtime import Runtime
+from lsmlake.border import verbs_of
+from lsmlake.format.paths import on_branch, split_branch
+from lsmlake.notebook import html_pairs, html_rows
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_type
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
+
+Handled = TypeVar("Handled", bound="Handle")
+
+
+@verbs_of("Table")
+@dataclass(frozen=True)
+class Handle:
+    """A handle to a table: its name, its schema, and its branches."""
+
+    name: str
+    meta: Metadata
+    runtime: Runtime
+
+    def __repr__(self) -> str:
+        return f"<lsmlake table {self.name} in {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """The name, the columns and the options. Reads the schema, no data."""
+        schema = self.current
+        kind = "append-only" if schema.append_only else f"primary key {', '.join(schema.primary_key)}"
+        title = f"{self.name}: {kind}"
+        if schema.partition_by:
+            title += f"; partitioned by {', '.join(schema.partition_by)}"
+        columns = [(field.name, format_type(field.type), "" if field.nullable else "NOT NULL") for field in schema.columns]
+        return html_rows(title, ("column", "type", ""), columns) + html_pairs("options", schema.options.items())
+
+    @property
+    def current(self) -> Schema:
+        """The schema in effect, with keys, partitions and options."""
+        return self.version.schema
+
+    @property
+    def version(self) -> Version:
+        """The table at its newest snapshot."""
+        return Version.latest(self.meta)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.current.plain_columns
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The primary key columns, in the order in which they were declared."""
+        return self.current.primary_key
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, in the order in which they were declared; empty for a table without partitions."""
+        return self.current.partition_by
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options that the table sets; all others have their defaults."""
+        return MappingProxyType(dict(self.current.options))
+
+    @property
+    def comment(self) -> str | None:
+        """The comment of the table, if it has one."""
+        return self.current.comment
+
+    @property
+    def path(self) -> str:
+        """The folder of the table, relative to the warehouse."""
+        return self.meta.paths.root
+
+    def branch(self: Handled, name: str) -> Handled:
+        """A branch as a table, for all verbs. `lake.table("sales.orders$branch_b1")` opens the same.
+
+        Raises:
+            TableNotFound: there is no branch of that name.
+        """
+        meta = self.meta.on(None)
+        table, _ = split_branch(self.name)
+        return replace(self, name=on_branch(table, name), meta=meta.on(meta.branches.place(name)))

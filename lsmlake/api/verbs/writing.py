@@ -1,0 +1,305 @@
+"""The verbs that write rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+
+from lsmlake.api.inputs import as_input
+from lsmlake.api.types import (
+    BatchFunction,
+    Data,
+    RowKinds,
+    SparkDataFrame,
+    StreamingQuery,
+    Trigger,
+)
+from lsmlake.api.verbs.handle import Handle
+from lsmlake.border import verbs_of
+from lsmlake.commit.replay import Identity, replayed
+from lsmlake.errors import InvalidData
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.maintain.alter import evolve
+from lsmlake.schema import rowkind
+from lsmlake.schema.conform import Cast
+from lsmlake.store.version import Version
+from lsmlake.write.append import append_tables, check_append_only, check_keyed
+from lsmlake.write.prepare import Request
+from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.upsert import inline_picker
+from lsmlake.write.upsert_tables import upsert_tables
+
+
+@verbs_of("Table")
+class Writing(Handle):
+    """The verbs that write rows."""
+
+    def append(
+        self,
+        data: Data,
+        *,
+        cast: bool = False,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+        evolve: bool = False,
+    ) -> Snapshot | None:
+        """Add rows to an append-only table, as one commit. An error leaves the rows of the table unchanged.
+
+        No row is replaced: rows that are equal to rows of the table are added as well. Files beyond `write-buffer-size` are
+        written while the data is read. An append never conflicts with other writers.
+
+        Args:
+            data: as in `upsert`; there is no column with row kinds.
+            cast: as in `upsert`.
+            commit_id: as in `upsert`.
+            writer_id: as in `upsert`.
+            evolve: as in `upsert`.
+
+        Returns:
+            The snapshot that this commit published, or None if `data` has no rows.
+
+        Raises:
+            InvalidQuery: the table has a primary key.
+            InvalidData: the data does not fit the table. The error names the column and, without Spark, the first row that does
+                not fit. Nothing was committed.
+            CommitUnknown: the store did not report whether the commit took place.
+            StorageFailed: the store refused a call.
+
+        Example:
+            >>> events = lake.create_table("web.events", "at TIMESTAMP, page STRING")
+            >>> events.append([{"at": datetime.datetime.now(datetime.timezone.utc), "page": "/"}])
+        """
+        version = self.version
+        check_append_only(version.schema, self.name)
+        request = Request(cast=self._cast(cast))
+        return self._write(data, request, self._identity(writer_id, commit_id), False, version, evolving=evolve)
+
+    def upsert(
+        self,
+        data: Data,
+        *,
+        cast: bool = False,
+        row_kind: RowKinds | None = None,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+        compact: bool | None = None,
+        evolve: bool = False,
+    ) -> Snapshot | None:
+        """Insert or replace rows by key, as one commit. An error leaves the rows of the table unchanged.
+
+        Args:
+            data: anything with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a Polars LazyFrame, a list of dicts,
+                a dict of columns, an iterator of record batches, a pyarrow dataset, the path or glob of Parquet, CSV or JSON
+                files, or a DataFrame of the attached Spark session. Columns are matched by name. If several rows have the same
+                key, the last row wins. Streams and files are read while they are written; rows beyond `write-buffer-size` are
+                sorted on disk. A column with a default, such as one that was added later, may be left out; under merge engines
+                that combine rows, any nullable column. Data without rows commits nothing, regardless of its columns.
+            cast: convert values of other types if the conversion is lossless: text to numbers, decimals, dates, timestamps and
+                booleans, a float to an integer or to the decimal that it prints as, nanoseconds to microseconds. A time without
+                a time zone is in UTC; with Spark it is in the time zone of the session. CSV and JSON files are always converted.
+            row_kind: the column that holds '+I', '-U', '+U' or '-D'. For a column with other codes:
+                {"column": "op", "map": {"c": "+I", "u": "+U", "d": "-D"}}. Default: option `rowkind.field`.
+            commit_id: makes the write idempotent, together with `writer_id`. If this pair has already committed, the call writes
+                nothing and returns the snapshot of that commit, or the latest snapshot if that one has expired. The commit ids
+                of a writer must increase.
+            writer_id: the name of the writer; required with `commit_id`.
+            compact: True compacts after the write, False only writes level 0. None: the options of the table decide.
+            evolve: first add the columns of the data that the table lacks, and the fields that its structs lack, by an alteration
+                of its own, which stays if the data is then refused. Only the columns of the first table of a stream count.
+                Option `write.merge-schema` does the same for every write, streams included.
+
+        Returns:
+            The snapshot that this commit published, or None if there was nothing to commit.
+
+        Raises:
+            InvalidData: the data does not fit the table. The error names the column and, without Spark, the first row that does
+                not fit. Nothing was committed.
+            CommitConflict: other commits won the race every time. Nothing was committed.
+            CommitUnknown: the store did not report whether the commit took place.
+            StorageFailed: the store refused a call.
+        """
+        version = self.version
+        check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
+        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, evolving=evolve)
+
+    def delete_keys(
+        self,
+        data: Data,
+        *,
+        cast: bool = False,
+        ignore_sequence: bool = False,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+        compact: bool | None = None,
+    ) -> Snapshot | None:
+        """Delete rows by key, as one commit, without scanning the table. A key that the table does not hold is not an error.
+
+        The arguments that are not listed, the result and the errors are those of `upsert`.
+
+        Args:
+            data: the primary key columns and, if the table has `sequence.field`, the sequence columns; no other columns. A delete
+                is ordered by sequence among the rows of its key: a row with a greater sequence stays.
+            ignore_sequence: delete the row regardless of its sequence, under every merge engine, and also if the table sets
+                `ignore-delete`. Use it for erasure requests. `data` then holds the primary key columns only. A row of the key
+                that arrives later is inserted regardless of its sequence. The bytes of a deleted row stay in older files until a
+                compaction rewrites these files and the snapshots that name them expire.
+        """
+        version = self.version
+        check_keyed(version.schema, self.name, "delete_keys", "use delete(where=...)")
+        request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, version)
+
+    def overwrite(
+        self,
+        data: Data,
+        where: str | None = None,
+        truncate: bool = False,
+        *,
+        cast: bool = False,
+        row_kind: RowKinds | None = None,
+        commit_id: int | None = None,
+        writer_id: str | None = None,
+    ) -> Snapshot | None:
+        """Replace partitions, or the whole table, by the rows of `data`, as one commit. An error leaves the table unchanged.
+
+        The overwrite replaces what the table holds when it is published: rows that other writers commit before that are
+        replaced, rows that they commit later stay. The rows of `data` are merged with each other, not with the rows they replace.
+        Readers of changes get the difference between the rows before and after. Older snapshots keep the replaced rows until
+        they expire.
+
+        Args:
+            data: as in `upsert`.
+            where: a predicate on partition columns: replace all partitions that satisfy it, also those without new rows. Data
+                with a row elsewhere is refused. Default: the partitions that `data` names; of a table without partitions, all
+                rows.
+            truncate: replace all rows of the table.
+            cast: as in `upsert`.
+            row_kind: as in `upsert`.
+            commit_id: as in `upsert`.
+            writer_id: as in `upsert`.
+
+        Returns:
+            The snapshot that this commit published, or None if there was nothing to replace and nothing to write.
+
+        Raises:
+            InvalidData: the data does not fit the table, or a row lies outside of `where`. Nothing was committed.
+            InvalidQuery: `where` uses other columns, or is given together with `truncate`.
+            CommitConflict: other commits won the race every time. Nothing was committed.
+            CommitUnknown: the store did not report whether the commit took place.
+
+        Example:
+            >>> orders.overwrite(corrected, where="dt = '2026-01-02'")
+        """
+        version = self.version
+        replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name)
+        if row_kind is not None:
+            check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
+        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces)
+        return self._write(data, request, self._identity(writer_id, commit_id), False, version)
+
+    def truncate(self) -> Snapshot | None:
+        """Remove all rows, as one commit. Reads no data file; older snapshots keep the rows until they expire.
+
+        Rows that other writers commit before the truncation is published are removed, rows that they commit later stay.
+
+        Returns:
+            The snapshot, or None if the table has no rows.
+
+        Raises:
+            CommitConflict: other commits won the race every time. Nothing was committed.
+        """
+        return publish(self.version, [], Identity(self.meta.env.ids()), Replacement(everything=True))
+
+    def _cast(self, cast: bool) -> Cast | None:
+        return Cast(self.runtime.zone) if cast else None
+
+    def _write(
+        self,
+        data: Data,
+        request: Request,
+        identity: Identity,
+        compact: bool | None,
+        version: Version,
+        evolving: bool = False,
+    ) -> Snapshot | None:
+        evolving = not request.deletes and (evolving or version.options.write.merge_schema) and not replayed(version, identity)
+        if self.runtime.owns(data):
+            found = self.runtime.columns_of(data.schema) if evolving else None
+            version = self._evolved(version, found, request) if found is not None else version
+            return self.runtime.upsert(version, data, identity, request=request, compact=compact)
+        given = as_input(data, version.schema.plain_columns)
+        tables = given.tables
+        if given.text:
+            request = replace(request, cast=self._cast(True))
+        if evolving and (first := next((table for table in tables if table.num_rows), None)) is not None:
+            version, tables = self._evolved(version, first.schema, request), chain([first], tables)
+        if version.schema.append_only:
+            return append_tables(version, tables, request, identity)
+        return upsert_tables(version, tables, request, identity, inline_picker(version, compact))
+
+    def _evolved(self, version: Version, found: pa.Schema, request: Request) -> Version:
+        return evolve(version, self.name, found, request.row_kind, partial(self.runtime.compactions, self.meta))
+
+    def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
+        if commit_id is None:
+            return Identity(writer_id or self.meta.env.ids())
+        if not writer_id:
+            raise InvalidData("a commit_id needs a writer_id", found=f"commit_id={commit_id}", cure="pass writer_id, too")
+        if commit_id < 0:
+            raise InvalidData("a commit_id is negative", expected="0 or more", found=commit_id, cure="number the batches from 0")
+        return Identity(writer_id, commit_id)
+
+    def sink(
+        self,
+        writer_id: str | None = None,
+        *,
+        row_kind: RowKinds | None = None,
+        checkpoint: str | None = None,
+        replaces: str | None = None,
+    ) -> BatchFunction:
+        """Spark: make a function for `df.writeStream.foreachBatch(...)`. Every micro-batch is applied exactly once.
+
+        Args:
+            writer_id: the name of the stream, the same after every restart. Default: the id of the query, which is stored in its
+                checkpoint. If one foreachBatch function calls two sinks of a table, each sink needs its own name. A name belongs
+                to one query: batches of another query, or of the same stream with a new checkpoint, are refused.
+            row_kind: as in `upsert`.
+            checkpoint: the checkpoint directory of the query. On Spark Connect, `checkpoint` or `writer_id` is required, because
+                Connect does not tell a foreachBatch function which query calls it.
+            replaces: the id of the query that used this `writer_id` until now. This query replaces it permanently. The error that
+                refuses a batch names this id.
+
+        Raises:
+            InvalidData: when a batch is written under the name of another sink or query. Nothing of the batch is written.
+
+        Example:
+            >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
+        """
+        return self.runtime.sink(self, writer_id, row_kind, checkpoint, replaces)
+
+    def write_stream(
+        self,
+        df: SparkDataFrame,
+        *,
+        checkpoint: str | Path,
+        trigger: Trigger | None = None,
+        row_kind: RowKinds | None = None,
+    ) -> StreamingQuery:
+        """Spark: start a query that upserts a streaming DataFrame, exactly once.
+
+        The query goes on while the table is altered, as long as the columns of the DataFrame fit. Otherwise it stops with
+        InvalidData, and nothing of that micro-batch is visible; a DataFrame that fits continues with it from the same checkpoint.
+
+        Args:
+            df: a streaming DataFrame of the attached session.
+            checkpoint: the checkpoint directory of the query.
+            trigger: the arguments of `DataStreamWriter.trigger`, such as {"availableNow": True} or
+                {"processingTime": "10 seconds"}.
+            row_kind: as in `upsert`.
+        """
+        return self.runtime.write_stream(self, df, checkpoint, trigger or {}, row_kind)
