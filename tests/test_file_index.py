@@ -270,6 +270,17 @@ def test_compactions_index_what_they_write():
     assert table.verify() == []
 
 
+def test_the_listing_of_indexes_shows_where_they_are():
+    for options, kind in (({THRESHOLD: "1 mb"}, "MANIFEST"), (BESIDE, "FILE")):
+        table = _many(**options)
+        listed = table.system_table("file_indexes")
+        assert set(listed["storage_type"].to_pylist()) == {kind} and set(listed["column_name"].to_pylist()) == {"k"}
+        assert sorted(listed["file_path"].to_pylist()) == sorted(table.files()["file_path"].to_pylist())
+        sizes = {path: len(data) for path, data in contents(table.meta.env.storage).items() if path.endswith(".index")}
+        shown = zip(listed["index_file_path"].to_pylist(), listed["index_container_size_in_bytes"].to_pylist(), strict=True)
+        assert {path: size for path, size in shown if path is not None} == sizes
+
+
 # --- index files live and die with their data files ---
 
 

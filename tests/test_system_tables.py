@@ -35,6 +35,8 @@ COLUMNS = {
     "partitions": "partition record_count deleted_record_count file_size_in_bytes file_count last_update_time total_buckets",
     "buckets": "partition bucket record_count deleted_record_count file_size_in_bytes file_count last_update_time",
     "table_indexes": "partition bucket index_type file_name row_count dv_ranges",
+    "file_indexes": "partition bucket file_path file_size_in_bytes record_count schema_id column_name index_type storage_type "
+    "index_file_path index_size_in_bytes index_container_size_in_bytes",
     "aggregation_fields": "field_name field_type function function_options comment",
     "statistics": "snapshot_id schema_id mergedRecordCount mergedRecordSize colstat",
     "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained branches error",

@@ -30,6 +30,7 @@ MetadataTable = Literal[
     "partitions",
     "buckets",
     "table_indexes",
+    "file_indexes",
     "aggregation_fields",
     "statistics",
     "tags",

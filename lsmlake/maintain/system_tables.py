@@ -20,6 +20,7 @@ from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
+from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.statistics import statistics_of
 from lsmlake.store.version import Version
@@ -66,6 +67,42 @@ def table_indexes(version: Version) -> pa.Table:
             "file_name": pa.array([puffin for _, puffin, _ in rows], pa.string()),
             "row_count": pa.array([len(vectors) for *_, vectors in rows], pa.int64()),
             "dv_ranges": pa.array([[dict(zip(names, each, strict=True)) for each in one] for one in ranges], pa.list_(_VECTOR)),
+        }
+    )
+
+
+def file_indexes(version: Version) -> pa.Table:
+    """One row per live data file with an index and indexed column, ordered like `listings.files`. `index_file_path`: null if the
+    index is in the manifest. `index_size_in_bytes`: of the filter; `index_container_size_in_bytes`: of the index of all columns.
+    Raises Corrupt for an index that cannot be read."""
+    with version.unless_expired():
+        states = version.states()
+    meta, names = version.meta, {number: name for name, number in version.schema.field_ids().items()}
+    rows = [
+        (state.bucket, file, names[number], len(one.bits))
+        for state in sorted(states.values(), key=listings.place)
+        for file in state.files
+        for number, one in index_of_file(meta.files, file).items()
+        if number in names
+    ]
+    beside = [file.index_bytes is not None for _, file, *_ in rows]
+    sizes = [len(file.index) if file.index is not None else file.index_bytes for _, file, *_ in rows]
+    paths = [meta.paths.index(file) if there else None for there, (_, file, *_) in zip(beside, rows, strict=True)]
+    texts = [listings.partition_text(version.schema, bucket.partition) for bucket, *_ in rows]
+    return pa.table(
+        {
+            "partition": pa.array(texts, pa.string()),
+            "bucket": pa.array([bucket.number for bucket, *_ in rows], pa.int32()),
+            "file_path": pa.array([meta.paths.data(file) for _, file, *_ in rows], pa.string()),
+            "file_size_in_bytes": pa.array([file.bytes for _, file, *_ in rows], pa.int64()),
+            "record_count": pa.array([file.rows for _, file, *_ in rows], pa.int64()),
+            "schema_id": pa.array([file.schema_id for _, file, *_ in rows], pa.int32()),
+            "column_name": pa.array([name for *_, name, _ in rows], pa.string()),
+            "index_type": pa.array(["bloom-filter"] * len(rows), pa.string()),
+            "storage_type": pa.array(["FILE" if there else "MANIFEST" for there in beside], pa.string()),
+            "index_file_path": pa.array(paths, pa.string()),
+            "index_size_in_bytes": pa.array([size for *_, size in rows], pa.int64()),
+            "index_container_size_in_bytes": pa.array(sizes, pa.int64()),
         }
     )
 
@@ -156,6 +193,7 @@ TABLES: Mapping[str, OfTable | OfVersion] = {
     "partitions": OfVersion(lambda version: listings.partitions(listings.files(version)), "rows, bytes and files per partition"),
     "buckets": OfVersion(lambda version: listings.buckets(listings.files(version)), "rows, bytes and files per bucket"),
     "table_indexes": OfVersion(table_indexes, "the files of deletion vectors"),
+    "file_indexes": OfVersion(file_indexes, "the indexes of the live data files"),
     "aggregation_fields": OfVersion(lambda version: aggregation_fields(version.schema), "the aggregate functions of the columns"),
     "statistics": OfVersion(statistics, "what the last analysis found"),
     "tags": OfTable(named_files.tags, "the tags, by snapshot"),

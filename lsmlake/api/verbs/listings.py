@@ -118,10 +118,10 @@ class Listings(Handle):
         """What the table knows about itself, by name, with the names and columns of Apache Paimon's system tables.
 
         As a pyarrow.Table: `snapshots`, `history`, `schemas`, `options`, `files`, `file_key_ranges`, `manifests`, `partitions`,
-        `buckets`, `table_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a stream, like a
-        scan: `audit_log`, all rows with the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every
-        column as a list, [before, after] for an update; `ro`, the rows of a scan in mode 'raw'. With Spark, `to_spark()` of these
-        three returns a DataFrame.
+        `buckets`, `table_indexes`, `file_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a
+        stream, like a scan: `audit_log`, all rows with the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind`
+        and every column as a list, [before, after] for an update; `ro`, the rows of a scan in mode 'raw'. With Spark,
+        `to_spark()` of these three returns a DataFrame.
 
         A snapshot, schema, tag, branch or consumer whose file cannot be read is a row with its name and the reason in `error`.
 
@@ -130,8 +130,8 @@ class Listings(Handle):
         holds the changes of older snapshots. What the table does not store has no column: row ids (`next_row_id`,
         `first_row_id`, `write_cols`, `min_row_id`, `max_row_id`, `_SEQUENCE_NUMBER`, `row_tracking`), what only a catalog knows
         (`operation` of snapshots; `created_at`, `created_by`, `updated_by`, `options` and `done` of partitions), the size of
-        vector files (`file_size` of `table_indexes`), and indexes besides deletion vectors (`row_range_start`, `row_range_end`,
-        `index_field_id`, `index_field_name`, `file_indexes`: bloom filters are in the Parquet files).
+        vector files (`file_size` of `table_indexes`), and global indexes (`row_range_start`, `row_range_end`, `index_field_id`,
+        `index_field_name`). `file_indexes` has no `is_empty`: no index is.
 
         Args:
             name: the name of the system table.
