@@ -184,6 +184,19 @@ def test_a_failure_leaves_the_old_rows_or_the_new(kind, verb, mode):
                 assert rows_of_scan(table) == after
 
 
+def test_vectors_of_one_bucket_do_not_stay_if_those_of_another_cannot_be_written():
+    shape = Shape.of("bigint", "boolean")
+    storage = MemoryStorage()
+    table = create(new_lake(storage), shape, **SMALL)
+    table.append(batch(shape, table, [(code, code) for code in range(40)]))
+    faults = every_fault(lambda s: lake_on(s, "a-").table("d.t").delete("n >= 0"), lambda: copied(storage), "error")
+    met = [faulted for faulted in faults if faulted.call[1].endswith(".puffin")]
+    assert len({faulted.call[1] for faulted in met}) > 1
+    for faulted in met:
+        table = lake_on(faulted.world, "b-").table("d.t")
+        assert table.snapshots().num_rows == 1 and unreferenced(table) == [], faulted.call
+
+
 RACES = {
     "appends": (VERBS["append"], VERBS["append"]),
     "append, compaction": (VERBS["append"], VERBS["compact"]),

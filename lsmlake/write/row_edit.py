@@ -78,8 +78,21 @@ class RowEdit:
             _check_live(one, states)
         refs = {one.file.name: states[one.bucket].vectors.get(one.file.name) for one in self.removed}
         if self._made_for != refs:  # otherwise the vectors of the last attempt still fit
-            self._made_for, self._made = refs, list(self._messages(now, states, refs))
+            self._made_for, self._made = refs, self._all_messages(now, states, refs)
         return self._made
+
+    def _all_messages(
+        self, now: Version, states: Mapping[Bucket, BucketState], refs: Mapping[str, VectorRef | None]
+    ) -> list[CommitMessage]:
+        """The messages. An error removes the vectors that were written."""
+        made: list[CommitMessage] = []
+        try:
+            made.extend(self._messages(now, states, refs))
+        except BaseException:
+            vectors = {ref.puffin for message in made if message.compact for ref in message.compact.vectors.values()}
+            now.meta.files.delete_quietly(map(now.meta.paths.puffin, vectors))
+            raise
+        return made
 
     def _messages(
         self, now: Version, states: Mapping[Bucket, BucketState], refs: Mapping[str, VectorRef | None]
