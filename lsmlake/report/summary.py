@@ -118,7 +118,7 @@ class Summary:
         if schema.comment:
             yield "comment", printable(schema.comment)
         yield "columns", ",\n".join(map(printable, self._columns()))
-        yield "key", printable(", ".join(schema.primary_key))
+        yield "key", printable(", ".join(schema.primary_key)) or "none: append-only"
         if schema.partition_by:
             yield "partitions", f"{human_count(sums['partitions'])} by {printable(', '.join(schema.partition_by))}"
         yield "buckets", f"{schema.parsed_options.layout.buckets:,}" + (" a partition" if schema.partition_by else "")
@@ -141,7 +141,7 @@ class Summary:
             "path": self.path,
             "comment": schema.comment or "-",
             "columns": ", ".join(self._columns()),
-            "primary_key": ", ".join(schema.primary_key),
+            "primary_key": ", ".join(schema.primary_key) or "-",
             "partition_by": ", ".join(schema.partition_by) or "-",
             "options": ", ".join(f"{name}={value}" for name, value in schema.options.items()) or "-",
             "snapshot": snapshot.id if snapshot else "-",
