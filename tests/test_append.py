@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 from append_support import KINDS, SMALL, bag, batch, create
-from effort import examples, sampled
+from effort import examples, one_in
 from faults import every_fault, interleavings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,10 +169,10 @@ def test_a_failure_leaves_the_old_rows_or_the_new(kind, verb, mode):
         done = copied(_world(kind))
         VERBS[verb](lake_on(done, "a-").table("d.t"))
         after = rows_of_scan(lake_on(done, "look-").table("d.t"))
-        faults = every_fault(lambda s: VERBS[verb](lake_on(s, "a-").table("d.t")), lambda: copied(_world(kind)), mode)
-        for number, faulted in enumerate(faults):
-            if not sampled(number, 3):
-                continue
+        faults = every_fault(
+            lambda s: VERBS[verb](lake_on(s, "a-").table("d.t")), lambda: copied(_world(kind)), mode, one_in=one_in(4)
+        )
+        for faulted in faults:
             table = lake_on(faulted.world, "b-").table("d.t")
             found = rows_of_scan(table)
             assert found in (before, after), faulted.call
@@ -220,7 +220,7 @@ def test_two_at_a_time_are_one_after_the_other(kind, name):
         serial.append(rows_of_scan(lake_on(one, "look-").table("d.t")))
     runs = [lambda s, p=p, n=n: repr(p(lake_on(s, f"{n}-").table("d.t"))) and None for n, p in enumerate(programs)]
     seen_ends = set()
-    for done in interleavings(*runs, lambda: copied(world), 2000, switches_max=1):
+    for done in interleavings(*runs, lambda: copied(world), 2000, switches_max=1, one_in=one_in(3)):
         if (end := frozenset(contents(done.world).items())) in seen_ends:
             continue
         seen_ends.add(end)

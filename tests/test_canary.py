@@ -12,7 +12,6 @@ import test_engine_cases
 from history import Plan, Player, Step, World, histories, play, played
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from test_histories import EXAMPLES
 
 from lsmlake.commit import commit
 from lsmlake.commit.requirements import BucketAsRead
@@ -92,7 +91,7 @@ HISTORIES: dict[str, dict[str, object]] = {
 
 def caught(rule: str = "deduplicate", **narrowed: object) -> bool:
     @settings(
-        max_examples=5 * EXAMPLES,
+        max_examples=40,
         deadline=None,
         derandomize=True,
         database=None,

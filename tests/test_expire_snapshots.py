@@ -10,7 +10,7 @@ from itertools import count
 
 import pyarrow as pa
 import pytest
-from effort import SCALE, examples
+from effort import SCALE, examples, one_in
 from faults import Crash, FaultStorage, every_fault, interleavings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -265,7 +265,7 @@ def test_a_commit_that_expires_snapshots_never_fails_for_it():
     def run(storage):
         write(lake_on(storage, "run-").table("d.t"), range(4), 9, compact=False)
 
-    for done in every_fault(run, lambda: copied(world), mode="error"):
+    for done in every_fault(run, lambda: copied(world), mode="error", one_in=one_in(3)):
         if done.fault.after and done.call[0] in ("read", "size", "list"):
             continue  # it only looked
         left = lake_on(done.world, "look-").table("d.t")
@@ -293,7 +293,7 @@ def test_many_writers_and_expirers_do_not_hinder_each_other():
 
     for one, other in ((commits, expires), (expires, expires)):
         seen: list[dict] = []
-        for done in interleavings(one, other, lambda: copied(world), switches_max=1):
+        for done in interleavings(one, other, lambda: copied(world), switches_max=1, one_in=one_in(3)):
             if (end := contents(done.world)) in seen:
                 continue
             seen.append(end)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lasting import LastingPlayer, lasting_histories
 from merge_setups import SETUPS
 
-EXAMPLES = 8
+EXAMPLES = 6
 
 
 @pytest.mark.parametrize("rule", SETUPS)

@@ -13,7 +13,7 @@ from strategies import new_lake
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.commit.replay import Identity
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, SnapshotNotFound
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.write.replace import Replacement
 from lsmlake.write.upsert import inline_picker, upsert_rows
@@ -186,16 +186,6 @@ def test_rows_that_no_changelog_has_reported_are_not_taken_back():
     table.overwrite(rows([(2, DAYS[0], 7), (3, DAYS[0], 3)]))
     assert changes(table, "changelog", start) == DIFFERENCE
     assert ("-U", 2, DAYS[0], 23) in changes(table, "diff", start)
-
-
-def test_the_changes_of_an_overwrite_need_the_snapshot_before():
-    table = daily(**{"changelog-producer": "lookup", "changelog.num-retained.min": 50, "changelog.num-retained.max": 50})
-    table.overwrite(rows([(2, DAYS[0], 7)]))
-    table.upsert(rows([(3, DAYS[0], 7)]))
-    table.expire_snapshots(retain_max=1)
-    with pytest.raises(SnapshotNotFound, match="3"):
-        table.changes(2, 3, mode="changelog").to_arrow()
-    assert changes(table, "changelog", 3) == {("+I", 3, DAYS[0], 7)}
 
 
 def test_a_writer_that_comes_later_keeps_its_rows_without_its_compaction():
