@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from lsmlake.dialect.connection import memory_limit, registered
+from lsmlake.dialect.types import quoted
 from lsmlake.extras import need
 from lsmlake.store.scratch import scratch_folder
 
@@ -34,7 +35,7 @@ def sorted_rows(
     with scratch_folder() as folder:
         config = {"memory_limit": memory_limit(memory_bytes), "temp_directory": folder, "preserve_insertion_order": "false"}
         with duckdb.connect(":memory:", config=config) as connection, registered(connection, "rows", schema, batches):
-            order = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" ASC NULLS FIRST' for name in by)
+            order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in by)
             found = pa.RecordBatchReader.from_stream(connection.sql(f"SELECT * FROM rows ORDER BY {order}"))
             held: list[pa.RecordBatch] = []
             for batch in found:
