@@ -287,6 +287,9 @@ def test_options_that_paimon_does_not_have():
         "read.vector-broadcast-limit",
         "snapshot.expire.on-commit",
         "write.collect-rows",
+        "write.delete.isolation-level",
+        "write.update.isolation-level",
+        "write.merge.isolation-level",
         "fields.<column>.overflow",
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 
 import duckdb
@@ -12,18 +11,13 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import unreferenced
-from strategies import Names, fake_env, lake_on, new_lake, rows_of, tiny_units
+from strategies import new_lake, rows_of, tiny_units
 
 import lsmlake
-from lsmlake import add_column, drop_column, rename_column, set_option
-from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Runtime
+from lsmlake import add_column, set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
-from lsmlake.read.plan import Plan
-from lsmlake.read.positions import Matched, matched
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
 from lsmlake.write.merge_join import Join
 
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
@@ -174,130 +168,6 @@ STEPS: dict[str, Callable[[st.DataObject, Both], object]] = {
     "add": lambda data, both: both.add(data.draw(rows)),
     "compact": lambda data, both: both.table.compact(),
 }
-
-
-# --- races: statements on the same rows ---
-
-
-def _opened(storage: Storage, prefix: str) -> Table:
-    return Lake(fake_env(storage, prefix), Runtime()).table("d.t")
-
-
-@pytest.mark.parametrize("kind", ["vectors", "copy on write", "key"])
-def test_concurrent_updates_of_one_row_lose_none(kind):
-    """A second program updates the row right before the first one publishes, in each of its attempts but the last."""
-    storage = MemoryStorage()
-    table = lake_on(storage, "a-")
-    table.create_database("d")
-    table = table.create_table("d.t", DDL, **KINDS[kind])
-    (table.upsert if table.primary_key else table.append)(batch([(1, 1, 0, "a"), (2, 2, 0, "b")]))
-    others, left = Names("other-"), [3]
-
-    class Meanwhile(MemoryStorage):
-        def put_if_absent(self, path: str, data: bytes) -> bool:
-            if "/snapshot-" in path and left[0]:
-                left[0] -= 1
-                _opened(storage, others()).update({"v": "v + 100"}, "id = 1")
-            return storage.put_if_absent(path, data)
-
-    first = Meanwhile()
-    for verb in ("read", "write", "list", "folders", "size", "delete", "copy", "move", "prune", "place", "uri"):
-        setattr(first, verb, getattr(storage, verb))
-    assert _opened(first, "b-").update({"v": "v + 1"}, "id = 1").updated == 1
-    assert sorted(rows_of(table.scan(columns=["id", "v"]).to_arrow())) == [(1, 301), (2, 0)]
-    assert table.verify() == [] and unreferenced(table) == []
-
-
-# what another program does while a statement is evaluated, and the rows (id, v) that both leave, one after the other
-MEANWHILE: dict[str, tuple[Callable[[Table], object], list[tuple]]] = {
-    "add a column": (lambda table: table.alter(add_column("z", "INT")), [(1, 1), (2, 20)]),
-    "drop a column": (lambda table: table.alter(drop_column("s")), [(1, 1), (2, 20)]),
-    "rename a column": (lambda table: table.alter(rename_column("s", "text")), [(1, 1), (2, 20)]),
-    "switch vectors": (lambda table: table.alter(set_option("deletion-vectors.enabled", "false")), [(1, 1), (2, 20)]),
-    "roll back": (lambda table: table.rollback(1), [(1, 1), (2, 20), (3, 1)]),
-}
-STATEMENTS: dict[str, Callable[[Table], object]] = {
-    "update": lambda table: table.update({"v": "v + 1"}, "k = 1"),
-    "merge": lambda table: table.merge({"k": [1]}, "t.k = s.k").when_matched_update({"v": "t.v + 1"}).execute(),
-}
-
-
-@pytest.mark.parametrize("what", MEANWHILE)
-@pytest.mark.parametrize("kind", ["vectors", "key"])
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_statement_is_evaluated_again_on_an_altered_table(statement, kind, what):
-    storage = MemoryStorage()
-    table = new_lake(storage).create_table("d.t", DDL, **KINDS[kind])
-    add = table.upsert if table.primary_key else table.append
-    add(batch([(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 1, 0, "a")]))
-    table.delete("id = 3")
-    other, expected = MEANWHILE[what]
-    left = [1]
-
-    class Meanwhile(MemoryStorage):
-        def put_if_absent(self, path: str, data: bytes) -> bool:
-            if "/snapshot-" in path and left[0]:
-                left[0] = 0
-                other(_opened(storage, "other-"))
-            return storage.put_if_absent(path, data)
-
-    first = Meanwhile()
-    for verb in ("read", "write", "list", "folders", "size", "delete", "copy", "move", "prune", "place", "uri"):
-        setattr(first, verb, getattr(storage, verb))
-    STATEMENTS[statement](_opened(first, "b-"))
-    assert sorted(rows_of(table.scan(columns=["id", "v"]).to_arrow())) == expected
-    assert table.verify() == [] and unreferenced(table) == []
-
-
-def test_a_merge_of_all_columns_notices_that_they_changed(orders, monkeypatch):
-    """The source is read once, before the table has the column."""
-    load = Join.__enter__
-
-    def altered(join: Join) -> Join:
-        entered = load(join)
-        orders.alter(add_column("w", "INT"))
-        return entered
-
-    monkeypatch.setattr(Join, "__enter__", altered)
-    source = {"id": [1], "k": [1], "v": [1], "s": ["x"], "w": [5]}
-    with pytest.raises(CommitConflict, match=r"needs the source columns \['w'\]"):
-        orders.merge(source, "t.id = s.id").when_matched_update_all().execute()
-    monkeypatch.undo()
-    assert orders.merge(source, "t.id = s.id").when_matched_update_all().execute().updated == 1
-    assert orders.scan(where="w = 5").count() == 1
-
-
-def _bump(folder: str, count: int) -> None:
-    for _ in range(count):
-        lsmlake.connect(folder).table("d.t").update({"v": "v + 1"}, where="id = 1")
-
-
-@pytest.mark.parametrize("kind", ["vectors", "key"])
-def test_counters_of_many_processes(kind, tmp_path):
-    lake = lsmlake.connect(tmp_path)
-    lake.create_database("d")
-    table = lake.create_table("d.t", DDL, **KINDS[kind])
-    (table.upsert if table.primary_key else table.append)(batch([(1, 1, 0, "a"), (2, 2, 0, "b")]))
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.starmap(_bump, [(str(tmp_path), 4)] * 3)
-    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == [12]
-    assert table.verify() == []
-
-
-def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
-    table = new_lake().create_table("d.t", DDL)
-    table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
-    monkeypatch.setattr("lsmlake.write.statement._ROUNDS", 3)
-
-    def overtaken(planned: Plan) -> list[Matched]:
-        found = matched(planned)
-        table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
-        return found
-
-    monkeypatch.setattr("lsmlake.write.delete.matched", overtaken)
-    with pytest.raises(CommitConflict, match="on every attempt"):
-        table.delete("id = 1")
-    assert table.scan().count() == 4
 
 
 # --- the rules of MERGE ---
@@ -453,3 +323,21 @@ def test_tables_whose_rows_cannot_be_updated(lake):
     summed = lake.create_table("d.s", DDL, primary_key=["id"], options={"merge-engine": "first-row"})
     with pytest.raises(InvalidQuery, match="merge-engine = first-row cannot update"):
         summed.update({"v": "2"})
+
+
+def test_a_merge_of_all_columns_notices_that_they_changed(orders, monkeypatch):
+    """The source is read once, before the table has the column."""
+    load = Join.__enter__
+
+    def altered(join: Join) -> Join:
+        entered = load(join)
+        orders.alter(add_column("w", "INT"))
+        return entered
+
+    monkeypatch.setattr(Join, "__enter__", altered)
+    source = {"id": [1], "k": [1], "v": [1], "s": ["x"], "w": [5]}
+    with pytest.raises(CommitConflict, match=r"needs the source columns \['w'\]"):
+        orders.merge(source, "t.id = s.id").when_matched_update_all().execute()
+    monkeypatch.undo()
+    assert orders.merge(source, "t.id = s.id").when_matched_update_all().execute().updated == 1
+    assert orders.scan(where="w = 5").count() == 1

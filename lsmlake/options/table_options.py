@@ -21,6 +21,7 @@ from lsmlake.options.commit import CommitOptions
 from lsmlake.options.compaction import CompactionOptions
 from lsmlake.options.files import FileOptions
 from lsmlake.options.index import IndexOptions
+from lsmlake.options.isolation import IsolationOptions
 from lsmlake.options.layout import LayoutOptions
 from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
 from lsmlake.options.option import Change, Only, Option, Tables, Values, When, options_of
@@ -39,6 +40,7 @@ class Options:
     layout: LayoutOptions
     merge: MergeOptions
     write: WriteOptions
+    isolation: IsolationOptions
     read: ReadOptions
     files: FileOptions
     index: IndexOptions

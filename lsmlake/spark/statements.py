@@ -32,6 +32,7 @@ from pyspark.sql import functions as F
 
 from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan, plan
@@ -49,7 +50,7 @@ from lsmlake.write.merge_clauses import assignments, check_clauses, equal_column
 from lsmlake.write.merge_join import repeated
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.row_edit import replace_rows
-from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.statement import DmlReport
 from lsmlake.write.update import check_updatable
 
 _KIND, _PLACE = "_lsmlake_kind", "_lsmlake_place"

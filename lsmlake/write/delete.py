@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lsmlake.commit.replay import Identity
+from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched
@@ -11,7 +12,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.keys_read import KeysRead
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lsmlake.commit.replay import Identity
 from lsmlake.format.deletion_vector import EMPTY
+from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_, evaluate
 from lsmlake.predicate.tree import Column, Compare, Constant, In, Literal
 from lsmlake.read.get import rows_of_keys
@@ -34,7 +35,7 @@ from lsmlake.write.merge_clauses import TARGET, Statement
 from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
 from lsmlake.write.prepare import Request, delete_columns, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.statement import DmlReport
 from lsmlake.write.update import check_replaces, check_updatable
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts

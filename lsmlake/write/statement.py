@@ -10,10 +10,10 @@ from lsmlake.commit.requirements import Overtaken
 from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
+from lsmlake.options.isolation import ISOLATIONS
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
-SERIALIZABLE, SNAPSHOT = ISOLATIONS = "serializable", "snapshot"
 _ROUNDS = 100
 _WAIT_MAX_MS = 500
 
@@ -35,13 +35,12 @@ class DmlReport(Shown):
     deleted: int = 0
 
 
-def check_isolation(isolation: str) -> str:
-    """Returns `isolation`. Raises InvalidQuery for an unknown level."""
-    if isolation not in ISOLATIONS:
+def check_isolation(isolation: str | None) -> None:
+    """`isolation`: of a call; None: as the table says. Raises InvalidQuery for an unknown level."""
+    if isolation is not None and isolation not in ISOLATIONS:
         raise InvalidQuery(
             "unknown isolation", expected=" or ".join(map(repr, ISOLATIONS)), found=repr(isolation), cure="pass one of them"
         )
-    return isolation
 
 
 def evaluated(meta: Metadata, evaluate: Callable[[Version], DmlReport]) -> DmlReport:

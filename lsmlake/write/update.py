@@ -13,6 +13,7 @@ from lsmlake.commit.replay import Identity
 from lsmlake.dialect.evaluate import Columns, columns_of
 from lsmlake.dialect.scope import Scope
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
@@ -24,7 +25,7 @@ from lsmlake.write.append import append_files
 from lsmlake.write.keys_read import KeysRead
 from lsmlake.write.prepare import Request, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.statement import SERIALIZABLE, DmlReport
+from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
@@ -38,7 +39,7 @@ def update(
         version: The version to read.
         values: Column -> an expression in Spark SQL over the old row.
         predicate: The rows to update.
-        isolation: See `write.statement`.
+        isolation: See `options.isolation`.
         zone: The session's time zone.
         now: The time of the statement.
 

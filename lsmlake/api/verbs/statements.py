@@ -26,7 +26,7 @@ from lsmlake.write.statement import DmlReport, check_isolation, evaluated
 class Statements(Writing, Reading):
     """The verbs that change rows by condition."""
 
-    def delete(self, where: str | None = None, *, isolation: Isolation = "serializable") -> DmlReport:
+    def delete(self, where: str | None = None, *, isolation: Isolation | None = None) -> DmlReport:
         """Delete the rows that satisfy a condition, as one commit.
 
         Reads only the columns of `where`, and of a table with a primary key the key. An append-only table marks the rows in
@@ -40,7 +40,7 @@ class Statements(Writing, Reading):
         Args:
             where: a predicate in Spark SQL. Default: all rows.
             isolation: 'serializable' also evaluates the statement again if other commits added rows that satisfy `where`;
-                'snapshot' leaves such rows in the table.
+                'snapshot' leaves such rows in the table. Default: `write.delete.isolation-level` of the table.
 
         Raises:
             InvalidQuery: `where` is no predicate on columns of the table.
@@ -51,10 +51,14 @@ class Statements(Writing, Reading):
             >>> orders.delete("dt < '2026-01-01'").deleted
             17
         """
-        level = check_isolation(isolation)
-        return evaluated(self.meta, lambda version: self.runtime.delete(version, where, level))
+        check_isolation(isolation)
 
-    def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation = "serializable") -> DmlReport:
+        def evaluate(version: Version) -> DmlReport:
+            return self.runtime.delete(version, where, isolation or version.options.isolation.delete)
+
+        return evaluated(self.meta, evaluate)
+
+    def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation | None = None) -> DmlReport:
         """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
 
         With Spark attached, Spark evaluates `where` and `values` if the files to read are not small or if only Spark knows the
@@ -66,7 +70,7 @@ class Statements(Writing, Reading):
             values: column -> an expression in Spark SQL over the old row, such as {"amount": "amount * 2", "status": "'paid'"}.
                 Key columns cannot be updated. A value that the column cannot hold without loss is refused.
             where: as in `delete`.
-            isolation: as in `delete`.
+            isolation: as in `delete`. Default: `write.update.isolation-level`.
 
         Raises:
             InvalidQuery: an expression is invalid, or the merge engine is not deduplicate or partial-update, or an expression
@@ -79,10 +83,15 @@ class Statements(Writing, Reading):
             >>> orders.update({"status": "'closed'"}, where="order_id = 7").updated
             1
         """
-        level, now = check_isolation(isolation), self._now()
-        return evaluated(self.meta, lambda version: self.runtime.update(version, values, where, level, now))
+        check_isolation(isolation)
+        now = self._now()
 
-    def merge(self, source: Data | Reading, on: str, *, isolation: Isolation = "serializable", evolve: bool = False) -> Merge:
+        def evaluate(version: Version) -> DmlReport:
+            return self.runtime.update(version, values, where, isolation or version.options.isolation.update, now)
+
+        return evaluated(self.meta, evaluate)
+
+    def merge(self, source: Data | Reading, on: str, *, isolation: Isolation | None = None, evolve: bool = False) -> Merge:
         """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.
 
         The source is read once. Where `on` requires columns to be equal, only the files that can hold the values of the source
@@ -93,14 +102,18 @@ class Statements(Writing, Reading):
             source: any data that `upsert` takes, or a table, as it is now. With a Spark DataFrame, or if the files of this table
                 are not small and Spark is attached, Spark joins and the tasks write; other data must then fit the driver.
             on: the condition on a target row `t` and a source row `s`, such as "t.order_id = s.order_id".
-            isolation: as in `delete`.
+            isolation: as in `delete`. Default: `write.merge.isolation-level`.
             evolve: first add the columns of the source that the table lacks, as in `upsert`.
 
         Example:
             >>> merge = orders.merge(batch, "t.order_id = s.order_id")
             >>> merge.when_matched_update_all("s.op = 'U'").when_matched_delete().when_not_matched_insert_all().execute()
         """
-        level, zone = check_isolation(isolation), self.runtime.zone
+        check_isolation(isolation)
+        zone = self.runtime.zone
+
+        def level(version: Version) -> str:
+            return isolation or version.options.isolation.merge
 
         def run(clauses: tuple[Clause, ...]) -> DmlReport:
             data = source.scan() if isinstance(source, Reading) else source
@@ -108,7 +121,7 @@ class Statements(Writing, Reading):
             if spread is not None:
                 if evolve:
                     self._evolved(self.version, self.runtime.columns_of(spread.schema), Request())
-                return evaluated(self.meta, lambda version: self.runtime.merge(version, spread, on, clauses, level))
+                return evaluated(self.meta, lambda version: self.runtime.merge(version, spread, on, clauses, level(version)))
             from lsmlake.write.merge import merge  # loads sqlglot
             from lsmlake.write.merge_clauses import checked, schema_of_source
             from lsmlake.write.merge_join import Join
@@ -127,7 +140,7 @@ class Statements(Writing, Reading):
                 def evaluate(version: Version) -> DmlReport:
                     if version.schema.id != schema.id:
                         join.restate(checked(version.schema, columns, on, clauses, zone, now))
-                    return merge(version, join, level)
+                    return merge(version, join, level(version))
 
                 return evaluated(self.meta, evaluate)
 

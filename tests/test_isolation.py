@@ -1,0 +1,199 @@
+"""Statements that change rows by condition while other programs commit: none is lost, and none sees half of another.
+
+`Meanwhile` lets another program commit right before a statement publishes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from faults import HookedStorage
+from naive import unreferenced
+from strategies import Names, fake_env, new_lake, rows_of
+
+import lsmlake
+from lsmlake import add_column, drop_column, rename_column, set_option
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
+from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
+from lsmlake.read.plan import Plan
+from lsmlake.read.positions import Matched, matched
+from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.storage import Storage
+
+DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
+COLUMNS = pa.schema([("id", pa.int32()), ("k", pa.int32()), ("v", pa.int64()), ("s", pa.string())])
+KINDS: dict[str, dict] = {
+    "vectors": {},
+    "copy on write": {"options": {"deletion-vectors.enabled": "false"}},
+    "key": {"primary_key": ["id"], "options": {"bucket": 2}},
+}
+
+
+def batch(given: list[tuple]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in given], COLUMNS)
+
+
+def created(storage: Storage, kind: str, given: list[tuple], **options: str) -> Table:
+    """A table of a kind with these rows."""
+    how = KINDS[kind] | {"options": KINDS[kind].get("options", {}) | options}
+    table = new_lake(storage).create_table("d.t", DDL, **how)
+    add(table, given)
+    return table
+
+
+def add(table: Table, given: list[tuple]) -> None:
+    (table.upsert if table.primary_key else table.append)(batch(given))
+
+
+def opened(storage: Storage, prefix: str) -> Table:
+    return Lake(fake_env(storage, prefix), Runtime()).table("d.t")
+
+
+class Meanwhile(HookedStorage):
+    """Calls `other` with a table of another program before each of the first `times` snapshots is published."""
+
+    def __init__(self, inner: Storage, other: Callable[[Table], object], times: int = 1) -> None:
+        super().__init__(inner)
+        self.other, self.left, self.names = other, times, Names("other-")
+
+    @contextmanager
+    def around(self, verb: str, path: str) -> Iterator[None]:
+        if verb == "put_if_absent" and "/snapshot-" in path and self.left:
+            self.left -= 1
+            self.other(opened(self.inner, self.names()))
+        yield
+
+
+def ids(table: Table) -> list[tuple]:
+    """(id, v) of all rows."""
+    return sorted(rows_of(table.scan(columns=["id", "v"]).to_arrow()))
+
+
+def in_order(table: Table) -> None:
+    assert table.verify() == [] and unreferenced(table) == []
+
+
+# --- levels ---
+
+NEW = (9, 1, 0, "a")  # satisfies the condition of each statement
+LEVELS: dict[str, tuple[Callable[..., object], list[tuple], list[tuple]]] = {
+    # verb: the statement, and what it leaves if it is serializable, or not
+    "delete": (lambda table, **how: table.delete("k = 1", **how), [(2, 20)], [(2, 20), (9, 0)]),
+    "update": (
+        lambda table, **how: table.update({"v": "v + 1"}, "k = 1", **how),
+        [(1, 1), (2, 20), (9, 1)],
+        [(1, 1), (2, 20), (9, 0)],
+    ),
+    "merge": (
+        lambda table, **how: table.merge({"k": [1]}, "t.k = s.k", **how).when_matched_update({"v": "t.v + 1"}).execute(),
+        [(1, 1), (2, 20), (9, 1)],
+        [(1, 1), (2, 20), (9, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", LEVELS)
+def test_the_level_of_the_call_or_of_the_table_decides_about_rows_that_were_added(verb, kind):
+    run, serial, kept = LEVELS[verb]
+    for option, call, expected in (
+        (None, None, serial),
+        ("snapshot", None, kept),
+        ("snapshot", "serializable", serial),
+        ("serializable", "snapshot", kept),
+    ):
+        storage = MemoryStorage()
+        options = {} if option is None else {f"write.{verb}.isolation-level": option}
+        table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 20, "b")], **options)
+        run(opened(Meanwhile(storage, lambda other: add(other, [NEW])), "b-"), **({} if call is None else {"isolation": call}))
+        assert ids(table) == expected, (option, call)
+        in_order(table)
+
+
+def test_a_level_has_a_known_name():
+    table = created(MemoryStorage(), "vectors", [NEW])
+    with pytest.raises(InvalidQuery, match="unknown isolation"):
+        table.delete("k = 1", isolation="none")
+    for verb in LEVELS:
+        with pytest.raises(InvalidOption, match="'serializable' or 'snapshot'"):
+            table.alter(set_option(f"write.{verb}.isolation-level", "none"))
+
+
+# --- statements on the same rows ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_concurrent_updates_of_one_row_lose_none(kind):
+    """A second program updates the row right before the first one publishes, in each of its attempts but the last."""
+    storage = MemoryStorage()
+    table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 0, "b")])
+    other = Meanwhile(storage, lambda other: other.update({"v": "v + 100"}, "id = 1"), times=3)
+    assert opened(other, "b-").update({"v": "v + 1"}, "id = 1").updated == 1
+    assert ids(table) == [(1, 301), (2, 0)]
+    in_order(table)
+
+
+# what another program does while a statement is evaluated, and the rows (id, v) that both leave, one after the other
+MEANWHILE: dict[str, tuple[Callable[[Table], object], list[tuple]]] = {
+    "add a column": (lambda table: table.alter(add_column("z", "INT")), [(1, 1), (2, 20)]),
+    "drop a column": (lambda table: table.alter(drop_column("s")), [(1, 1), (2, 20)]),
+    "rename a column": (lambda table: table.alter(rename_column("s", "text")), [(1, 1), (2, 20)]),
+    "switch vectors": (lambda table: table.alter(set_option("deletion-vectors.enabled", "false")), [(1, 1), (2, 20)]),
+    "roll back": (lambda table: table.rollback(1), [(1, 1), (2, 20), (3, 1)]),
+}
+STATEMENTS: dict[str, Callable[[Table], object]] = {
+    "update": lambda table: table.update({"v": "v + 1"}, "k = 1"),
+    "merge": lambda table: table.merge({"k": [1]}, "t.k = s.k").when_matched_update({"v": "t.v + 1"}).execute(),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement_is_evaluated_again_on_an_altered_table(statement, kind, what):
+    storage = MemoryStorage()
+    table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 1, 0, "a")])
+    table.delete("id = 3")
+    other, expected = MEANWHILE[what]
+    STATEMENTS[statement](opened(Meanwhile(storage, other), "b-"))
+    assert ids(table) == expected
+    in_order(table)
+
+
+def _bump(folder: str, count: int) -> None:
+    for _ in range(count):
+        lsmlake.connect(folder).table("d.t").update({"v": "v + 1"}, where="id = 1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counters_of_many_processes(kind, tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table = lake.create_table("d.t", DDL, **KINDS[kind])
+    add(table, [(1, 1, 0, "a"), (2, 2, 0, "b")])
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        pool.starmap(_bump, [(str(tmp_path), 4)] * 3)
+    assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == [12]
+    assert table.verify() == []
+
+
+def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
+    table = new_lake().create_table("d.t", DDL)
+    table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
+    monkeypatch.setattr("lsmlake.write.statement._ROUNDS", 3)
+
+    def overtaken(planned: Plan) -> list[Matched]:
+        found = matched(planned)
+        table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
+        return found
+
+    monkeypatch.setattr("lsmlake.write.delete.matched", overtaken)
+    with pytest.raises(CommitConflict, match="on every attempt"):
+        table.delete("id = 1")
+    assert table.scan().count() == 4
