@@ -37,6 +37,17 @@ MEANINGS = [
     "SELECT a.k, b.k AS o FROM d.n a JOIN d.n b ON a.d = b.d OR a.g <=> b.g",
     "SELECT k FROM d.n WHERE i NOT IN (SELECT i FROM d.n WHERE k < 5)",
     "SELECT y AS v FROM d.n UNION SELECT k FROM d.n",
+    "SELECT g, b, grouping(g) AS x, grouping_id() AS i, sum(k) AS s FROM d.n GROUP BY GROUPING SETS ((g, b), (b), ())",
+    "SELECT g, b, grouping_id(g, b) AS i, count(*) AS n FROM d.n GROUP BY g, b WITH CUBE HAVING grouping(b) = 0",
+    "SELECT k, sum(k) OVER w AS s, rank() OVER (w) AS r FROM d.n WINDOW w AS (PARTITION BY g ORDER BY k)",
+    "SELECT k, p, e FROM d.n LATERAL VIEW OUTER posexplode(split(nullif(g, 'b'), 'x')) q AS p, e WHERE k > 1",
+    "SELECT k, x, e FROM d.n LATERAL VIEW inline(array(struct(y, g))) AS x, s LATERAL VIEW explode(array(s, 'z')) AS e",
+    "SELECT explode(array(k, i)), k FROM d.n WHERE k < 4",
+    "SELECT stack(2, k, g, i) AS (a, b) FROM d.n",
+    "SELECT * FROM (SELECT k, g FROM d.n) NATURAL JOIN (SELECT k, b FROM d.n WHERE b)",
+    "SELECT id, e FROM range(1, 8, 3), LATERAL (SELECT id * 2 AS e)",
+    "SELECT k FROM d.n WHERE (k, g) IN (SELECT k + 1, 'a' FROM d.n)",
+    "SELECT struct(k, g).g AS a, (array(struct(g)))[0].g AS b FROM d.n ORDER BY ALL",
     "SELECT sum(y) FILTER (WHERE b) AS s, first(k) FILTER (WHERE k = 3) AS f, max_by(g, k) AS m FROM d.n",
 ]
 ERRORS = [

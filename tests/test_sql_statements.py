@@ -132,7 +132,7 @@ REFUSED = {
     "CREATE VIEW d.v AS SELECT 1": "only tables and databases",
     "CREATE TABLE d.x (a INT) USING csv": "only tables of lsmlake",
     "CREATE TABLE d.x (a INT DEFAULT 5, PRIMARY KEY (a))": "SET DEFAULT",
-    "CREATE OR REPLACE TABLE d.x (a INT)": "replace is not supported",
+    "CREATE OR REPLACE TABLE d.x (a INT)": "REPLACE is not supported",
     "CALL nope('d.orders')": "no procedure nope",
     "CALL compact()": "table is missing",
     "CALL compact('d.orders', fully => true)": "no argument fully",

@@ -30,6 +30,7 @@ from lsmlake.dialect.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    TINYINT,
     arithmetic,
     common,
     duck_name,
@@ -63,6 +64,8 @@ class Translator:
         windows: Whether window functions are allowed here.
         now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
         aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first.
+        named_windows: The windows of the clause WINDOW, by name in lower case.
+        sets: The expressions of GROUP BY with several grouping sets.
     """
 
     text: Text
@@ -72,6 +75,8 @@ class Translator:
     windows: bool = False
     now: str | None = None
     aliases: Mapping[str, Typed] = field(default_factory=dict)
+    named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
+    sets: tuple[exp.Expression, ...] = ()
 
     def typed(self, node: exp.Expression) -> Typed:
         """The translation of a node."""
@@ -134,6 +139,8 @@ class Translator:
 
     def _column(self, node: exp.Expression) -> Typed:
         self.text.only(node, "this", "table", "db", "catalog", "expression", "quoted")
+        if isinstance(node, exp.Dot) and not _is_name(node.this) and isinstance(node.expression, exp.Identifier):
+            return self._field(node, self.typed(node.this), node.expression.name)
         parts = [node] if isinstance(node, exp.Identifier) else node.parts
         if not all(isinstance(part, exp.Identifier) for part in parts):
             self.text.refuse(node, "this is not supported here")
@@ -185,6 +192,10 @@ class Translator:
                 self.text.refuse(node, "a parameter has no value", cure="pass its value in args")
             case exp.Interval():
                 self.text.refuse(node, "an INTERVAL stands only after + or - of a date or a timestamp")
+            case exp.Array():
+                self.text.refuse(
+                    node, "an index after a call is not supported", cure="put the call in parentheses, or use element_at"
+                )
         self.text.refuse(node, "this is not supported")
 
     def _now(self, node: exp.Expression, date: bool) -> Typed:
@@ -253,18 +264,28 @@ class Translator:
 
     def _in(self, node: exp.In) -> Typed:
         if query := node.args.get("query"):
-            made = self.typed(node.this)
-            sql, types = self._query(node, query)
-            if len(types) != 1 or common(made.type, types[0]) is None:
-                self.text.refuse(node, "the query of IN must give one column of a type that fits")
-            kind = common(made.type, types[0])
-            left = self.converted(node, made, kind)
-            inner = self.converted(node, Typed("x", types[0]), kind)
-            return Typed(f"({left} IN (SELECT {inner} FROM ({sql}) AS q(x)))", BOOLEAN)
+            return self._in_query(node, query)
         self.text.only(node, "this", "expressions")
         nodes = [node.this, *node.expressions]
         (operand, *values), _ = self.unified(nodes, [self.typed(part) for part in nodes])
         return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
+
+    def _in_query(self, node: exp.In, query: exp.Expression) -> Typed:
+        """Membership in a query, of a value or of several: `(a, b) IN (SELECT ...)`."""
+        nodes = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        made = [self.typed(one) for one in nodes]
+        sql, types = self._query(node, query)
+        kinds = [common(one.type, kind) for one, kind in zip(made, types, strict=False)]
+        if len(types) != len(made) or None in kinds:
+            found = ", ".join(map(format_type, types))
+            self.text.refuse(node, f"the query of IN must give {len(made)} columns of types that fit", found=found)
+        names = [f"x{number}" for number in range(len(made))]
+        left = [self.converted(node, one, kind) for one, kind in zip(made, kinds, strict=True)]
+        inner = [self.converted(node, Typed(*three[:2]), three[2]) for three in zip(names, types, kinds, strict=True)]
+        if len(made) == 1:
+            return Typed(f"({left[0]} IN (SELECT {inner[0]} FROM ({sql}) AS q({names[0]})))", BOOLEAN)
+        rows = f"SELECT row({', '.join(inner)}) FROM ({sql}) AS q({', '.join(names)})"
+        return Typed(f"(row({', '.join(left)}) IN ({rows}))", BOOLEAN)
 
     def _is(self, node: exp.Is) -> Typed:
         self.text.only(node, "this", "expression")
@@ -453,8 +474,15 @@ class Translator:
         self.text.only(node, "this", "partition_by", "order", "spec", "over", "alias")
         if not self.windows:
             self.text.refuse(node, "a window function is not allowed here", cure="compute it in a subquery")
-        if node.args.get("alias"):
-            self.text.refuse(node, "named windows are not supported", cure="write the window after OVER")
+        call = node.this
+        if name := node.args.get("alias"):
+            if any(node.args.get(one) for one in ("partition_by", "order", "spec")):
+                self.text.refuse(node, "a named window stands alone after OVER", cure="write the whole window")
+            if name.name.lower() not in self.named_windows:
+                self.text.refuse(
+                    node, f"there is no window {name.name}", cure=f"write WINDOW {name.name} AS (...) after the query"
+                )
+            node = self.named_windows[name.name.lower()]
         inner = replace(self, windows=False)
         parts = []
         if partition := node.args.get("partition_by"):
@@ -464,7 +492,7 @@ class Translator:
         if spec := node.args.get("spec"):
             parts.append(self._frame(node, spec))
         over = f" OVER ({' '.join(parts)})"
-        return inner._call(node.this, over)
+        return inner._call(call, over)
 
     def _frame(self, node: exp.Expression, spec: exp.WindowSpec) -> str:
         def bound(value: object, side: str | None) -> str:
@@ -496,6 +524,8 @@ class Translator:
         if not isinstance(node, exp.Anonymous):
             self.text.refuse(node, "this is not a function that lsmlake knows")
         name = node.name.lower()
+        if name in ("grouping", "grouping_id"):
+            return self._grouping(node, name)
         if name in AGGREGATES and (self.aggregates or over):
             return self._aggregate(node, name, condition, over, ignores)
         if over and not condition:
@@ -505,6 +535,17 @@ class Translator:
         if condition or ignores or over:
             self.text.refuse(node, "only an aggregate function takes this")
         return self._function(node, name, node.expressions)
+
+    def _grouping(self, node: exp.Anonymous, name: str) -> Typed:
+        if not self.sets:
+            self.text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE")
+        nodes = node.expressions or self.sets
+        if name == "grouping" and len(node.expressions) != 1:
+            self.text.refuse(node, "grouping takes one column")
+        if name == "grouping_id" and [one.sql() for one in nodes] != [one.sql() for one in self.sets]:
+            self.text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none")
+        kind = TINYINT if name == "grouping" else BIGINT
+        return Typed(f"CAST(grouping_id({', '.join(self.without().typed(one).sql for one in nodes)}) AS {duck_name(kind)})", kind)
 
     def without(self) -> Translator:
         """A translator that refuses aggregates and windows."""
@@ -580,6 +621,11 @@ class Translator:
         if not fits:
             return None
         return [self.converted(*three) for three in zip(nodes, typed, function.takes, strict=True)]
+
+
+def _is_name(node: exp.Expression) -> bool:
+    """Whether a node is a dotted name; otherwise what a dot follows is a value."""
+    return isinstance(node, (exp.Column, exp.Identifier)) or (isinstance(node, exp.Dot) and _is_name(node.this))
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:

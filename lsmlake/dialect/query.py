@@ -15,6 +15,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.generators import Generated, generated, is_generator
+from lsmlake.dialect.grouping import grouped, sets_of
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, common, duck_name, quoted
@@ -58,6 +60,8 @@ class _From:
 
 
 Catalog = Callable[[exp.Table], pa.Schema]
+_GENERATED = "#generated"
+"""The qualifier of what a generator in SELECT gives: the text cannot name it."""
 
 
 @dataclass
@@ -75,8 +79,10 @@ class QueryTranslator:
         ctes = dict(ctes or {})
         prefix = self._with(node, ctes, outer)
         if isinstance(node, exp.Subquery):
-            self.text.only(node, "this", "with_", "alias")
+            self.text.only(node, "this", "with_", "alias", "laterals", "order", "limit", "offset")
             made = self.query(node.this, ctes, outer)
+            if node.args.get("order") or node.args.get("limit") or node.args.get("offset"):
+                made = self._sorted(node, made, ctes, outer)
         elif isinstance(node, exp.Select):
             made = self._select(node, ctes, outer)
         elif isinstance(node, exp.SetOperation):
@@ -120,7 +126,28 @@ class QueryTranslator:
         found = _From(sql, Scope((relation,), outer=outer), {0: use} if use else {}, frozenset([0]))
         for join in [*(source.this.args.get("joins") or ()), *(node.args.get("joins") or ())]:
             found = self._join(found, join, ctes, outer)
+        for view in [*(source.this.args.get("laterals") or ()), *(node.args.get("laterals") or ())]:
+            self.text.only(view, "this", "view", "outer", "alias")
+            if not isinstance(view.this, exp.Anonymous):
+                self.text.refuse(
+                    view,
+                    "LATERAL VIEW takes a function that gives rows",
+                    cure="write LATERAL VIEW with explode, posexplode, inline or stack",
+                )
+            made = generated(self._translator(found.scope, ctes), view.this)
+            found = self._lateral(found, view, made._replace(outer=made.outer or bool(view.args.get("outer"))))
         return found
+
+    def _lateral(self, left: _From, node: exp.Expression, made: Generated, qualifiers: Sequence[str] = ()) -> _From:
+        """The rows of the left side, each with the rows that a generator gives for it."""
+        name = f"r{next(self._numbers)}"
+        query = self._renamed(node, Query(made.sql, made.columns))
+        relation = _relation(name, tuple(qualifiers) or ((node.alias,) if node.alias else ()), query)
+        join = (
+            f"LEFT JOIN LATERAL ({query.sql}) AS {name} ON true" if made.outer else f"CROSS JOIN LATERAL ({query.sql}) AS {name}"
+        )
+        scope = replace(left.scope, relations=(*left.scope.relations, relation))
+        return replace(left, sql=f"{left.sql or '(SELECT 1) AS r0'} {join}", scope=scope)
 
     def _relation(
         self, node: exp.Expression, ctes: Mapping[str, Query], outer: Scope | None
@@ -128,15 +155,20 @@ class QueryTranslator:
         name = f"r{next(self._numbers)}"
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._table(node, name, ctes)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+            self.text.only(node, "this", "alias", "joins", "laterals")
+            found = generated(self._translator(Scope(()), ctes), node.this)
+            made = self._renamed(node, Query(found.sql, found.columns))
+            return f"({made.sql}) AS {name}", _relation(name, (node.alias,) if node.alias else (), made), None
         if isinstance(node, (exp.Subquery, exp.Values)):
-            self.text.only(node, "this", "alias", "with_", "expressions", "joins")
+            self.text.only(node, "this", "alias", "with_", "expressions", "joins", "laterals", "order", "limit", "offset")
             made = self._renamed(node, self.query(node, ctes, None))
             qualifiers = (node.alias,) if node.alias else ()
             return f"({made.sql}) AS {name}", _relation(name, qualifiers, made), None
         self.text.refuse(node, "this is not supported in FROM", expected="a table, a view, a subquery or VALUES")
 
     def _table(self, node: exp.Table, name: str, ctes: Mapping[str, Query]) -> tuple[str, Relation, TableUse | None]:
-        self.text.only(node, "this", "db", "catalog", "alias", "version", "joins")
+        self.text.only(node, "this", "db", "catalog", "alias", "version", "joins", "laterals")
         plain = node.name.lower() if not node.args.get("db") else None
         if plain in ctes:
             if node.args.get("version"):
@@ -153,12 +185,17 @@ class QueryTranslator:
         return f"{use.view} AS {name}", Relation(qualifiers, columns), use
 
     def _join(self, left: _From, node: exp.Join, ctes: Mapping[str, Query], outer: Scope | None) -> _From:
-        self.text.only(node, "this", "side", "kind", "on", "using")
+        self.text.only(node, "this", "side", "kind", "on", "using", "method")
+        if isinstance(node.this, exp.Lateral):
+            return self._lateral_query(left, node, ctes)
         sql, relation, use = self._relation(node.this, ctes, outer)
         side, kind = (node.args.get("side") or "").upper(), (node.args.get("kind") or "").upper()
         if kind in ("OUTER", "INNER") or (side and not kind):
             kind = side or "INNER"
         on, using = node.args.get("on"), node.args.get("using")
+        if node.args.get("method"):
+            names = {column.name.lower() for column in left.scope.columns()}
+            using = [exp.to_identifier(column.name, quoted=True) for column in relation.columns if column.name.lower() in names]
         words = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
         word = words.get(kind, f"{kind} JOIN") if kind in (*words, "LEFT", "RIGHT", "FULL") else None
         if word is None:
@@ -183,6 +220,18 @@ class QueryTranslator:
         if kind in ("SEMI", "ANTI"):
             uses.pop(number, None)
         return _From(f"{left.sql} {word} {sql}{condition}", scope, uses, kept)
+
+    def _lateral_query(self, left: _From, node: exp.Join, ctes: Mapping[str, Query]) -> _From:
+        """A join with LATERAL (SELECT ...), which names columns of the relations before it."""
+        self.text.only(node.this, "this", "alias")
+        side, on = (node.args.get("side") or "").upper(), node.args.get("on")
+        always = isinstance(on, exp.Boolean) and on.this
+        if not isinstance(node.this.this, exp.Subquery) or side not in ("", "LEFT") or not (on is None or always):
+            self.text.refuse(
+                node, "this LATERAL is not supported", cure="write [LEFT JOIN] LATERAL (SELECT ...) AS name [ON true]"
+            )
+        made = self.query(node.this.this, ctes, left.scope)
+        return self._lateral(left, node.this, Generated(made.sql, made.columns, side == "LEFT"))
 
     def _using(
         self, node: exp.Join, names: Sequence[exp.Expression], left: Scope, relation: Relation, kind: str
@@ -222,14 +271,15 @@ class QueryTranslator:
 
     def _select(self, node: exp.Select, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
         self.text.only(
-            node, "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "offset", "distinct",
-            "with_",
+            node, "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit", "offset", "distinct",
+            "with_", "windows", "hint",
         )  # fmt: skip
-        source = self._from(node, ctes, outer)
+        source = self._with_generator(node, self._from(node, ctes, outer), ctes)
         where = node.args.get("where")
-        outputs = self._outputs(node, source.scope, ctes)
-        aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
-        after = self._translator(source.scope, ctes, aggregates=True, windows=True, aliases=aliases)
+        here = {"aggregates": True, "windows": True, "named_windows": self._windows(node), "sets": sets_of(node)}
+        outputs = self._outputs(node, source.scope, ctes, here)
+        here["aliases"] = {name.lower(): made for name, made, aliased in outputs if aliased}
+        after = self._translator(source.scope, ctes, **here)
         parts = [f"{made.sql} AS {quoted(f'#{number}')}" for number, (_, made, _) in enumerate(outputs)]
         distinct = node.args.get("distinct")
         if distinct is not None:
@@ -239,36 +289,70 @@ class QueryTranslator:
         if where is not None:
             sql += f" WHERE {self._condition(source.scope, where.this, ctes)}"
             self._push(where.this, source.scope, {place: use for place, use in source.uses.items() if place in source.kept})
-        sql += self._group(node, outputs, source.scope, ctes)
+        if group := node.args.get("group"):
+            plain = self._translator(source.scope, ctes, aliases=here["aliases"])
+            sql += grouped(
+                plain, group, lambda item: None if (at := self._ordinal(item, outputs)) is None else outputs[at][1].sql
+            )
         if having := node.args.get("having"):
-            sql += f" HAVING {self._condition(source.scope, having.this, ctes, aggregates=True, aliases=aliases)}"
-        if qualify := node.args.get("qualify"):
-            allowed = {"aggregates": True, "windows": True, "aliases": aliases}
-            sql += f" QUALIFY {self._condition(source.scope, qualify.this, ctes, **allowed)}"
+            sql += f" HAVING {self._condition(source.scope, having.this, ctes, **{**here, 'windows': False})}"
         sql += self._order(node, outputs, after) + self._limit(node)
         self._push_limit(node, source)
         return Query(sql, tuple((name, made.type) for name, made, _ in outputs))
 
-    def _outputs(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Query]) -> list[tuple[str, Typed, bool]]:
-        """Name, translation and whether the text gives the name, of each column of the result."""
+    def _outputs(
+        self, node: exp.Select, scope: Scope, ctes: Mapping[str, Query], here: Mapping[str, object]
+    ) -> list[tuple[str, Typed, bool]]:
+        """Name, translation and whether the text gives the name, of each column of the result. `here`: what the expressions can
+        use."""
         outputs: list[tuple[str, Typed, bool]] = []
         for item in node.expressions:
+            inner = item.unalias() if isinstance(item, exp.Alias) else item
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 outputs += self._star(item, scope)
-                continue
-            aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
-            made = self._translator(scope, ctes, aggregates=True, windows=True, aliases=aliases).typed(item)
-            inner = item.unalias() if isinstance(item, exp.Alias) else item
-            name = item.alias or (inner.name if isinstance(inner, (exp.Column, exp.Dot)) else inner.sql("spark"))
-            outputs.append((name, made, bool(item.alias)))
+            elif is_generator(_unaliased(item)):
+                (made,) = (one for one in scope.relations if one.qualifiers == (_GENERATED,))
+                outputs += [(one.name, Typed(one.sql, one.type), True) for one in made.columns]
+            else:
+                aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
+                made = self._translator(scope, ctes, **here, aliases=aliases).typed(item)
+                name = item.alias or (
+                    inner.name if isinstance(inner, (exp.Column, exp.Dot)) else inner.sql("spark", normalize_functions=False)
+                )
+                outputs.append((name, made, bool(item.alias)))
         return outputs
+
+    def _with_generator(self, node: exp.Select, source: _From, ctes: Mapping[str, Query]) -> _From:
+        """FROM with the rows of a generator among the expressions of SELECT."""
+        found = [item for item in node.expressions if is_generator(_unaliased(item))]
+        if not found:
+            return source
+        if len(found) > 1 or node.args.get("group"):
+            cure = "write LATERAL VIEW after FROM"
+            self.text.refuse(found[-1], "SELECT takes one function that gives rows, and then no GROUP BY", cure=cure)
+        (item,) = found
+        made = generated(self._translator(source.scope, ctes), _unaliased(item))
+        names = [one.name for one in item.aliases] if isinstance(item, exp.Aliases) else [item.alias] if item.alias else []
+        if names and len(names) != len(made.columns):
+            self.text.refuse(item, "the alias names another number of columns", expected=len(made.columns), found=len(names))
+        columns = tuple((name, kind) for name, (_, kind) in zip(names, made.columns, strict=True)) if names else made.columns
+        return self._lateral(source, _unaliased(item), made._replace(columns=columns), (_GENERATED,))
+
+    def _windows(self, node: exp.Select) -> dict[str, exp.Window]:
+        """The windows of the clause WINDOW, by name."""
+        found = {}
+        for window in node.args.get("windows") or ():
+            if window.args.get("alias"):
+                self.text.refuse(window, "a window cannot be based on another one", cure="write the whole window")
+            found[window.this.name.lower()] = window
+        return found
 
     def _star(self, item: exp.Expression, scope: Scope) -> list[tuple[str, Typed, bool]]:
         star = item if isinstance(item, exp.Star) else item.this
         self.text.only(star, "except_")
         dropped = {column.name.lower() for column in star.args.get("except_") or ()}
         if isinstance(item, exp.Star):
-            columns = scope.columns()
+            columns = replace(scope, relations=tuple(one for one in scope.relations if one.qualifiers != (_GENERATED,))).columns()
         else:
             qualifier = ".".join(part.name for part in item.parts[:-1]).lower()
             found = [one for one in scope.relations if qualifier in (name.lower() for name in one.qualifiers)]
@@ -278,29 +362,6 @@ class QueryTranslator:
         if not columns or (unknown := dropped - {column.name.lower() for column in columns}):
             self.text.refuse(item, "there are no such columns", found=sorted(unknown) if columns else None)
         return [(one.name, Typed(one.sql, one.type), False) for one in columns if one.name.lower() not in dropped]
-
-    def _group(
-        self, node: exp.Select, outputs: Sequence[tuple[str, Typed, bool]], scope: Scope, ctes: Mapping[str, Query]
-    ) -> str:
-        group = node.args.get("group")
-        if group is None:
-            return ""
-        self.text.only(group, "expressions", "all")
-        if group.args.get("all"):
-            return " GROUP BY ALL"
-        aliases = {name.lower(): made for name, made, aliased in outputs if aliased}
-        translator = self._translator(scope, ctes, aliases=aliases)
-        items = []
-        for item in group.expressions:
-            if isinstance(item, (exp.Rollup, exp.Cube)):
-                self.text.only(item, "expressions")
-                word = "ROLLUP" if isinstance(item, exp.Rollup) else "CUBE"
-                items.append(f"{word} ({', '.join(translator.typed(one).sql for one in item.expressions)})")
-            elif (number := self._ordinal(item, outputs)) is not None:
-                items.append(outputs[number][1].sql)
-            else:
-                items.append(translator.typed(item).sql)
-        return f" GROUP BY {', '.join(items)}"
 
     def _ordinal(self, item: exp.Expression, outputs: Sequence[tuple[str, Typed, bool]]) -> int | None:
         if not (isinstance(item, exp.Literal) and not item.is_string and item.this.isdecimal()):
@@ -319,6 +380,9 @@ class QueryTranslator:
         items = []
         for item in order.expressions:
             what = item.this if isinstance(item, exp.Ordered) else item
+            if isinstance(what, exp.Var) and what.name.upper() == "ALL":
+                items += [translator.ordered(item, quoted(f"#{number}")) for number in range(len(outputs))]
+                continue
             number = self._ordinal(what, outputs)
             if number is None and isinstance(what, exp.Column) and not what.table:
                 number = by_name.get(what.name.lower())
@@ -356,10 +420,14 @@ class QueryTranslator:
         word = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}[type(node)]
         sides = [self._typed_as(node, side, columns) for side in (left, right)]
         both = f"{sides[0]} {word}{'' if node.args.get('distinct') else ' ALL'} {sides[1]}"
+        return self._sorted(node, Query(both, tuple(columns)), ctes, outer)
+
+    def _sorted(self, node: exp.Expression, query: Query, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
+        """A whole query with the ORDER BY, LIMIT and OFFSET of a node."""
         name = f"r{next(self._numbers)}"
-        whole = Query(f"SELECT * FROM ({both}) AS {name}", tuple(columns))
+        whole = Query(f"SELECT * FROM ({query.sql}) AS {name}", query.columns)
         scope = Scope((_relation(name, (), whole),), outer=outer)
-        outputs = [(one, Typed(f"{name}.{quoted(f'#{i}')}", kind), True) for i, (one, kind) in enumerate(columns)]
+        outputs = [(one, Typed(f"{name}.{quoted(f'#{i}')}", kind), True) for i, (one, kind) in enumerate(query.columns)]
         return replace(whole, sql=whole.sql + self._order(node, outputs, self._translator(scope, ctes)) + self._limit(node))
 
     def _typed_as(self, node: exp.Expression, query: Query, columns: Sequence[tuple[str, pa.DataType]]) -> str:
@@ -417,7 +485,8 @@ class QueryTranslator:
 
     def _push_limit(self, node: exp.Select, source: _From) -> None:
         """A LIMIT on the rows of one table reaches the table."""
-        plain = not any(node.args.get(name) for name in ("where", "group", "having", "qualify", "order", "distinct", "joins"))
+        clauses = ("where", "group", "having", "order", "distinct", "joins", "laterals")
+        plain = not any(node.args.get(name) for name in clauses)
         simple = all(
             isinstance(item.unalias() if isinstance(item, exp.Alias) else item, (exp.Column, exp.Star))
             for item in node.expressions
@@ -426,6 +495,10 @@ class QueryTranslator:
         if plain and simple and limit is not None and len(source.uses) == 1:
             rows = self._number(limit, limit.expression)
             source.uses[0].limit = rows + (self._number(offset, offset.expression) if offset is not None else 0)
+
+
+def _unaliased(item: exp.Expression) -> exp.Expression:
+    return item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
 
 
 def _relation(name: str, qualifiers: tuple[str, ...], query: Query) -> Relation:

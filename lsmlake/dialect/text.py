@@ -12,13 +12,25 @@ from typing import Any, ClassVar, NoReturn
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.ddl import requoted
 
 _TEXT_SHOWN_MAX = 200
 _CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
+_CURES = {
+    "cluster": "write ORDER BY",
+    "distribute": "leave it out: this process sorts and groups all rows",
+    "for_": "leave it out",
+    "kind": "leave it out",
+    "qualify": "Spark has no QUALIFY: name the window function in a subquery and filter it with WHERE outside",
+    "recursive": "attach Spark",
+    "sample": "filter by a column, or attach Spark",
+    "sort": "write ORDER BY",
+}
+"""What to write instead of a clause, by sqlglot's name of it."""
+_PLACE = "start"
 
 
 def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp.Expression | None]:
@@ -28,7 +40,7 @@ def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp
         start = parser._prev.start
         node = read(parser)
         if node is not None:
-            node.meta["start"] = start
+            node.meta[_PLACE] = start
         return node
 
     return made
@@ -45,6 +57,15 @@ class PlainSpark(Spark):
         FUNCTION_PARSERS: ClassVar[Any] = {
             name: read for name, read in Spark.Parser.FUNCTION_PARSERS.items() if name in _CALLS_WITH_WORDS
         }
+
+        def _parse_as_command(self, start: Any) -> exp.Command:
+            """A statement that sqlglot does not know. Notes the place where it gave up, and logs no warning: it is refused."""
+            place = (self._curr or start).start
+            while self._curr:
+                self._advance()
+            node = exp.Command(this=start.text, expression=self._find_sql(start, self._prev)[len(start.text) :])
+            node.meta[_PLACE] = place
+            return node
 
 
 class Text:
@@ -63,9 +84,10 @@ class Text:
             found = [part for part in sqlglot.parse(self.text, dialect=PlainSpark) if part is not None]
         except ParseError as error:
             first = error.errors[0] if error.errors else {}
-            place = f"line {first.get('line', 1)}, character {first.get('col', 0)} of {where}"
-            found = first.get("highlight") or first.get("description", "")
-            raise InvalidQuery("the text is not SQL", where=place, found=repr(found), cure="correct the text") from error
+            word = first.get("highlight") or ""
+            place = self._at(_start_of(self.text, first, len(word)))
+            found = repr(word or first.get("description", ""))
+            raise InvalidQuery("the text is not SQL", where=place, found=found, cure="correct the text") from error
         except (SqlglotError, RecursionError) as error:
             raise InvalidQuery("the text is not SQL", where=where, cure="correct the text") from error
         if len(found) != 1 or isinstance(found[0], exp.Block):
@@ -74,20 +96,40 @@ class Text:
 
     def place(self, node: exp.Expression) -> str:
         """Where a node stands in the text."""
-        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        return f"character {min(starts) + 1} of {shown(self.text)}" if starts else shown(self.text)
+        starts = [part.meta[_PLACE] for part in node.walk() if _PLACE in part.meta]
+        return self._at(min(starts)) if starts else shown(self.text)
+
+    def _at(self, start: int) -> str:
+        """A place of the text, and the text around it."""
+        line, first = self.text.count("\n", 0, start) + 1, self.text.rfind("\n", 0, start) + 1
+        place = f"line {line}, character {start - first + 1}" if "\n" in self.text.strip() else f"character {start + 1}"
+        return f"{place} of {shown(self.text, start)}"
 
     def refuse(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
         """Raises InvalidQuery with the place of the node."""
-        shown = node.sql("spark") if found is None else found
+        shown = node.sql("spark", unsupported_level=ErrorLevel.IGNORE, normalize_functions=False) if found is None else found
         raise InvalidQuery(what, where=self.place(node), expected=expected, found=shown, cure=cure)
 
     def only(self, node: exp.Expression, *known: str) -> None:
         """Refuses a node with an argument that the caller does not know, so that nothing is ignored."""
         for name, value in node.args.items():
             if value and name not in known and not (isinstance(value, list) and not any(value)):
-                self.refuse(node, f"{name.replace('_', ' ')} is not supported here")
+                part = next(
+                    (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expression)), node
+                )
+                word = name.strip("_").replace("_", " ").upper()
+                self.refuse(part, f"{word} is not supported here", cure=_CURES.get(name, ""))
 
 
-def shown(text: str) -> str:
-    return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
+def _start_of(text: str, error: dict[str, Any], length: int) -> int:
+    """The place of an error of sqlglot, which counts lines and the characters up to the end of a word from 1."""
+    lines = text.splitlines(keepends=True)
+    before = sum(map(len, lines[: error.get("line", 1) - 1]))
+    return max(0, before + error.get("col", 0) - length)
+
+
+def shown(text: str, start: int = 0) -> str:
+    """The text, or if it is long the part of it around a place."""
+    first = max(0, start - _TEXT_SHOWN_MAX // 2) if len(text) > _TEXT_SHOWN_MAX else 0
+    part = text[first : first + _TEXT_SHOWN_MAX]
+    return repr(f"{'...' if first else ''}{part}{'...' if first + len(part) < len(text) else ''}")
