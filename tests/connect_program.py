@@ -35,7 +35,7 @@ def main(target: str) -> None:
     record = Record()
     options = ["-m", "connect", "-p", "no:cacheprovider", "--rootdir", str(FOLDER.parent)]
     try:
-        pytest.main([*options, *map(str, sorted(FOLDER.glob("test_spark_*.py")))], plugins=[record])
+        pytest.main([*options, *map(str, sorted(FOLDER.glob("test_*spark*.py")))], plugins=[record])
     finally:
         Path(target).write_text(json.dumps(record.errors))
 

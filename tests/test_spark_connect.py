@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 
 def marked() -> Iterator[str]:
     """The names of the tests that run on Connect."""
-    for path in sorted(FOLDER.glob("test_spark_*.py")):
+    for path in sorted(FOLDER.glob("test_*spark*.py")):
         if path != Path(__file__):
             module = importlib.import_module(path.stem)
             for name, value in vars(module).items():

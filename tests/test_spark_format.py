@@ -1,9 +1,14 @@
-"""`format("lsmlake")` in batches: append by DataFrameWriter, tables of Spark's own catalog. Also: test_spark_read_stream.py."""
+"""`format("lsmlake")`: batches and streams to it, tables of Spark's catalog. Also: test_spark_read_stream.py."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
+from naive import unreferenced
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 from spark_support import rows, same
 
 import lsmlake
@@ -42,18 +47,49 @@ def test_an_append_is_an_upsert_and_one_commit(spark, table, folder):
     assert table.snapshots().num_rows == 2 and table.verify() == []
 
 
+def overwrite(frame, folder: str, **options: object) -> None:
+    frame.write.format("lsmlake").options(**options).mode("overwrite").save(folder)
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("key", [["id", "p"], []], ids=["key", "append-only"])
+def test_an_overwrite_replaces_all_rows_or_some_partitions(spark, spark_lake, key):
+    lsmlake.register(spark)
+    table = spark_lake.create_table("d.o", "id BIGINT NOT NULL, p INT, v STRING", primary_key=key, partition_by=["p"])
+    folder = table.meta.env.storage.place(table.path)
+
+    def rows_of(text: str):
+        return spark.sql(f"SELECT bigint(id) AS id, p, v FROM VALUES {text} AS t(id, p, v)")
+
+    save(rows_of("(1, 1, 'a'), (2, 2, 'a'), (3, 3, 'a')"), folder)
+    overwrite(rows_of("(4, 1, 'b')"), folder, partitionOverwriteMode="dynamic")
+    same(table.df(), [(2, 2, "a"), (3, 3, "a"), (4, 1, "b")])
+    overwrite(rows_of("(5, 2, 'c')"), folder, replaceWhere="p >= 2")
+    same(table.df(), [(4, 1, "b"), (5, 2, "c")])
+    with pytest.raises(PySparkException, match="outside of the partitions"):
+        overwrite(rows_of("(6, 1, 'd')"), folder, replaceWhere="p = 2")
+    overwrite(rows_of("(7, 7, 'e')"), folder)
+    same(table.df(), [(7, 7, "e")])
+    overwrite(rows_of("(7, 7, 'e')").where("id < 0"), folder)
+    assert table.df().count() == 0 and table.verify() == [] and unreferenced(table) == []
+
+
 @pytest.mark.connect
 def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
     good = spark.range(3).selectExpr("id", "date'2026-01-01' AS day", "'x' AS v")
     refused = [
         (lambda: save(good.drop("v"), folder), r"lacks the columns \['v'\]"),
         (lambda: save(good.selectExpr("nullif(id, 1) AS id", "day", "v"), folder), "column 'id': a null"),
-        (lambda: save(good, folder, zone="UTC"), "option 'zone' is not supported for a write"),
+        (lambda: save(good, folder, zone="UTC"), "option 'zone' is not supported for an append"),
+        (lambda: save(good, folder, replaceWhere="id = 1"), "not supported for an append.*use .mode"),
+        (lambda: overwrite(good, folder, replaceWhere="id = 1"), "where needs partitions"),
+        (lambda: overwrite(good, folder, partitionOverwriteMode="some"), "expected static or dynamic"),
         (lambda: save(good.selectExpr("*", "1 AS n"), folder), r"extra columns \['n'\]"),
         (lambda: save(good, folder, **{"write.merge-schema": "maybe"}), "expected true or false"),
-        (lambda: spark.read.format("lsmlake").option("write.merge-schema", "true").load(folder).count(), "is for writes only"),
+        (lambda: spark.read.format("lsmlake").option("replaceWhere", "true").load(folder).count(), "is for writes only"),
         (lambda: save(good, folder, pth="x"), "unknown option 'pth'.*did you mean 'path'"),
-        (lambda: good.write.format("lsmlake").mode("overwrite").save(folder), "does not support mode overwrite"),
+        (lambda: good.write.format("lsmlake").mode("ignore").save(folder), "(?i)ignore"),
+        (lambda: good.write.format("lsmlake").save(folder), "(?i)errorifexists"),
         (lambda: save(good, folder + "/nothing"), "not the folder of a table"),
     ]
     for write, words in refused:
@@ -77,12 +113,74 @@ def test_an_append_may_add_columns(spark, table, folder):
     assert table.snapshots().num_rows == 5, "an alteration has a commit of its own"
 
 
-def test_a_stream_is_not_written_by_format(spark, folder, tmp_path):
-    spark.range(1).write.parquet(str(tmp_path / "in"))
-    writer = spark.readStream.schema("id BIGINT").parquet(str(tmp_path / "in")).writeStream.format("lsmlake")
-    query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start(folder)
-    with pytest.raises(PySparkException, match=r"does not write streams.*table\.write_stream"):
-        query.awaitTermination(60)
+def stream_by_format(spark, folder: Path, into: str, **options: object):
+    """A query that takes one file of folder/in per micro-batch."""
+    frame = spark.readStream.schema("id BIGINT, day DATE, v STRING").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    writer = frame.writeStream.format("lsmlake").options(checkpointLocation=str(folder / "c"), **options)
+    return writer.trigger(availableNow=True).start(into)
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation", "append-only"])
+def test_a_stream_is_written_exactly_once_by_the_id_of_its_query(spark, spark_lake, tmp_path, engine):
+    """Also if Spark repeats a micro-batch that is committed already. Of rows with one key that of the later partition wins."""
+    lsmlake.register(spark)
+    options = {"bucket": 2, "merge-engine": engine, "fields.v.aggregate-function": "listagg"} if engine == "aggregation" else {}
+    kind = {} if engine == "append-only" else {"primary_key": ["id"], "options": options}
+    table = spark_lake.create_table("d.s", "id BIGINT NOT NULL, day DATE, v STRING", **kind)
+    folder = table.meta.env.storage.place(table.path)
+    rows_of = "id % 50 AS id", "date'2026-01-01' AS day"
+    for number in range(3):
+        frame = spark.range(0, 100, 1, 1).selectExpr(*rows_of, f"concat('{number}.', id div 50) AS v")
+        frame.write.mode("append").parquet(str(tmp_path / "in"))
+        time.sleep(0.02)  # files are taken in the order of their times
+        query = stream_by_format(spark, tmp_path, folder)
+        assert query.awaitTermination(60) and query.exception() is None
+    values = {"deduplicate": "2.1", "aggregation": "0.0,0.1,1.0,1.1,2.0,2.1"}
+    everything = [(i, f"{number}.{half}") for i in range(50) for number in range(3) for half in range(2)]
+    expected = everything if engine == "append-only" else [(i, values[engine]) for i in range(50)]
+    same(table.df(columns=["id", "v"]), sorted(expected, key=repr))
+    assert table.snapshots()["commit_id"].to_pylist() == [0, 1, 2]
+    assert set(table.snapshots()["writer_id"].to_pylist()) == {query.id}
+    (tmp_path / "c" / "commits" / ".2.crc").unlink()
+    (tmp_path / "c" / "commits" / "2").unlink()  # as if Spark had died before it noted the micro-batch
+    query = stream_by_format(spark, tmp_path, folder)
+    assert query.awaitTermination(60) and query.exception() is None
+    same(table.df(columns=["id", "v"]), sorted(expected, key=repr))
+    assert table.snapshots().num_rows == 3 and table.verify() == [] and unreferenced(table) == []
+
+
+def test_rows_that_do_not_fit_a_message_and_micro_batches_that_fail(spark, table, folder, tmp_path):
+    """Large parts wait in files of the table, which an error removes with the other files."""
+    wide = spark.range(0, 300, 1, 2).selectExpr(
+        "id % 200 AS id", "date'2026-01-01' AS day", "concat(id, repeat('x', 20000)) AS v"
+    )
+    save(wide, folder)
+    assert table.df().where("v like concat(if(id < 100, id + 200, id), 'x%')").count() == 200
+    bad = wide.selectExpr("nullif(id, 99) AS id", "day", "v")
+    with pytest.raises(PySparkException, match="column 'id': a null"):
+        save(bad, folder)
+    bad.repartition(1).write.parquet(str(tmp_path / "in"))
+    with pytest.raises(PySparkException, match="column 'id': a null"):
+        stream_by_format(spark, tmp_path, folder).awaitTermination(60)
+    assert table.snapshots().num_rows == 1
+    left = unreferenced(table)  # of tasks that Spark stopped, if there were any
+    assert all("/manifest/staged-rows-" in path for path in left)
+    assert table.remove_orphan_files(older_than="2100-01-01 00:00:00").files == len(left) and unreferenced(table) == []
+
+
+def test_what_spark_and_we_refuse_of_streams(spark, table, folder, tmp_path):
+    spark.range(1).selectExpr("id", "date'2026-01-01' AS day", "'x' AS v").write.parquet(str(tmp_path / "in"))
+    with pytest.raises(PySparkException, match="option 'zone' is not supported for an append"):
+        stream_by_format(spark, tmp_path, folder, zone="UTC").awaitTermination(60)
+    counts = spark.readStream.schema("id BIGINT").parquet(str(tmp_path / "in")).groupBy("id").agg(F.expr("string(count(*)) AS v"))
+    writer = counts.selectExpr("id", "date'2026-01-01' AS day", "v").writeStream.format("lsmlake").trigger(availableNow=True)
+    with pytest.raises(PySparkException, match=r"(?i)update"):
+        writer.option("checkpointLocation", str(tmp_path / "u")).outputMode("update").start(folder).awaitTermination(60)
+    table.upsert({"id": [9], "day": [None], "v": ["old"]})
+    query = writer.option("checkpointLocation", str(tmp_path / "all")).outputMode("complete").start(folder)
+    assert query.awaitTermination(60)
+    same(table.df(columns=["id", "v"]), [(0, "1")])  # a complete result replaces all rows
 
 
 def test_a_kept_dataframe_or_catalog_table_reads_an_altered_table_while_its_columns_are_there(spark, table, folder):

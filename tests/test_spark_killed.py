@@ -30,16 +30,19 @@ pytestmark = pytest.mark.spark
 PROGRAM = Path(__file__).parent / "stream_program.py"
 BATCHES, STEP, WIDTH = 4, 50, 100
 LAST = BATCHES - 1
-DEATHS = (("written", 0), ("publishing", 2), ("committed", LAST))
+DEATHS = {
+    "write_stream": (("written", 0), ("publishing", 2), ("committed", LAST)),
+    "format": (("publishing", 1), ("committed", LAST)),
+}
 
 
 # --- the driver ---
 
 
-def run_program(folder: Path, moment: str, batch: int) -> int:
+def run_program(folder: Path, door: str, moment: str, batch: int) -> int:
     """The exit status of the program; afterwards no process of it is left."""
     with (folder / "log").open("a") as log:
-        command = [sys.executable, str(PROGRAM), str(folder), moment, str(batch)]
+        command = [sys.executable, str(PROGRAM), str(folder), door, moment, str(batch)]
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True)
         try:
             status = process.wait(timeout=120)
@@ -66,8 +69,10 @@ def in_group(process: psutil.Process, group: int) -> bool:
     return False
 
 
-def test_a_killed_driver_neither_loses_nor_repeats_a_batch(spark, spark_lake, tmp_path):
-    """Three processes are killed one after the other; then the stream runs to its end in this one."""
+@pytest.mark.parametrize("door", DEATHS)
+def test_a_killed_driver_neither_loses_nor_repeats_a_batch(spark, spark_lake, tmp_path, door):
+    """Processes are killed one after the other; then the stream runs to its end in this one."""
+    lsmlake.register(spark)
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
     (tmp_path / "in").mkdir()
     (tmp_path / "spark").mkdir()
@@ -76,15 +81,15 @@ def test_a_killed_driver_neither_loses_nor_repeats_a_batch(spark, spark_lake, tm
         pq.write_table(pa.table({"id": ids, "v": [number] * WIDTH}), tmp_path / "in" / f"{number}.parquet")
         os.utime(tmp_path / "in" / f"{number}.parquet", (number, number))
     files_left = 0
-    for moment, batch in DEATHS:
-        status = run_program(tmp_path, moment, batch)
+    for moment, batch in DEATHS[door]:
+        status = run_program(tmp_path, door, moment, batch)
         where = f"{moment} {batch}: {(tmp_path / 'log').read_text()[-3000:]}"
         assert status == -signal.SIGKILL, where
         check(table, batch + (moment == "committed"), where)
         if moment != "committed":  # the killed process had written data files
             assert len(unreferenced(table)) > files_left, where
             files_left = len(unreferenced(table))
-    assert stream(spark, table, tmp_path).awaitTermination(120)
+    assert stream(spark, table, tmp_path, door).awaitTermination(120)
     check(table, BATCHES)
     same(table.scan().to_arrow(), sorted(((i, min(i // STEP, LAST)) for i in range(LAST * STEP + WIDTH)), key=repr))
 

@@ -47,6 +47,7 @@ _FORMS = (
     ("index manifest", re.compile(r"manifest/index-manifest-[^/]+")),
     ("manifest", re.compile(r"manifest/manifest-[^/]+")),
     ("statistics", re.compile(r"manifest/statistics-[^/]+")),
+    ("staged rows", re.compile(r"manifest/staged-rows-[^/]+")),
     ("deletion vectors", re.compile(r"index/dv-[^/]+\.puffin")),
 )
 _BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")

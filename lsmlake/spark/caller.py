@@ -20,7 +20,7 @@ from lsmlake.errors import InvalidData
 from lsmlake.spark.types import is_connect
 
 UNKNOWN = ""
-_QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
+QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 _PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 _CONNECT_SESSION = "pyspark.sql.connect.session"
 
@@ -61,7 +61,7 @@ def caller(spark, checkpoint: str | None, arrival: Arrival | None) -> Caller | N
     """Returns the calling query; None outside of a query. Must run in the thread of the batch. `spark`: the batch's session."""
     if not is_connect(spark):
         context = spark.sparkContext
-        query = context.getLocalProperty(_QUERY_ID)
+        query = context.getLocalProperty(QUERY_ID)
         return Caller(query, context.getLocalProperty(_RUN_ID)) if query else None
     if checkpoint is not None:
         return Caller(_id_in(checkpoint, spark), UNKNOWN)

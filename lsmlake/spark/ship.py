@@ -175,7 +175,6 @@ def portable_source(package: Package | None) -> type[DataSource]:
             return self._source().streamReader(schema)
 
         def streamWriter(self, schema, overwrite):
-            arrive(package)
-            return import_module("lsmlake.spark.source").refuse_stream_write()
+            return self._source().streamWriter(schema, overwrite)
 
     return PortableSource

@@ -1,4 +1,4 @@
-"""`format("lsmlake")`: a table as a Spark data source, for batch reads and for streams of its changes.
+"""`format("lsmlake")`: a table as a Spark data source, for batches and streams: reads here, writes in `format_write`.
 
 The offset of a stream is a `cdc.follow.Offset`. Spark records it before reading up to it, and the pieces between two offsets are
 always the same, so each change is delivered exactly once, also over restarts. One task reads all changes of a bucket in a
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -42,11 +42,12 @@ from lsmlake.read.scan import read_split
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.widening import widens
-from lsmlake.spark.append import writer as batch_writer
+from lsmlake.spark.format_write import BatchWriter, StreamWriter
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.version import Version
+from lsmlake.write.replace import Replacement
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -56,11 +57,14 @@ except ImportError:  # Spark 4.1
 _BATCH_ROWS = 1 << 16
 _UPSERTS = ("+I", "+U")
 
+Writer = TypeVar("Writer", BatchWriter, StreamWriter)
+
 WHERE, COLUMNS, ZONE = "where", "columns", "zone"
 SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
 BRANCH, SCHEMA, MERGE_SCHEMA = "branch", "read.schema-id", "write.merge-schema"
+REPLACE_WHERE, OVERWRITE_MODE = "replaceWhere", "partitionOverwriteMode"
 OPTIONS = {
     "path": "the table's directory",
     BRANCH: "the branch to read or write; default: the table itself",
@@ -79,8 +83,12 @@ OPTIONS = {
     MAX_FILES: "stream: files per micro-batch",
     SCHEMA: "stream: the schema that names the columns; default: the one in effect when the query starts",
     MERGE_SCHEMA: "write: add the columns that the table lacks; default: the option of the table",
+    REPLACE_WHERE: "overwrite: replace the partitions for which this predicate is true; default: all rows",
+    OVERWRITE_MODE: "overwrite: static = replace all rows (default); dynamic = the partitions of the new rows",
 }
 
+_OF_SPARK = {"checkpointlocation", "queryname"}
+"""Options of a streaming write that are for Spark."""
 
 _CATALOG_PROPERTIES = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
 """Properties that Spark adds to the options of a catalog table; it also repeats each option as `option.<name>`."""
@@ -113,6 +121,8 @@ class LakeSource(DataSource):
         for name, value in options.items():
             if name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option."):
                 self.in_catalog |= name.lower() == "provider"
+                continue
+            if name.lower() in _OF_SPARK:
                 continue
             if name.lower() not in known:
                 near = get_close_matches(name.lower(), known, n=1)
@@ -192,32 +202,47 @@ class LakeSource(DataSource):
         scan = table.scan(where=self.given.get(WHERE), columns=asked.names, **asdict(moment))
         return _Reader(self.package, scan.plan(), asked)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        if overwrite:
-            raise InvalidQuery(
-                'format("lsmlake") does not support mode overwrite',
-                where='format("lsmlake")',
-                expected='.mode("append"), which inserts rows and replaces those with the same key',
-                cure="delete the old rows, or write to a new table",
-            )
-        if other := sorted(self.given.keys() - {"path", BRANCH, MERGE_SCHEMA}):
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return self._writer(BatchWriter, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """`overwrite`: the output mode is complete."""
+        return self._writer(StreamWriter, schema, overwrite)
+
+    def _writer(self, kind: type[Writer], schema: StructType, overwrite: bool) -> Writer:
+        allowed = {"path", BRANCH, MERGE_SCHEMA, *((REPLACE_WHERE, OVERWRITE_MODE, ZONE) if overwrite else ())}
+        if other := sorted(self.given.keys() - allowed):
             raise InvalidOption(
-                f"option {other[0]!r} is not supported for a write",
+                f"option {other[0]!r} is not supported for {'an overwrite' if overwrite else 'an append'}",
                 where='format("lsmlake")',
-                expected=f"path, {BRANCH} or {MERGE_SCHEMA}",
-                cure="remove it",
+                expected=f"one of {', '.join(name for name in OPTIONS if name in allowed)}",
+                cure="remove it" if other[0] not in (REPLACE_WHERE, OVERWRITE_MODE) else 'remove it, or use .mode("overwrite")',
             )
         self._recall(schema)
         table, found = self._table(), to_arrow(schema)
         version = table.version
+        replaces = self._replacement(version.schema, table.name) if overwrite else None
         given = self.given.get(MERGE_SCHEMA)
         if version.options.write.merge_schema if given is None else boolean.parse(MERGE_SCHEMA, given, 'format("lsmlake")'):
             version = evolve(version, table.name, found, None, partial(table.runtime.compactions, table.meta))
-        return batch_writer(self.package, table, version.schema, found)
+        return kind(self.package, table, version.schema, found, replaces)
+
+    def _replacement(self, schema: Schema, name: str) -> Replacement:
+        """What an overwrite replaces."""
+        where, mode = self.given.get(REPLACE_WHERE), self.given.get(OVERWRITE_MODE, "static").lower()
+        if mode not in ("static", "dynamic") or (where is not None and mode == "dynamic"):
+            raise InvalidOption(
+                f"option {OVERWRITE_MODE!r} is not valid",
+                where='format("lsmlake")',
+                expected=f"static or dynamic; no {REPLACE_WHERE} with dynamic",
+                found=repr(self.given[OVERWRITE_MODE]),
+                cure="remove it, or correct it",
+            )
+        return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name)
 
     def _refuse_write_options(self) -> None:
-        if MERGE_SCHEMA in self.given:
-            raise InvalidOption(f"option {MERGE_SCHEMA!r} is for writes only", where='format("lsmlake")', cure="remove it")
+        if writing := sorted(self.given.keys() & {MERGE_SCHEMA, REPLACE_WHERE, OVERWRITE_MODE}):
+            raise InvalidOption(f"option {writing[0]!r} is for writes only", where='format("lsmlake")', cure="remove it")
 
     def following(self, columns: Sequence[str]) -> Following:
         """Parses the options of a stream."""
@@ -362,16 +387,6 @@ else:
 
         def prepareForTriggerAvailableNow(self) -> None:
             self.until = self.follower.end().snapshot - 1
-
-
-def refuse_stream_write() -> None:
-    raise InvalidQuery(
-        'format("lsmlake") does not write streams',
-        where='writeStream.format("lsmlake")',
-        expected="foreachBatch, which applies each micro-batch exactly once",
-        cure='with table = lsmlake.connect(..., spark=spark).table("..."), use table.write_stream(df, checkpoint="...") or '
-        "foreachBatch(table.sink())",
-    )
 
 
 def register(spark) -> None:

@@ -179,16 +179,21 @@ def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Plac
         yield rows, table[_BUCKET], table[_ORDER]
 
 
-def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], identity: Identity) -> Snapshot | None:
-    """Write rows in this process, without a session, and commit once."""
-    write = _Write(base, columns, Request(), inline_picker(base, None) is not None)
+def write_here(
+    base: Version, columns: Sequence[str], placed: Iterator[Placed], identity: Identity, request: Request
+) -> Snapshot | None:
+    """Writes rows in this process, without a session, and commits once. If `identity` has committed before, `placed` is not
+    read."""
+    if done := replayed(base, identity):
+        return done
+    write = _Write(base, columns, request, inline_picker(base, None) is not None)
     messages: list[CommitMessage] = []
     try:
         messages.extend(_messages(write, placed))
     except BaseException:
         base.meta.files.discard(messages)
         raise
-    return publish(base, messages, identity, None)
+    return publish(base, messages, identity, request.replaces)
 
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:

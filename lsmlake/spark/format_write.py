@@ -1,0 +1,181 @@
+"""`df.write.format("lsmlake")` and `df.writeStream.format("lsmlake")`: upserts, appends and overwrites of batches and
+micro-batches, through Spark's API for data sources.
+
+In an append-only table the tasks write files, and the committing process publishes them.
+
+Under a primary key Spark writes a Python data source without a shuffle, so several tasks may have rows of one bucket or key,
+while a commit adds one run per bucket. So the tasks only validate their rows and hand them over: small ones in a message of
+Spark, others in a file of the table. The committing process sorts and writes them as one upsert. Of the rows of a key, that of
+the later task is the later one. `Table.upsert` and `Table.write_stream` shuffle by bucket and write in the tasks.
+
+A micro-batch is committed with the id of its query and its number, so a repeated one does nothing. Spark keeps the id in the
+checkpoint and tells it to the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from lsmlake.api.table import Table
+from lsmlake.commit.replay import Identity
+from lsmlake.format.files import CommitMessage
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.schema.conform import conform
+from lsmlake.schema.schema import Schema
+from lsmlake.spark import write
+from lsmlake.spark.caller import QUERY_ID
+from lsmlake.spark.ship import Package, carried, restored
+from lsmlake.store.table_files import TableFiles
+from lsmlake.store.version import Version
+from lsmlake.write.append import append_files, joined
+from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.replace import Replacement, publish
+
+_MESSAGE_BYTES = 1 << 20  # in memory; Spark collects the messages of all tasks on the driver
+_STAGED = "staged-rows"
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass
+class _Message(WriterCommitMessage):
+    """What a task made: `files` that it wrote; or its rows in Arrow's stream format, as `rows` or in the file `staged`. `query`:
+    the id of the streaming query."""
+
+    files: Sequence[CommitMessage] = ()
+    rows: bytes = b""
+    staged: str = ""
+    query: str = ""
+
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class _Writer:
+    """One write: Spark calls `write` in each task, and `commit` or `abort` once with the messages of all tasks, in order of their
+    partitions."""
+
+    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, replaces: Replacement | None):
+        """`schema`: of the table. `replaces`: the write is an overwrite. Raises InvalidData if the columns do not fit."""
+        self.package, self.table, self.schema = package, table, schema
+        self.request = Request(replaces=replaces)
+        self.columns = write.columns_for(schema, columns, self.request)
+
+    def __reduce__(self):
+        return carried(self.package, restored, type(self), dict(self.__dict__))
+
+    @property
+    def _files(self) -> TableFiles:
+        return self.table.meta.files
+
+    def _version(self) -> Version:
+        return replace(self.table.version, schema=self.schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        tables = (pa.Table.from_batches([batch]).select(self.columns) for batch in iterator)
+        task = TaskContext.get()
+        query = (task and task.getLocalProperty(QUERY_ID)) or ""
+        if not self.schema.append_only:
+            return replace(self._handed_over(tables), query=query)
+        prepared = (prepare(rows, self.schema, self.request, None)[0] for rows in tables)
+        return _Message(append_files(self._version(), prepared), query=query)
+
+    def _handed_over(self, tables: Iterator[pa.Table]) -> _Message:
+        """The rows of a task, validated."""
+        name = f"{_STAGED}-{self._files.env.ids()}"
+        path, held = self._files.paths.manifest(name), pa.BufferOutputStream()
+        writer, size = None, 0
+        with ExitStack() as stack:
+            for rows in tables:
+                prepare(rows, self.schema, self.request, None)  # raises InvalidData
+                size += rows.nbytes
+                writer = writer or stack.enter_context(pa.ipc.new_stream(held, rows.schema, options=_COMPRESSED))
+                writer.write_table(rows)
+                if size > _MESSAGE_BYTES:
+                    break
+        if size <= _MESSAGE_BYTES:
+            return _Message(rows=held.getvalue().to_pybytes() if writer else b"")
+        begun = pa.ipc.open_stream(held.getvalue())
+        with self._files.env.storage.write(path) as sink, pa.ipc.new_stream(sink, begun.schema, options=_COMPRESSED) as writer:
+            for batch in begun:
+                writer.write_batch(batch)
+            for rows in tables:
+                prepare(rows, self.schema, self.request, None)
+                writer.write_table(rows)
+        return _Message(staged=name)
+
+    def _commit(self, messages: Messages, identity: Identity) -> None:
+        version, told = self._version(), _told(messages)
+        try:
+            if self.schema.append_only:
+                publish(version, joined(_written(told)), identity, self.request.replaces)
+            else:
+                write.write_here(version, self.columns, self._placed(told), identity, self.request)
+        finally:
+            self._remove_staged(told)
+
+    def _abort(self, messages: Messages) -> None:
+        self._files.discard(list(_written(_told(messages))))
+        self._remove_staged(_told(messages))
+
+    def _remove_staged(self, messages: Sequence[_Message]) -> None:
+        self._files.delete_quietly(self._files.paths.manifest(message.staged) for message in messages if message.staged)
+
+    def _placed(self, messages: Sequence[_Message]) -> Iterator[write.Placed]:
+        """Yields the rows of all tasks with their bucket numbers and their places in the whole input."""
+        place, key, buckets = 0, self.schema.bucket_key, self.schema.parsed_options.layout.buckets
+        for batch in self._batches(messages):
+            rows = pa.Table.from_batches([batch])
+            keys = conform(rows.select(key), self.schema, key)  # the hash depends on the type
+            numbers = bucket_of([keys[name] for name in key], buckets)
+            order = np.arange(place, place + len(rows))
+            yield rows, pa.chunked_array([numbers]), pa.chunked_array([order])
+            place += len(rows)
+
+    def _batches(self, messages: Sequence[_Message]) -> Iterator[pa.RecordBatch]:
+        for message in messages:
+            if message.rows:
+                yield from pa.ipc.open_stream(message.rows)
+            if message.staged:
+                with self._files.env.storage.read(self._files.paths.manifest(message.staged)) as source:
+                    yield from pa.ipc.open_stream(source)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """The write of a batch."""
+
+    def commit(self, messages: Messages) -> None:
+        self._commit(messages, Identity(self._files.env.ids()))
+
+    def abort(self, messages: Messages) -> None:
+        self._abort(messages)
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """The writes of a query, one for each micro-batch."""
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        query = next((message.query for message in _told(messages) if message.query), None)
+        self._commit(messages, Identity(query, batchId) if query else Identity(self._files.env.ids()))  # no task: no rows
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        self._abort(messages)
+
+
+def _told(messages: Messages) -> list[_Message]:
+    """The messages of the tasks that did not fail."""
+    return [message for message in messages if isinstance(message, _Message)]
+
+
+def _written(messages: Iterable[_Message]) -> Iterator[CommitMessage]:
+    return (file for message in messages for file in message.files)
