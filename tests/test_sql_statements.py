@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import duckdb
 import pytest
 
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableExists, TableNotFound
@@ -159,6 +160,56 @@ def people(request, lake):
     lake.sql(f"CREATE TABLE d.people (id BIGINT NOT NULL, name STRING, age INT{key})")
     lake.sql("INSERT INTO d.people VALUES (1, 'ann', 30), (2, 'bob', 40), (3, 'cy', NULL)")
     return lake
+
+
+BY_ROWS = [
+    "DELETE FROM d.p WHERE upper(name) = 'ANN' AND id < 9",
+    "UPDATE d.p AS t SET v = (SELECT max(w) FROM d.o WHERE o.k < t.id) WHERE v % 20 = 0 OR name LIKE 'b%'",
+    "UPDATE d.p SET v = v + 1, name = name || '!' WHERE EXISTS (SELECT 1 FROM d.p q WHERE q.id = p.id + 1) AND id > 2",
+    "DELETE FROM d.p WHERE id IN (SELECT k FROM d.o WHERE w > 300)",
+    "UPDATE d.p SET v = (SELECT count(*) FROM d.p)",
+    "DELETE FROM d.p WHERE id NOT IN (SELECT k FROM d.o WHERE k IS NOT NULL) AND id = (SELECT min(id) FROM d.p)",
+    "DELETE FROM d.p WHERE (SELECT count(*) FROM d.o) > 1 AND length(name) = 3",
+]
+NOT_BY_ROWS = {
+    "DELETE FROM d.p WHERE id IN (SELECT k, w FROM d.o)": "character 23 .* as many columns",
+    "DELETE FROM d.p WHERE id = (SELECT k FROM d.o)": "More than one row",
+    "DELETE FROM d.p WHERE 1 = 1 AND\n nope(id) = 1": "line 2, character 2 .* function nope",
+    "UPDATE d.p SET name = 'x' || nope WHERE id = 1": "character 30 .* unknown column nope",
+    "UPDATE d.p SET v = v / 0 WHERE length(name) > 0": "division by zero",
+    "UPDATE d.p SET v = 1, v = 2": "assigned twice",
+    "DELETE FROM d.p WHERE NOT EXISTS (SELECT 1 FROM d.none)": "there is no table",
+}
+
+
+@pytest.mark.parametrize("kind", ["PRIMARY KEY (id)", "vectors", "copies"])
+def test_rows_are_changed_by_any_expression_and_by_queries(lake, kind: str):
+    """DuckDB, running the same text, is the model."""
+    model = duckdb.connect()
+    model.execute("CREATE SCHEMA d; CREATE TABLE d.p (id BIGINT, name VARCHAR, v INT); CREATE TABLE d.o (k BIGINT, w INT)")
+    key = f", {kind}" if " " in kind else ""
+    lake.sql(f"CREATE TABLE d.p (id BIGINT NOT NULL, name STRING, v INT{key})")
+    if kind == "copies":
+        lake.sql("ALTER TABLE d.p SET TBLPROPERTIES ('deletion-vectors.enabled' = 'false')")
+    lake.sql("CREATE TABLE d.o (k BIGINT, w INT)")
+    for filling in (
+        "INSERT INTO d.p VALUES (1, 'ann', 10), (2, 'bob', 20), (3, 'cyd', NULL), (4, NULL, 40), (5, 'ed', 50), (6, 'flo', 60)",
+        "INSERT INTO d.o VALUES (1, 100), (3, 300), (3, 301), (9, 900), (NULL, 5)",
+    ):
+        model.execute(filling), lake.sql(filling)
+    before = rows(lake, table="d.p"), len(lake.table("d.p").snapshots())
+    for statement, words in NOT_BY_ROWS.items():
+        with pytest.raises(LakeError, match=words):
+            lake.sql(statement)
+    assert (rows(lake, table="d.p"), len(lake.table("d.p").snapshots())) == before
+    for statement in BY_ROWS:
+        (changed,) = model.execute(statement).fetchone()
+        assert affected(lake.sql(statement))[0] == changed, statement
+        assert rows(lake, table="d.p") == model.execute("SELECT * FROM d.p ORDER BY 1").fetchall(), statement
+    report = lake.table("d.p").update({"v": "length(name)"}, "coalesce(v, 0) >= 0 AND id > 4")
+    assert report.updated == model.execute("UPDATE d.p SET v = length(name) WHERE coalesce(v, 0) >= 0 AND id > 4").fetchone()[0]
+    assert rows(lake, table="d.p") == model.execute("SELECT * FROM d.p ORDER BY 1").fetchall()
+    assert lake.table("d.p").delete("v + 0 IS NULL OR id % 2 = 0").deleted > 0 and lake.table("d.p").verify() == []
 
 
 def affected(result) -> tuple[int, int, int, int]:

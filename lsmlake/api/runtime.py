@@ -32,7 +32,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.clause import Clause
 from lsmlake.write.delete import delete
 from lsmlake.write.prepare import Request
-from lsmlake.write.statement import DmlReport
+from lsmlake.write.statement import DmlReport, moment_of
 
 
 class Runtime:
@@ -96,13 +96,24 @@ class Runtime:
 
     def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
         """`Table.delete` on one version. Raises Overtaken."""
-        return delete(version, self.parsed(where, version.schema, filters=False)[0], isolation)
+        try:
+            predicate, _ = self.parsed(where, version.schema, filters=False)
+        except Unsupported:
+            from lsmlake.write.by_expression import delete_by_text  # loads sqlglot
+
+            return delete_by_text(version, where, isolation, self.zone, moment_of(version.meta.env))
+        return delete(version, predicate, isolation)
 
     def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
         """`Table.update` on one version, at the time `now`. Raises Overtaken."""
-        from lsmlake.write.update import update  # loads sqlglot
+        from lsmlake.write.by_expression import update_by_text  # loads sqlglot
+        from lsmlake.write.update import update
 
-        return update(version, values, self.parsed(where, version.schema, filters=False)[0], isolation, self.zone, now)
+        try:
+            predicate, _ = self.parsed(where, version.schema, filters=False)
+        except Unsupported:
+            return update_by_text(version, values, where, isolation, self.zone, now)
+        return update(version, values, predicate, isolation, self.zone, now)
 
     def source(self, version: Version, data: object) -> SparkDataFrame | None:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""

@@ -92,45 +92,52 @@ def columns_of(
         InvalidQuery: an expression is not SQL, has unknown columns or functions, or does not fit its column. The error names the
             place in the text.
     """
+    parsed = {name: Text(given) for name, given in texts.items()}
+    return columns_from(
+        {name: (Translator.at(text, scope, now), text.statement()) for name, text in parsed.items()}, schema, zone
+    )
+
+
+def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema: pa.Schema, zone: str) -> Columns:
+    """As `columns_of`, for parsed expressions, each with its translator."""
     by_lower = {field.name.lower(): field for field in schema}
     sqls, fields, needs = {}, [], {}
-    for name, given in texts.items():
+    for name, (translator, node) in parts.items():
         if name.lower() not in by_lower:
             cure = "correct the name"
             raise InvalidQuery(f"unknown column {name!r}", expected=f"one of {schema.names}", cure=cure)
         field = by_lower[name.lower()]
         if field.name in sqls:
             raise InvalidQuery(f"column {field.name!r} is assigned twice", cure="assign it once")
-        text = Text(given)
-        node = text.statement()
         wanted = types.plain(types.canonical(field.type, field.name))
-        made = _translator(text, scope, now).typed(node)
+        made = translator.typed(node)
         sql = assign(made.sql, made.type, wanted)
         if sql is None:
             found = format_type(made.type) if made.type != NULL else "NULL"
-            cure = f"write CAST({given} AS {format_type(wanted)})"
-            text.refuse(
+            cure = f"write CAST(... AS {format_type(wanted)})"
+            translator.text.refuse(
                 node, f"the value does not fit column {field.name!r}", expected=format_type(wanted), found=found, cure=cure
             )
         sqls[field.name] = f"CAST({sql} AS {duck_name(wanted)})"
         fields.append(pa.field(field.name, wanted))
-        needs |= dict.fromkeys(_needs(node, scope))
+        needs |= dict.fromkeys(_needs(node, translator.scope))
     return Columns(sqls, pa.schema(fields), tuple(needs), zone)
 
 
 def condition_of(given: str, scope: Scope, *, zone: str = "UTC", now: str | None = None) -> Condition:
     """Checks a condition. Arguments and errors as for `columns_of`."""
     text = Text(given)
-    node = text.statement()
-    made = _translator(text, scope, now).typed(node)
+    return condition_from(Translator.at(text, scope, now), text.statement(), zone)
+
+
+def condition_from(translator: Translator, node: exp.Expression, zone: str) -> Condition:
+    """As `condition_of`, for a parsed expression."""
+    made = translator.typed(node)
     if made.type not in (BOOLEAN, NULL):
-        text.refuse(node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type), cure="write a comparison")
+        found = format_type(made.type)
+        translator.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=found, cure="write a comparison")
     sql = {"condition": f"CAST({made.sql} AS BOOLEAN)"}
-    return Condition(Columns(sql, pa.schema([("condition", BOOLEAN)]), tuple(_needs(node, scope)), zone))
-
-
-def _translator(text: Text, scope: Scope, now: str | None) -> Translator:
-    return Translator(text, scope, now=None if now is None else "'" + now.replace("'", "''") + "'")
+    return Condition(Columns(sql, pa.schema([("condition", BOOLEAN)]), tuple(_needs(node, translator.scope)), zone))
 
 
 def _needs(node: exp.Expression, scope: Scope) -> dict[str, None]:

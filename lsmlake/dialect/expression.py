@@ -78,6 +78,11 @@ class Translator:
     named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
     sets: tuple[exp.Expression, ...] = ()
 
+    @staticmethod
+    def at(text: Text, scope: Scope, now: str | None, subquery: Subquery | None = None) -> Translator:
+        """A translator for a statement at the time `now`, such as '2026-01-31 12:00:00+00:00'."""
+        return Translator(text, scope, subquery, now=None if now is None else "'" + now.replace("'", "''") + "'")
+
     def typed(self, node: exp.Expression) -> Typed:
         """The translation of a node."""
         match node:
@@ -278,7 +283,7 @@ class Translator:
         kinds = [common(one.type, kind) for one, kind in zip(made, types, strict=False)]
         if len(types) != len(made) or None in kinds:
             found = ", ".join(map(format_type, types))
-            self.text.refuse(node, f"the query of IN must give {len(made)} columns of types that fit", found=found)
+            self.text.refuse(node, "the query of IN must give as many columns, of types that fit", found=found)
         names = [f"x{number}" for number in range(len(made))]
         left = [self.converted(node, one, kind) for one, kind in zip(made, kinds, strict=True)]
         inner = [self.converted(node, Typed(*three[:2]), three[2]) for three in zip(names, types, kinds, strict=True)]

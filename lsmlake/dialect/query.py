@@ -7,7 +7,7 @@ that were found for the table to read less; DuckDB applies them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -115,6 +115,14 @@ class QueryTranslator:
         if len(names) != len(query.columns):
             self.text.refuse(node, "the alias names another number of columns", expected=len(query.columns), found=len(names))
         return replace(query, columns=tuple((name, kind) for name, (_, kind) in zip(names, query.columns, strict=True)))
+
+    def expressions(self, scope: Scope) -> Translator:
+        """A translator for expressions outside of queries, which may hold queries."""
+        return self._translator(scope, {})
+
+    def conditions(self, node: exp.Expression, scope: Scope) -> list[exp.Expression]:
+        """The parts of a condition on rows of the only relation of `scope` that hold no query, with plain names of columns."""
+        return [found for part in _parts(node) if (found := self._about(part, scope, 0)) is not None]
 
     # -- FROM ---------------------------------------------------------------------------------------------------------
 
@@ -261,7 +269,7 @@ class QueryTranslator:
             made = self.query(node, ctes, around)
             return made.sql, [kind for _, kind in made.columns]
 
-        return Translator(self.text, scope, subquery, now=self.now, **allowed)
+        return replace(Translator.at(self.text, scope, self.now, subquery), **allowed)
 
     def _condition(self, scope: Scope, node: exp.Expression, ctes: Mapping[str, Query], **allowed: object) -> str:
         made = self._translator(scope, ctes, **allowed).typed(node)
@@ -439,7 +447,7 @@ class QueryTranslator:
         return f"SELECT {', '.join(parts)} FROM ({query.sql}) AS r{next(self._numbers)}"
 
     def _values(self, node: exp.Values) -> Query:
-        translator = Translator(self.text, Scope(()), now=self.now)
+        translator = self.expressions(Scope(()))
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
         if len({len(row) for row in rows}) != 1:
             self.text.refuse(node, "the rows of VALUES have different lengths")
@@ -454,7 +462,7 @@ class QueryTranslator:
     def _push(self, condition: exp.Expression, scope: Scope, uses: Mapping[int, TableUse]) -> None:
         """Gives each table the parts of a condition that name columns of it alone."""
         inner = replace(scope, outer=None)
-        for part in condition.unnest().flatten(unnest=False) if isinstance(condition.unnest(), exp.And) else [condition]:
+        for part in _parts(condition):
             for number, use in uses.items():
                 if (found := self._about(part, inner, number)) is not None:
                     use.conditions.append(found)
@@ -495,6 +503,12 @@ class QueryTranslator:
         if plain and simple and limit is not None and len(source.uses) == 1:
             rows = self._number(limit, limit.expression)
             source.uses[0].limit = rows + (self._number(offset, offset.expression) if offset is not None else 0)
+
+
+def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
+    """The parts that must all be true."""
+    inner = condition.unnest()
+    return inner.flatten(unnest=False) if isinstance(inner, exp.And) else [condition]
 
 
 def _unaliased(item: exp.Expression) -> exp.Expression:

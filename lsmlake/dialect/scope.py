@@ -47,9 +47,9 @@ class Scope:
     outer: Scope | None = None
 
     @staticmethod
-    def of(schema: pa.Schema, qualifier: str = "") -> Scope:
-        """The columns of one table, also as `qualifier.column`; in the rows they have their own names."""
-        return Scope((Relation((qualifier,) if qualifier else (), _columns(schema, "")),))
+    def of(schema: pa.Schema, *qualifiers: str, prefix: str = "") -> Scope:
+        """The columns of one table, also as `qualifier.column`; in the rows their names begin with `prefix`."""
+        return Scope((Relation(qualifiers, _columns(schema, prefix)),))
 
     @staticmethod
     def joined(target: pa.Schema, source: pa.Schema) -> Scope:

@@ -44,6 +44,10 @@ class Catalog:
             self._found[key] = self._open(node, moment)
         return self._found[key]
 
+    def pin(self, node: exp.Table, version: Version) -> None:
+        """Makes a name stand for a version of its table."""
+        self._found[(self.name(node).lower(), Moment())] = version
+
     def name(self, node: exp.Table) -> str:
         """The full name of a table in the text."""
         return ".".join(part.name for part in node.parts)

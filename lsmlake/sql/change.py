@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.api.table import Table
+from lsmlake.dialect.evaluate import columns_from, condition_from
+from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import text_of
+from lsmlake.dialect.query import QueryTranslator
+from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery
+from lsmlake.predicate.spark_sql.translate import from_sqlglot
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.select import create_views, planned, sources_of
+from lsmlake.store.version import Version
+from lsmlake.write.by_expression import change, known_of, target_scope
+from lsmlake.write.statement import DmlReport, evaluated
 
 RowsOf = Callable[[exp.Expression], pa.Table]
 
 
-def delete(node: exp.Delete, text: Text, catalog: Catalog) -> pa.Table:
+def delete(node: exp.Delete, text: Text, catalog: Catalog, now: str) -> pa.Table:
     """DELETE FROM table [WHERE condition]"""
     text.only(node, "this", "where")
     table = catalog.table(node.this)
-    where = node.args.get("where")
-    return _report(table.delete(None if where is None else _own(where.this, node.this, text)))
+    where = node.args["where"].this if node.args.get("where") else None
+    if _by_rows(node, where, table, text):
+        return _report(_changed(node, where, {}, table, text, catalog, now))
+    return _report(table.delete(None if where is None else _own(where, node.this, text)))
 
 
-def update(node: exp.Update, text: Text, catalog: Catalog) -> pa.Table:
+def update(node: exp.Update, text: Text, catalog: Catalog, now: str) -> pa.Table:
     """UPDATE table SET column = value, ... [WHERE condition]"""
     text.only(node, "this", "expressions", "where")
     table = catalog.table(node.this)
@@ -30,9 +45,71 @@ def update(node: exp.Update, text: Text, catalog: Catalog) -> pa.Table:
     for item in node.expressions:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
             text.refuse(item, "SET takes column = value")
-        values[item.this.name] = _own(item.expression, node.this, text)
-    where = node.args.get("where")
-    return _report(table.update(values, None if where is None else _own(where.this, node.this, text)))
+        if item.this.name in values:
+            text.refuse(item, f"column {item.this.name} is assigned twice", cure="assign it once")
+        values[item.this.name] = item.expression
+    where = node.args["where"].this if node.args.get("where") else None
+    if _by_rows(node, where, table, text):
+        return _report(_changed(node, where, values, table, text, catalog, now))
+    if not table.runtime.filters:  # an error names the place in the statement
+        scope = Scope.of(table.current.plain_columns, *_names(node.this, catalog))
+        parts = {name: (Translator.at(text, scope, now), value) for name, value in values.items()}
+        columns_from(parts, table.current.plain_columns, table.runtime.zone)
+    texts = {name: _own(value, node.this, text) for name, value in values.items()}
+    return _report(table.update(texts, None if where is None else _own(where, node.this, text)))
+
+
+def _by_rows(node: exp.Delete | exp.Update, where: exp.Expression | None, table: Table, text: Text) -> bool:
+    """Whether `_changed` evaluates the statement: it holds queries, or its condition is no predicate and this process evaluates
+    conditions."""
+    if node.find(exp.Query) is not None:
+        return True
+    if where is None or table.runtime.filters:
+        return False
+    try:
+        from_sqlglot(_plain(where, node.this), table.current.plain_columns, text.text, zone=table.runtime.zone)
+    except InvalidQuery:
+        return True
+    return False
+
+
+def _changed(
+    node: exp.Delete | exp.Update,
+    where: exp.Expression | None,
+    values: Mapping[str, exp.Expression],
+    table: Table,
+    text: Text,
+    catalog: Catalog,
+    now: str,
+) -> DmlReport:
+    """A DELETE or UPDATE by any expression. The tables of its queries are read as they were at the first attempt, the changed
+    table anew in each."""
+    zone, meta, deletes = table.runtime.zone, table.meta, isinstance(node, exp.Delete)
+    condition = exp.true() if where is None else where
+    names = _names(node.this, catalog)
+
+    def evaluate(version: Version) -> DmlReport:
+        catalog.pin(node.this, version)
+        scope = target_scope(version, names)
+        queries = QueryTranslator(text, catalog.schema, now)
+        expressions = queries.expressions(scope)
+        on = condition_from(expressions, condition, zone)
+        parts = {name: (expressions, value) for name, value in values.items()}
+        assigned = None if deletes else columns_from(parts, version.schema.plain_columns, zone)
+        known = known_of(queries.conditions(condition, scope), version, text, zone)
+        plans = planned(queries.uses, node, text, catalog)
+        level = version.options.isolation
+        with ExitStack() as stack:
+            sources = sources_of(plans, stack)
+            load = partial(create_views, uses=queries.uses, sources=sources)
+            return change(version, on, assigned, known, level.delete if deletes else level.update, zone, load)
+
+    return evaluated(meta, evaluate)
+
+
+def _names(target: exp.Table, catalog: Catalog) -> tuple[str, ...]:
+    """What can stand before a column of the table."""
+    return (target.alias,) if target.alias else (target.name, catalog.name(target))
 
 
 def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.Table:
@@ -90,12 +167,17 @@ def _alias(node: exp.Expression) -> str:
 
 def _own(part: exp.Expression, target: exp.Table, text: Text) -> str:
     """A condition or value as text with plain names of columns."""
+    return text_of(_plain(part, target), text)
+
+
+def _plain(part: exp.Expression, target: exp.Table) -> exp.Expression:
+    """A condition or value with plain names of columns."""
     made = part.copy()
     for column in list(made.find_all(exp.Column)):
         if column.table and column.table.lower() == _alias(target):
             column.set("table", None)
             column.set("db", None)
-    return text_of(made, text)
+    return made
 
 
 def _qualified(part: exp.Expression, names: Mapping[str, str], columns: Mapping[str, set[str]], text: Text) -> exp.Expression:

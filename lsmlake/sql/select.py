@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -37,33 +38,47 @@ class Prepared:
 
 def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Prepared:
     """Translates a query and plans its tables. Raises InvalidQuery, TableNotFound, SnapshotNotFound."""
-    zone = catalog.lake.runtime.zone
     translator = QueryTranslator(text, catalog.schema, now)
     query = translator.query(node)
-    names = _names(node)
-    plans = tuple(_planned(use, catalog, text, zone, names) for use in translator.uses)
-    return Prepared(query, tuple(translator.uses), plans, zone)
+    return Prepared(query, tuple(translator.uses), planned(translator.uses, node, text, catalog), catalog.lake.runtime.zone)
+
+
+def planned(uses: Iterable[TableUse], node: exp.Expression, text: Text, catalog: Catalog) -> tuple[Plan | pa.Table, ...]:
+    """The plans of the tables that a statement reads."""
+    names, zone = _names(node), catalog.lake.runtime.zone
+    return tuple(_planned(use, catalog, text, zone, names) for use in uses)
 
 
 def run(prepared: Prepared) -> pa.Table:
     """The rows of a query, with the types of Spark."""
-    sources = [source_of(found) if isinstance(found, Plan) else found for found in prepared.plans]
     statement = run_sql(prepared.query)
     with ExitStack() as stack:
-        for source in sources:
-            if isinstance(source, Source):
-                stack.enter_context(source.plan.version.unless_expired())
+        sources = sources_of(prepared.plans, stack)
         folder = stack.enter_context(scratch_folder())
         connection = stack.enter_context(connected(prepared.zone, "SQL in this process", statement))
         stack.enter_context(translated_errors())
         connection.execute(f"SET temp_directory = {text_literal(folder)}")
-        for use, source in zip(prepared.uses, sources, strict=True):
-            if isinstance(source, Source):
-                create_view(connection, use.view, source)
-            else:
-                connection.register(use.view, source)
+        create_views(connection, prepared.uses, sources)
         found = connection.sql(statement).to_arrow_table()
     return as_schema(found, prepared.query.schema)
+
+
+def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Source | pa.Table]:
+    """How DuckDB reads the plans. Until `stack` is closed, a missing file means that its snapshot has expired."""
+    sources = [source_of(found) if isinstance(found, Plan) else found for found in plans]
+    for source in sources:
+        if isinstance(source, Source):
+            stack.enter_context(source.plan.version.unless_expired())
+    return sources
+
+
+def create_views(connection, uses: Iterable[TableUse], sources: Iterable[Source | pa.Table]) -> None:
+    """Makes the tables that a query reads views of DuckDB."""
+    for use, source in zip(uses, sources, strict=True):
+        if isinstance(source, Source):
+            create_view(connection, use.view, source)
+        else:
+            connection.register(use.view, source)
 
 
 def explained(prepared: Prepared) -> list[str]:
@@ -90,7 +105,8 @@ def explained(prepared: Prepared) -> list[str]:
 def _names(node: exp.Expression) -> set[str] | None:
     """All names in a statement, in lower case: a table need not read other columns. None: `*` names all."""
     stars = [star for star in node.find_all(exp.Star) if not isinstance(star.parent, exp.Anonymous)]
-    return None if stars else {one.name.lower() for one in node.find_all(exp.Identifier)}
+    natural = any(join.args.get("method") for join in node.find_all(exp.Join))
+    return None if stars or natural else {one.name.lower() for one in node.find_all(exp.Identifier)}
 
 
 def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[str] | None) -> Plan | pa.Table:

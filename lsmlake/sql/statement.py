@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.select import Prepared, explained, prepare, run
 from lsmlake.sql.show import describe, show
 from lsmlake.sql.words import Words
+from lsmlake.write.statement import moment_of
 
 Args = Mapping[str, object] | Sequence[object] | None
 _WORDS = ("SHOW", "DESCRIBE", "DESC", "CALL", "ALTER")
@@ -49,19 +49,19 @@ def execute(
     if query is not None and isinstance(parsed, exp.Query) and not explain:
         return query(parsed, text, catalog)
     node = bind(parsed, args, text)
-    now = dt.datetime.fromtimestamp(lake.env.clock() / 1000, dt.timezone.utc).isoformat(sep=" ")
+    now = moment_of(lake.env)
 
     def prepared(query: exp.Expression) -> Prepared:
-        return prepare(query, text, catalog, f"'{now}'")
+        return prepare(query, text, catalog, now)
 
     if explain:
         if not isinstance(node, exp.Query):
             text.refuse(node, "EXPLAIN takes a query")
         return pa.table({"plan": pa.array(explained(prepared(node)), pa.string())})
-    return _executed(lake, node, text, catalog, prepared)
+    return _executed(lake, node, text, catalog, prepared, now)
 
 
-def _executed(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, prepared) -> pa.Table:
+def _executed(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, prepared, now: str) -> pa.Table:
     def rows_of(query: exp.Expression) -> pa.Table:
         return run(prepared(query))
 
@@ -71,9 +71,9 @@ def _executed(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, pr
         case exp.Insert():
             return insert.insert(node, text, catalog, prepared)
         case exp.Delete():
-            return change.delete(node, text, catalog)
+            return change.delete(node, text, catalog, now)
         case exp.Update():
-            return change.update(node, text, catalog)
+            return change.update(node, text, catalog, now)
         case exp.Merge():
             return change.merge(node, text, catalog, rows_of)
         case exp.TruncateTable():

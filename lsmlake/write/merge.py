@@ -57,8 +57,10 @@ def merge(version: Version, join: Join, isolation: str) -> DmlReport:
 
 def _candidates(version: Version, statement: Statement, join: Join) -> Predicate | None:
     """What all target rows satisfy that a clause can be for, by the values of the source; None: nothing is known."""
-    if statement.of(BY_SOURCE) or not statement.equal:
+    if statement.of(BY_SOURCE):
         return None
+    if not statement.equal:
+        return statement.known
     return and_(*(_equal_to_source(version, join, *pair) for pair in statement.equal))
 
 

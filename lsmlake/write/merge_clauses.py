@@ -12,6 +12,7 @@ from lsmlake.dialect.evaluate import Columns, Condition, columns_of, condition_o
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
+from lsmlake.predicate import Predicate
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, Clause
@@ -37,11 +38,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class Statement:
-    """A checked MERGE. `equal`: pairs of a target and a source column that the condition requires to be equal."""
+    """A checked MERGE. `equal`: pairs of a target and a source column that the condition requires to be equal. `known`: what else
+    it requires of a target row; None: nothing is known."""
 
     on: Condition
     equal: tuple[tuple[str, str], ...]
     clauses: tuple[Checked, ...]
+    known: Predicate | None = None
 
     def of(self, when: str) -> list[Checked]:
         return [clause for clause in self.clauses if clause.when == when]

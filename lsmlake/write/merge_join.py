@@ -5,7 +5,7 @@ The source is read once and kept, on local disk beyond the memory limit. The tar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 
@@ -30,11 +30,17 @@ class Join:
     """One MERGE statement. A context manager: its data is removed at the end. Errors of DuckDB inside are translated."""
 
     def __init__(
-        self, statement: Statement, source: Iterable[pa.Table], columns: pa.Schema, zone: str, memory_bytes: int
+        self,
+        statement: Statement,
+        source: Iterable[pa.Table],
+        columns: pa.Schema,
+        zone: str,
+        memory_bytes: int,
+        load: Callable[[object], None] | None = None,
     ) -> None:
-        """`columns`: of the source."""
+        """`columns`: of the source. `load`: makes what the expressions of the statement read besides, on the connection."""
         self.statement, self.columns = statement, columns
-        self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
+        self._source, self._zone, self._memory_bytes, self._extra = source, zone, memory_bytes, load
         self._names = statement.needs(SOURCE)
 
     def __enter__(self) -> Join:
@@ -44,8 +50,10 @@ class Join:
             self._connection = exits.enter_context(connected(self._zone, "merge"))
             self._connection.execute(f"SET memory_limit = '{memory_limit(self._memory_bytes)}'")
             self._connection.execute(f"SET temp_directory = '{folder}'")
-            # the source is the build side
-            self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+            if self._extra is None:  # the source is the build side
+                self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+            else:
+                self._extra(self._connection)
             self._load(self._source)
             self._exits = exits.pop_all()
         return self

@@ -3,6 +3,7 @@ evaluated again otherwise."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.isolation import ISOLATIONS
+from lsmlake.store.env import Env
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -41,6 +43,11 @@ def check_isolation(isolation: str | None) -> None:
         raise InvalidQuery(
             "unknown isolation", expected=" or ".join(map(repr, ISOLATIONS)), found=repr(isolation), cure="pass one of them"
         )
+
+
+def moment_of(env: Env) -> str:
+    """The time of a statement, as text with a time zone."""
+    return datetime.datetime.fromtimestamp(env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")
 
 
 def evaluated(meta: Metadata, evaluate: Callable[[Version], DmlReport]) -> DmlReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from itertools import chain
 
@@ -19,7 +18,7 @@ from lsmlake.errors import InvalidData
 from lsmlake.store.version import Version
 from lsmlake.write.clause import Clause
 from lsmlake.write.prepare import Request
-from lsmlake.write.statement import DmlReport, check_isolation, evaluated
+from lsmlake.write.statement import DmlReport, check_isolation, evaluated, moment_of
 
 
 @verbs_of("Table")
@@ -38,12 +37,13 @@ class Statements(Writing, Reading):
         another commit has changed is evaluated again.
 
         Args:
-            where: a predicate in Spark SQL. Default: all rows.
+            where: a condition in Spark SQL. One that is no predicate, such as "upper(name) = 'X'", needs the extra `duckdb`.
+                Default: all rows.
             isolation: 'serializable' also evaluates the statement again if other commits added rows that satisfy `where`;
                 'snapshot' leaves such rows in the table. Default: `write.delete.isolation-level` of the table.
 
         Raises:
-            InvalidQuery: `where` is no predicate on columns of the table.
+            InvalidQuery: `where` is no condition on columns of the table.
             InvalidData: the merge engine cannot delete by key with the options of the table. Nothing was committed.
             CommitConflict: other commits changed the rows of the statement on every attempt. Nothing was committed.
 
@@ -84,7 +84,7 @@ class Statements(Writing, Reading):
             1
         """
         check_isolation(isolation)
-        now = self._now()
+        now = moment_of(self.meta.env)
 
         def evaluate(version: Version) -> DmlReport:
             return self.runtime.update(version, values, where, isolation or version.options.isolation.update, now)
@@ -130,7 +130,7 @@ class Statements(Writing, Reading):
             first = next(tables, None)
             if first is None:
                 raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")
-            columns, now = schema_of_source(first.schema, self.current.plain_columns), self._now()
+            columns, now = schema_of_source(first.schema, self.current.plain_columns), moment_of(self.meta.env)
             if evolve:
                 self._evolved(self.version, columns, Request())
             schema = self.current
@@ -145,7 +145,3 @@ class Statements(Writing, Reading):
                 return evaluated(self.meta, evaluate)
 
         return Merge(run)
-
-    def _now(self) -> str:
-        """The time of a statement, as text with a time zone."""
-        return datetime.datetime.fromtimestamp(self.meta.env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")
