@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
@@ -13,6 +14,7 @@ from lsmlake.predicate import evaluate
 from lsmlake.read.plan import Plan, partition_matches
 from lsmlake.read.scan import matching_groups
 from lsmlake.store.together import together
+from lsmlake.store.version import Version
 
 
 class Matched(NamedTuple):
@@ -54,3 +56,10 @@ def _positions(plan: Plan, bucket: Bucket, file: DataFile, vector: DeletionVecto
         for chunk in reader.chunks(sorted(plan.predicate.columns), matching_groups(reader, plan)):
             wanted = np.asarray(evaluate(plan.predicate, chunk.table)) & ~vector.dead_mask(chunk.start, chunk.table.num_rows)
             yield chunk.start + np.flatnonzero(wanted)
+
+
+def rows_at(version: Version, one: Matched, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yields the matched rows of a file, in their order."""
+    every = np.arange(one.file.rows)
+    positions = every[one.vector.live_mask(every)] if one.positions is None else one.positions
+    yield from version.files(one.bucket).fetch(one.file, positions, columns)

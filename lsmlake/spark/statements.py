@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import (
     AnalysisException,
@@ -45,13 +46,15 @@ from lsmlake.spark.types import quoted, to_arrow
 from lsmlake.store.version import Version
 from lsmlake.write.append import joined
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.write.keys_read import BucketsRead
+from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import assignments, check_clauses, equal_columns, repeats_allowed
 from lsmlake.write.merge_join import repeated
 from lsmlake.write.prepare import Request, delete_columns
+from lsmlake.write.replace import Check
 from lsmlake.write.row_edit import replace_rows
 from lsmlake.write.statement import DmlReport
 from lsmlake.write.update import check_updatable
+from lsmlake.write.wanted import Wanted
 
 _KIND, _PLACE = "_lsmlake_kind", "_lsmlake_place"
 _OF_THE_TEXT = (
@@ -90,10 +93,6 @@ class Target:
     where: str | None = None
     predicate: Predicate | None = None
     isolation: str = SERIALIZABLE
-
-    @property
-    def serializable(self) -> bool:
-        return self.isolation == SERIALIZABLE
 
     def delete(self) -> DmlReport:
         """Deletes the rows."""
@@ -148,6 +147,28 @@ class Target:
         failure = "false" if allowed else f"boolean(raise_error('{_REPEATED}'))"
         return acting.selectExpr("*", place).where(f"if({repeat}, {failure}, {ACTION} > 0)")
 
+    def _wanted(self, clauses: Clauses, source, on: str | None) -> Wanted | None:
+        """The new rows that overtake the statement: those that it would have read. Spark looks at few of them; more count as
+        read."""
+        if self.isolation != SERIALIZABLE:
+            return None
+        by_source = any(clause.when == BY_SOURCE for clause in clauses.clauses)
+        if (source is None and (self.predicate is not None or self.where is None)) or (source is not None and by_source):
+            return Wanted(self.predicate)
+        most = self.version.meta.env.limits.driver_statement_bytes
+
+        def among(rows: pa.Table) -> np.ndarray:
+            if rows.nbytes > most:
+                return np.ones(rows.num_rows, bool)
+            flags = np.zeros(rows.num_rows, bool)
+            numbered = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
+            target = self.spark.createDataFrame(numbered).alias("t")
+            found = target.where(self.where) if source is None else target.join(source.alias("s"), F.expr(on), "left_semi")
+            flags[found.select(_PLACE).toArrow().column(0).to_numpy()] = True
+            return flags
+
+        return Wanted(self.predicate, tuple(self.version.schema.columns.names), among)
+
     # -- append-only tables --
 
     def _by_position(self, clauses: Clauses, source, on: str | None) -> DmlReport:
@@ -171,7 +192,7 @@ class Target:
             version.meta.files.discard(edit.added)
             raise
         rewrite = partial(row_edit.rewritten, self.spark)
-        snapshot = replace_rows(version, removed, joined(edit.added), self.predicate, self.serializable, rewrite)
+        snapshot = replace_rows(version, removed, joined(edit.added), self._wanted(clauses, source, on), rewrite)
         updated, deleted = (edit.count(clauses.numbers(action)) for action in (UPDATE, DELETE))
         return DmlReport(snapshot, edit.inserted, updated, deleted)
 
@@ -199,17 +220,16 @@ class Target:
         rows = rows.observe(
             counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items())
         )
-        request, rows = self._request(clauses, planned, rows)
+        check = KeysWritten(version, self._wanted(clauses, source, on)).check
+        request, rows = self._request(clauses, check, rows)
         by_tasks = {version.meta.paths.root}  # to try the driver first could mean to join twice
         identity = Identity(version.meta.env.ids())
         snapshot = write.upsert(version, rows, identity, request=request, compact=None, uneven=by_tasks)
         return DmlReport(snapshot, **{name: int(counts.get.get(name) or 0) for name in numbers})
 
-    def _request(self, clauses: Clauses, planned: Plan, rows) -> tuple[Request, object]:
+    def _request(self, clauses: Clauses, check: Check, rows) -> tuple[Request, object]:
         """The upsert that carries out the changes: of keys to delete, of rows, or of both with row kinds."""
         schema = self.version.schema
-        buckets = None if clauses.numbers(INSERT) else frozenset(split.bucket for split in planned.splits)
-        check = BucketsRead(self.version, self.predicate, self.serializable, buckets).check
         names, deleting = schema.columns.names, clauses.numbers(DELETE)
         if len(deleting) == len(clauses.clauses):
             request = Request(deletes=True, check=check)

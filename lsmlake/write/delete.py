@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pyarrow as pa
+
 from lsmlake.commit.replay import Identity
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate
@@ -9,31 +13,38 @@ from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched
 from lsmlake.read.scan import read_plan
 from lsmlake.store.version import Version
-from lsmlake.write.keys_read import KeysRead
+from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
+from lsmlake.write.wanted import Wanted
 
 
 def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
     """Deletes the rows for which `predicate` is true; None: all rows. Raises Overtaken."""
+    wanted = Wanted(predicate) if isolation == SERIALIZABLE else None
     if version.schema.append_only:
-        return _by_position(version, predicate, isolation)
-    return _by_key(version, predicate, isolation)
+        return _by_position(version, predicate, wanted)
+    return _by_key(version, predicate, wanted)
 
 
-def _by_position(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
+def _by_position(version: Version, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     removed = matched(plan(version, predicate))
-    snapshot = replace_rows(version, removed, (), predicate, isolation == SERIALIZABLE, rewritten)
+    snapshot = replace_rows(version, removed, (), wanted, rewritten)
     return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
 
 
-def _by_key(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
-    columns = delete_columns(version.schema, Request(deletes=True))
-    read = KeysRead(version, predicate, isolation == SERIALIZABLE)
-    tables = read.noting(read_plan(plan(version, predicate, columns)))
-    request = Request(deletes=True, check=read.check)
-    snapshot = upsert_tables(version, tables, request, Identity(version.meta.env.ids()), inline_picker(version, None))
-    return DmlReport(snapshot, deleted=read.rows)
+def _by_key(version: Version, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+    columns, deleted = delete_columns(version.schema, Request(deletes=True)), 0
+
+    def keys() -> Iterator[pa.Table]:
+        nonlocal deleted
+        for table in read_plan(plan(version, predicate, columns)):
+            deleted += table.num_rows
+            yield table
+
+    request = Request(deletes=True, check=KeysWritten(version, wanted).check)
+    snapshot = upsert_tables(version, keys(), request, Identity(version.meta.env.ids()), inline_picker(version, None))
+    return DmlReport(snapshot, deleted=deleted)

@@ -30,7 +30,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.clause import BY_SOURCE, UPDATE
-from lsmlake.write.keys_read import KeysRead
+from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import TARGET, Statement
 from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
 from lsmlake.write.prepare import Request, delete_columns, prepare
@@ -39,6 +39,7 @@ from lsmlake.write.statement import DmlReport
 from lsmlake.write.update import check_replaces, check_updatable
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts
+from lsmlake.write.wanted import Wanted
 
 _LISTED_VALUES = 10_000
 
@@ -50,9 +51,18 @@ def merge(version: Version, join: Join, isolation: str) -> DmlReport:
         if clause.action == UPDATE:
             check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
+    wanted = _wanted(statement, join, predicate) if isolation == SERIALIZABLE else None
     if version.schema.append_only:
-        return _by_position(version, statement, join, predicate, isolation)
-    return _by_key(version, statement, join, predicate, isolation)
+        return _by_position(version, join, predicate, wanted)
+    return _by_key(version, join, predicate, wanted)
+
+
+def _wanted(statement: Statement, join: Join, predicate: Predicate | None) -> Wanted:
+    """The rows that overtake a MERGE: those that match a source row; all, if clauses are for rows that match none."""
+    if statement.of(BY_SOURCE):
+        return Wanted()
+    names = tuple(sorted(name.removeprefix(TARGET) for name in statement.on.needs if name.startswith(TARGET)))
+    return Wanted(predicate, names, lambda rows: join.matching(_placed(rows.select(list(names)), *_places(rows.num_rows))))
 
 
 def _candidates(version: Version, statement: Statement, join: Join) -> Predicate | None:
@@ -87,12 +97,12 @@ def _holds(kind: pa.DataType, value: int) -> bool:
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
-def _by_position(version: Version, statement: Statement, join: Join, predicate: Predicate | None, isolation: str) -> DmlReport:
+def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     schema, planned = version.schema, plan(version, predicate)
     files = [(split.bucket, file, split.vectors.get(file.name)) for split in planned.splits for file in split.files]
     vectors = [EMPTY if ref is None else version.meta.vectors.get(ref, file) for _, file, ref in files]
     places = [Matched(*file, vector, None) for file, vector in zip(files, vectors, strict=True)]
-    join.run(_target(planned, places, statement.needs(TARGET)), ())
+    join.run(_target(planned, places, join.statement.needs(TARGET)), ())
     removed: dict[int, list[np.ndarray]] = {}
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
@@ -119,7 +129,7 @@ def _by_position(version: Version, statement: Statement, join: Join, predicate: 
     except BaseException:
         version.meta.files.discard(added)
         raise
-    snapshot = replace_rows(version, gone, added, predicate, isolation == SERIALIZABLE, rewritten)
+    snapshot = replace_rows(version, gone, added, wanted, rewritten)
     return DmlReport(snapshot, **counts)
 
 
@@ -177,12 +187,11 @@ def _updated(old: pa.Table, changes: pa.Table) -> pa.Table:
 # -- tables with a primary key --------------------------------------------------------------------------------------------
 
 
-def _by_key(version: Version, statement: Statement, join: Join, predicate: Predicate | None, isolation: str) -> DmlReport:
+def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     schema = version.schema
-    read = KeysRead(version, predicate, isolation == SERIALIZABLE)
     deleting = Request(deletes=True)
     kept = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
-    names = list(dict.fromkeys([*kept, *statement.needs(TARGET)]))
+    names = list(dict.fromkeys([*kept, *join.statement.needs(TARGET)]))
     join.run(_numbered(read_plan(plan(version, predicate, names))), [TARGET + name for name in kept])
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
@@ -203,12 +212,11 @@ def _by_key(version: Version, statement: Statement, join: Join, predicate: Predi
 
     def _part(rows: pa.Table, request: Request) -> Part:
         prepared = prepare(rows, schema, request, None)[0]
-        read.note(prepared)
         return Part(prepared, np.arange(prepared.num_rows))
 
-    snapshot = upsert_parts(
-        version, _in_sequence(parts()), Request(check=read.check), Identity(version.meta.env.ids()), inline_picker(version, None)
-    )
+    request = Request(check=KeysWritten(version, wanted).check)
+    identity = Identity(version.meta.env.ids())
+    snapshot = upsert_parts(version, _in_sequence(parts()), request, identity, inline_picker(version, None))
     return DmlReport(snapshot, **counts)
 
 
@@ -225,8 +233,13 @@ def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     first = 0
     for table in tables:
         if table.num_rows:
-            yield _placed(table, np.zeros(table.num_rows, np.int64), np.arange(first, first + table.num_rows))
+            yield _placed(table, *_places(table.num_rows, first))
             first += table.num_rows
+
+
+def _places(count: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Places of rows of no file."""
+    return np.zeros(count, np.int64), np.arange(first, first + count)
 
 
 def _own(table: pa.Table, names: Sequence[str]) -> pa.Table:

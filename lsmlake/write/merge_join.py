@@ -131,6 +131,14 @@ class Join:
         if not statement.repeats_allowed:
             self._check_repeats()
 
+    def matching(self, target: pa.Table) -> np.ndarray:
+        """Flags the target rows that match a source row. `target`: as in `run`, with the positions 0, 1, ..."""
+        flags = np.zeros(target.num_rows, bool)
+        query = f"SELECT DISTINCT {POSITION} FROM n JOIN s ON {self.statement.on.columns.sql['condition']}"
+        with registered(self._connection, "n", target.schema, iter(target.to_batches())), translated_errors():
+            flags[self._connection.sql(query).to_arrow_table().column(0).to_numpy()] = True
+        return flags
+
     def _check_repeats(self) -> None:
         repeats = f"SELECT 1 FROM m WHERE {_ROW} IS NOT NULL GROUP BY {FILE}, {POSITION} HAVING count(*) > 1 LIMIT 1"
         if self._connection.sql(repeats).fetchall():

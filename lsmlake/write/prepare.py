@@ -5,7 +5,7 @@ The writer in this process, the tasks of Spark and the spills of a large write a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,7 @@ from lsmlake.schema.conform import Cast, check_names, conform
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.schema import RESERVED, Schema
-from lsmlake.store.version import Version
-from lsmlake.write.replace import Replacement
+from lsmlake.write.replace import Check, Replacement
 
 INPUT_KIND = f"{RESERVED}input_kind"
 """A column of prepared rows if the input is the table's changelog: the row kinds before `MergeRule.stored` changed them."""
@@ -32,15 +31,14 @@ INPUT_KIND = f"{RESERVED}input_kind"
 class Request:
     """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
     `ignore_sequence`: delete rows whatever their sequence. `cast`: convert values. `replaces`: the write is an overwrite.
-    `check`: is given the version that the commit follows, in each attempt, and raises Overtaken if the rows depend on another
-    one."""
+    `check`: what the commit requires."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
     ignore_sequence: bool = False
     cast: Cast | None = None
     replaces: Replacement | None = None
-    check: Callable[[Version], None] | None = None
+    check: Check | None = None
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:

@@ -26,6 +26,10 @@ from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
+Check = Callable[[Version, Sequence[CommitMessage]], None]
+"""Is given the version that a commit follows, in each attempt, and what was written. Raises Overtaken if the rows depend on
+another version."""
+
 
 @dataclass(frozen=True)
 class Replacement:
@@ -106,13 +110,13 @@ def publish(
     messages: Sequence[CommitMessage],
     identity: Identity,
     replaces: Replacement | None,
-    check: Callable[[Version], None] | None = None,
+    check: Check | None = None,
 ) -> Snapshot | None:
     """Commits what a write made. Returns None if there was nothing to commit. `check`: see `Request`."""
     if check is not None:
 
         def restated(now: Version) -> Sequence[CommitMessage]:
-            check(now)
+            check(now, messages)
             return messages
 
         return commit(version, messages, identity, restated=restated).snapshot if messages else None

@@ -3,7 +3,7 @@
 With deletion vectors the rows are marked; without, their files are rewritten. Rows that other statements marked meanwhile stay
 marked: vectors are united. The edit depends on the rows it removes: if another commit removed one of them or rewrote its file,
 the statement that made the edit must be evaluated again (`Overtaken`). A serializable one must be, too, if rows were added that
-satisfy its predicate.
+it would have read (`wanted`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lsmlake.commit.requirements import Overtaken
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
-from lsmlake.read.positions import Matched, matched
+from lsmlake.read.positions import Matched, matched, rows_at
 from lsmlake.store.data_reader import live_rows
 from lsmlake.store.data_writer import Origin, nan_columns_of
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
+from lsmlake.write.wanted import Wanted
 
 
 class Rewritten(NamedTuple):
@@ -47,16 +47,14 @@ class RowEdit:
         removed: The rows to remove, at most one item per file.
         rewritten: Without vectors: the files that replace those of `removed`.
         added: The new rows: appends, one message per bucket.
-        predicate: What the rows satisfy; None: all rows do.
-        serializable: Whether new rows that satisfy the predicate overtake the statement.
+        wanted: New rows that overtake the statement; None: none do.
     """
 
     base: Version
     removed: Sequence[Matched]
     rewritten: Sequence[Rewritten] | None
     added: Sequence[CommitMessage]
-    predicate: Predicate | None
-    serializable: bool
+    wanted: Wanted | None
     _made: list[CommitMessage] = field(default_factory=list)
     _made_for: Mapping[str, VectorRef | None] | None = None
 
@@ -72,8 +70,8 @@ class RowEdit:
             raise Overtaken
         buckets = {one.bucket for one in self.removed}
         states = now.states(buckets, statistics=False) if buckets else {}
-        if now.number != self.base.number and self.serializable:
-            check_no_new_rows(self.base, now, self.predicate)
+        if now.number != self.base.number and self.wanted is not None:
+            check_no_new_rows(self.base, now, self.wanted)
         for one in self.removed:
             _check_live(one, states)
         refs = {one.file.name: states[one.bucket].vectors.get(one.file.name) for one in self.removed}
@@ -154,15 +152,16 @@ def _touched(state: BucketState, names: set[str]) -> BucketState:
     return BucketState(state.bucket, state.total_buckets, tuple(file for file in state.files if file.name in names), vectors)
 
 
-def check_no_new_rows(base: Version, now: Version, predicate: Predicate | None) -> None:
-    """Raises Overtaken if files that were added after `base` hold rows that satisfy the predicate, or after a rollback, which
-    brings old files back. Reads the columns of the predicate in those files whose statistics allow a match."""
+def check_no_new_rows(base: Version, now: Version, wanted: Wanted) -> None:
+    """Raises Overtaken if files that were added after `base` hold wanted rows, or after a rollback, which brings old files back.
+    Reads the columns that decide in those files whose statistics allow a match."""
     if (now.snapshot.newest_rollback or 0) > base.number:
         raise Overtaken
-    found = plan(now, predicate)
+    found = plan(now, wanted.predicate)
     splits = (replace(split, files=tuple(file for file in split.files if file.sequence > base.number)) for split in found.splits)
-    if matched(replace(found, splits=tuple(splits))):
-        raise Overtaken
+    for one in matched(replace(found, splits=tuple(splits))):
+        if wanted.among is None or any(wanted.among(rows).any() for rows in rows_at(now, one, wanted.columns)):
+            raise Overtaken
 
 
 Rewrite = Callable[[Version, Sequence[Matched]], list[Rewritten]]
@@ -173,8 +172,7 @@ def replace_rows(
     version: Version,
     removed: Sequence[Matched],
     added: Sequence[CommitMessage],
-    predicate: Predicate | None,
-    serializable: bool,
+    wanted: Wanted | None,
     rewrite: Rewrite,
 ) -> Snapshot | None:
     """Commits a `RowEdit`; `rewrite` makes its files if the table has no deletion vectors. An error removes what was written.
@@ -186,7 +184,7 @@ def replace_rows(
     except BaseException:
         version.meta.files.discard(added)
         raise
-    edit = RowEdit(version, removed, files, added, predicate, serializable)
+    edit = RowEdit(version, removed, files, added, wanted)
     return commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit).snapshot
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,17 +16,18 @@ from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
-from lsmlake.read.positions import Matched, matched
+from lsmlake.read.positions import matched, rows_at
 from lsmlake.read.scan import read_plan
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.keys_read import KeysRead
+from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
+from lsmlake.write.wanted import Wanted
 
 
 def update(
@@ -51,9 +51,10 @@ def update(
     schema = version.schema
     assigned = columns_of(values, Scope.of(schema.plain_columns), schema.plain_columns, zone=zone, now=now)
     check_updatable(schema, assigned.schema.names, version.meta.paths.root)
+    wanted = Wanted(predicate) if isolation == SERIALIZABLE else None
     if schema.append_only:
-        return _by_position(version, assigned, predicate, isolation)
-    return _by_key(version, assigned, predicate, isolation)
+        return _by_position(version, assigned, predicate, wanted)
+    return _by_key(version, assigned, predicate, wanted)
 
 
 def check_updatable(schema: Schema, names: Sequence[str], where: str) -> None:
@@ -92,45 +93,38 @@ def check_replaces(schema: Schema, old: pa.Table, new: pa.Table, names: Sequence
             )
 
 
-def rows_at(version: Version, removed: Matched, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yields the rows that are to be replaced in a file, in their order."""
-    every = np.arange(removed.file.rows)
-    positions = every[removed.vector.live_mask(every)] if removed.positions is None else removed.positions
-    yield from version.files(removed.bucket).fetch(removed.file, positions, columns)
-
-
-def _by_position(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
+def _by_position(version: Version, assigned: Columns, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     schema = version.schema
     removed = matched(plan(version, predicate))
     if not removed:
         return DmlReport()
     old = (rows for one in removed for rows in rows_at(version, one, schema.columns.names))
     new = (prepare(_replaced(rows, assigned), schema, Request(), None)[0] for rows in old)
-    snapshot = replace_rows(version, removed, append_files(version, new), predicate, isolation == SERIALIZABLE, rewritten)
+    snapshot = replace_rows(version, removed, append_files(version, new), wanted, rewritten)
     return DmlReport(snapshot, updated=sum(one.rows for one in removed))
 
 
-def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
+def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     schema, options = version.schema, version.options
-    read = KeysRead(version, predicate, isolation == SERIALIZABLE)
     written = schema.columns.names
     if options.merge.engine == PARTIAL_UPDATE:  # columns that are not written keep their values
         kept = {*schema.primary_key, *options.merge.sequence_field, *assigned.schema.names}
         kept.update(name for sequence in options.columns.sequence_groups for name in sequence)
         written = [name for name in written if name in kept]
     needed = [name for name in schema.columns.names if name in {*written, *assigned.needs}]
-    rows = read.noting(read_plan(plan(version, predicate, needed)))
+    updated = 0
 
-    def replaced(old: pa.Table) -> pa.Table:
-        new = _replaced(old, assigned)
-        check_replaces(schema, old, new, assigned.schema.names)
-        return new.select(written)
+    def replaced() -> Iterator[pa.Table]:
+        nonlocal updated
+        for old in read_plan(plan(version, predicate, needed)):
+            new = _replaced(old, assigned)
+            check_replaces(schema, old, new, assigned.schema.names)
+            updated += new.num_rows
+            yield new.select(written)
 
-    new = map(replaced, rows)
-    snapshot = upsert_tables(
-        version, new, Request(check=read.check), Identity(version.meta.env.ids()), inline_picker(version, None)
-    )
-    return DmlReport(snapshot, updated=read.rows)
+    request = Request(check=KeysWritten(version, wanted).check)
+    snapshot = upsert_tables(version, replaced(), request, Identity(version.meta.env.ids()), inline_picker(version, None))
+    return DmlReport(snapshot, updated=updated)
 
 
 def _replaced(rows: pa.Table, assigned: Columns) -> pa.Table:

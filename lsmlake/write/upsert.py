@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from lsmlake.store.together import together
 from lsmlake.store.version import Version
 from lsmlake.write.bucket import base_states, split, split_input, write_alone, write_onto
 from lsmlake.write.prepare import with_input_kinds
-from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.replace import Check, Replacement, publish
 
 
 def inline_picker(version: Version, compact: bool | None) -> Picker | None:
@@ -31,7 +31,7 @@ def upsert_rows(
     identity: Identity,
     pick: Picker | None,
     replaces: Replacement | None = None,
-    check: Callable[[Version], None] | None = None,
+    check: Check | None = None,
 ) -> Snapshot | None:
     """Writes prepared rows, compacts what `pick` picks, and commits. An error removes the written files and leaves the table
     unchanged. `replaces`: the write is an overwrite, for which `pick` does not count. `check`: see `Request`.
