@@ -22,26 +22,35 @@ from strategies import (
     KINDS,
     Shape,
     Ticks,
+    both,
+    comparison,
     conditions,
     contents,
     copied,
     encoded_rows,
+    is_null,
     lake_on,
     literal,
     membership,
     multiset,
+    negated,
     new_lake,
+    prefixed,
     rows_of,
     seen,
     tiny_units,
 )
 
-from lsmlake import change_type, rename_column, unset_option
+from lsmlake import change_type, rename_column, set_option, unset_option
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidOption, UnsupportedFormat
 from lsmlake.format import file_index
-from lsmlake.format.file_index import BloomFilter
-from lsmlake.kernels.value_hash import family, mix, value_hash
+from lsmlake.format.bloom_filter import BloomFilter
+from lsmlake.format.file_index import FileIndex
+from lsmlake.format.packed import pack
+from lsmlake.format.value_index import ValueIndex, encoded
+from lsmlake.kernels.value_hash import mix, value_hash
+from lsmlake.kernels.words import family
 from lsmlake.schema.envelope import wrap
 from lsmlake.schema.types import type_of
 from lsmlake.store.memory import MemoryStorage
@@ -49,8 +58,9 @@ from lsmlake.store.memory import MemoryStorage
 COLUMNS, RATE, THRESHOLD = (
     f"file-index.{name}" for name in ("bloom-filter.columns", "bloom-filter.fpp", "in-manifest-threshold")
 )
-BESIDE = {THRESHOLD: "1 b"}
-"""Every index is a file."""
+BITMAP, RANGE_BITMAP = "file-index.bitmap.columns", "file-index.range-bitmap.columns"
+BESIDE, INSIDE = {THRESHOLD: "1 b"}, {THRESHOLD: "1 mb"}
+"""Every index is a file; every index is in the manifest."""
 
 
 # --- the hash and the filter ---
@@ -120,18 +130,49 @@ def test_false_positives_are_as_many_as_asked_for(rate):
     assert len(made.bits) * 8 == pytest.approx(20_000 * math.log(1 / rate) / math.log(2) ** 2, rel=0.001)
 
 
-def test_filters_survive_their_bytes_and_damage_is_noticed():
+def _values(name: str, *parts: list) -> ValueIndex:
+    kind = type_of(name)
+    return ValueIndex.of("bitmap", family(kind), [encoded(pa.chunked_array([pa.array(part, kind)])) for part in parts])
+
+
+def test_indexes_survive_their_bytes_and_damage_is_noticed():
     filters = {
         3: BloomFilter.of("bytes", np.arange(9, dtype=np.uint64), 0.1),
         1: BloomFilter.of("date", np.empty(0, np.uint64), 1),
     }
-    data = file_index.encode(filters)
-    assert file_index.decode(data, "here") == filters
+    index = FileIndex(filters, {3: _values("STRING", ["b", None, "a"], ["b", "c", ""]), 4: _values("INT", [None] * 6)})
+    data = file_index.encode(index)
+    assert file_index.decode(data, 6, "here") == index
     for place in range(len(data)):
         with pytest.raises((Corrupt, UnsupportedFormat), match="here"):
-            file_index.decode(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], "here")
+            file_index.decode(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], 6, "here")
     with pytest.raises(Corrupt, match="here"):
-        file_index.decode(wrap("FIDX", b"nothing"), "here")
+        file_index.decode(wrap("FIDX", b"nothing"), 6, "here")
+
+
+FORGED = {
+    "kind": "tree",
+    "family": "decimal(99)",
+    "values": b"12345",
+    "lengths": b"\1\0\0",
+    "nulls": 1,
+    "numbers": None,
+}
+
+
+@pytest.mark.parametrize("field", FORGED)
+def test_a_forged_value_index_is_refused(field):
+    column = {"id": 3, **_values("STRING", ["b", None, "a"]).fields(), field: FORGED[field]}
+    data = pack("FIDX", {"bloom_filters": [], "values": [column]})
+    with pytest.raises(Corrupt, match="here"):
+        file_index.decode(data, 3, "here")
+
+
+def test_numbers_beyond_the_values_are_refused():
+    index = _values("INT", list(range(300)))
+    for wrong in (index._replace(rows=299), index._replace(compressed=b"no"), index._replace(values=index.values[:256])):
+        with pytest.raises(Corrupt):
+            wrong.rows_of(np.ones(len(wrong.values) + 1, bool))
 
 
 # --- no false negative ---
@@ -166,6 +207,47 @@ def test_every_value_is_found_and_files_are_left_out(name, options):
     assert table.verify() == []
 
 
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("option, where", [(BITMAP, INSIDE), (RANGE_BITMAP, BESIDE)], ids=["bitmap", "range-bitmap"])
+def test_a_value_index_leaves_exactly_the_files_of_matching_rows(name, option, where):
+    ddl, values = KINDS[name].ddl, [*KINDS[name].values, *([math.nan] if name in ("FLOAT", "DOUBLE") else [])]
+    groups = [[*values[::3], None], values[1::3], [None, None], [*values[2::3], values[0]]]
+    groups = [group for group in groups if group]
+    table = new_lake().create_table("d.t", f"v {ddl}, n INT", options={option: "v", **where})
+    for number, group in enumerate(groups):
+        table.append(pa.table({"v": pa.array(group, type_of(ddl)), "n": pa.array([number] * len(group), pa.int32())}))
+    some = values[:: max(1, len(values) // 4)]
+    asked = [comparison("v", op, value, ddl) for op in ("=", "<>", "<", "<=", ">", ">=") for value in some]
+    asked += [membership("v", some[:2], ddl), both(comparison("v", ">", some[0], ddl), comparison("v", "<", some[-1], ddl))]
+    asked += [is_null("v"), *([prefixed("v", value[:1]) for value in some] if ddl == "STRING" else [])]
+    for number, condition in enumerate(one for each in asked for one in (each, negated(each))):
+        rows = [{"v": v, "n": n} for n, group in enumerate(groups) for v in group]
+        matching = [row for row in rows if condition.holds(row)]
+        assert table.scan(where=condition.sql).plan().files == len({row["n"] for row in matching}), condition.sql
+        if sampled(number, 7):
+            expected = multiset([(seen(row["v"]), row["n"]) for row in matching])
+            assert _found(table, condition.sql) == expected, condition.sql
+    assert table.verify() == []
+
+
+def test_value_indexes_of_two_columns_compare_rows():
+    table = new_lake().create_table("d.t", "a INT, b STRING, c INT", options={BITMAP: "a", RANGE_BITMAP: "b", COLUMNS: "c"})
+    for c in range(4):
+        table.append({"a": [1, 2, None], "b": ["x" if c else "y", "y", "x"], "c": [c] * 3})
+    for where, files in {
+        "a = 1 AND b = 'y'": 1,
+        "a = 1 AND b = 'x'": 3,
+        "a IS NULL AND b = 'y'": 0,
+        "(a = 1 AND b = 'y') OR (a = 2 AND b = 'x')": 1,
+        "(a = 1 OR b = 'y') AND (a = 2 OR b = 'x')": 4,
+        "(a = 1 OR c = 2) AND b > 'x'": 2,
+        "a = 1 AND b = 'x' AND c = 3": 1,
+        "a = 1 AND b = 'y' AND c = 3": 0,
+        "a = c AND b = 'z'": 0,
+    }.items():
+        assert table.scan(where=where).plan().files == files, where
+
+
 @pytest.mark.parametrize(
     "old, new",
     [
@@ -173,27 +255,32 @@ def test_every_value_is_found_and_files_are_left_out(name, options):
         *(("DECIMAL(9,2)", "DECIMAL(12,2)"), ("DECIMAL(9,2)", "DECIMAL(14,4)"), ("DATE", "TIMESTAMP_NTZ")),
     ],
 )
-def test_values_are_found_after_a_rename_and_a_widening(old, new):
+@pytest.mark.parametrize("option", [COLUMNS, BITMAP])
+def test_values_are_found_after_a_rename_and_a_widening(old, new, option):
     values = [value for value in KINDS[old].values if value != 0][:12]
-    table = new_lake().create_table("d.t", f"v {old}, n INT", options={COLUMNS: "v", RATE: "0.001"})
+    table = new_lake().create_table("d.t", f"v {old}, n INT", options={option: "v"})
     for number, value in enumerate(values):
         table.append(pa.table({"v": pa.array([value], type_of(old)), "n": pa.array([number], pa.int32())}))
     table.alter(rename_column("v", "w"), change_type("w", new))
-    assert table.current.parsed_options.index.bloom_columns == ("w",)
+    index = table.current.parsed_options.index
+    assert {index.bloom_columns, index.bitmap_columns} == {("w",), ()}
     widened = pa.array(values, type_of(old)).cast(type_of(new)).to_pylist()
     for number, value in enumerate(widened):
         found = table.scan(where=f"w = {literal(value, new)}").to_arrow()
         assert found["n"].to_pylist() == [number], value
+        at_most = table.scan(where=f"w <= {literal(value, new)}").to_arrow()
+        assert set(at_most["n"].to_pylist()) == {n for n, other in enumerate(widened) if other <= value}
     table.append(pa.table({"w": pa.array([widened[0]], type_of(new)), "n": pa.array([99], pa.int32())}))
     assert sorted(table.scan(where=f"w = {literal(widened[0], new)}").to_arrow()["n"].to_pylist()) == [0, 99]
     assert table.verify() == []
-    table.alter(unset_option(RATE), unset_option(COLUMNS))
+    table.alter(unset_option(option))
     assert "indexes" not in table.scan(where=f"w = {literal(value, new)}").explain()
 
 
 SMALL = {"target-file-size": "1 kb", "file.block-size": "200 b", "bucket": 2}
 MODES = {
     "vectors": {},
+    "level 0": {"write_only": "true"},
     "merge at read": {"deletion-vectors.enabled": "false"},
     "partial update": {"merge-engine": "partial-update"},
     "first row": {"merge-engine": "first-row"},
@@ -205,15 +292,21 @@ MODES = {
 def test_a_keyed_table_reads_the_same_with_indexes(mode):
     """Rows of any kind at any level: an index leaves out no file whose rows hide others."""
     shape = Shape.of("int")
+    indexed_by = st.builds(
+        lambda option, others, where: {option: "k0,s"} | ({} if others == option else {others: "n,d"}) | where,
+        st.sampled_from([COLUMNS, BITMAP, RANGE_BITMAP]),
+        st.sampled_from([COLUMNS, BITMAP, RANGE_BITMAP]),
+        st.sampled_from([BESIDE, INSIDE]),
+    )
 
-    @examples(3)
+    @examples(4)
     @given(st.data())
     def check(data):
         with tiny_units(rows=3):
             plain, indexed = new_lake(), new_lake()
             tables = [
                 shape.create(lake, **MODES[mode], **more, **SMALL)
-                for lake, more in ((plain, {}), (indexed, {COLUMNS: "k0,n,s", **data.draw(st.sampled_from([{}, BESIDE]))}))
+                for lake, more in ((plain, {}), (indexed, data.draw(indexed_by)))
             ]
             for stamp in range(data.draw(st.integers(2, 4))):
                 codes = data.draw(encoded_rows(12))
@@ -230,6 +323,33 @@ def test_a_keyed_table_reads_the_same_with_indexes(mode):
             assert tables[1].verify() == []
 
     check()
+
+
+@pytest.mark.parametrize("option", [COLUMNS, BITMAP])
+@pytest.mark.parametrize("mode", ["vectors", "merge at read", "partial update"])
+def test_files_of_level_0_are_left_out_by_their_keys_only(mode, option):
+    """Four runs whose keys have the same range. The newest holds a row that supersedes the one that matches `n = 1`."""
+    given = {name.replace("_", "-"): value for name, value in MODES[mode].items()}
+    options = {"bucket": 1, "write-only": "true", option: "k,n", RATE: "0.0001", **given}
+    options = options if option == COLUMNS else {name: value for name, value in options.items() if name != RATE}
+    table = new_lake().create_table("d.t", "k INT, n INT", primary_key=["k"], options=options)
+    for number in range(3):
+        table.upsert({"k": [-100, *range(number, 90, 3), 100], "n": [number] * 32})
+    table.upsert({"k": [-100, 1, 100], "n": [5, 5, 5]})
+    for where, files in {
+        "k = 4": 1,
+        "k = 1": 2,
+        "k IN (3, 5)": 2,
+        "k = 4 AND n = 9": 1,
+        "n = 1": 4,
+        "k = 500 OR n = 1": 4,
+    }.items():
+        assert table.scan(where=where).plan().files == files, where
+    assert _found(table, "k = 1") == [(1, 5)]
+    assert _found(table, "k = 1 AND n = 1") == [], "superseded"
+    assert _found(table, "n = 1") == multiset([(k, 1) for k in range(4, 90, 3)])
+    table.compact()
+    assert _found(table, "k = 4") == [(4, 1)] and _found(table, "k = 1 AND n = 1") == []
 
 
 # --- what it saves ---
@@ -251,6 +371,9 @@ def test_a_plan_and_a_merge_read_the_candidates_only():
     assert table.scan(where="k = 3 OR v >= 0").plan().files == 20, "v has no index"
     assert table.scan(where="k = 3 AND v >= 0").plan().files == 1
     assert table.scan(where="NOT (k = 3)").plan().files == 20
+    table.alter(set_option("file-index.read.enabled", "false"))
+    assert table.scan(where="k IN (3, 23, 8005)").plan().files == 20
+    table.alter(unset_option("file-index.read.enabled"))
     storage = table.meta.env.storage
     data = {path for path in contents(storage) if path.endswith(".parquet")}
     kept = {storage_path for split in plan.splits for storage_path in map(table.meta.paths.data, split.files)}
@@ -267,6 +390,34 @@ def test_compactions_index_what_they_write():
     assert table.scan(where="k = 20").plan().files == 1
     assert table.scan(where="k = 5 AND v = 5").plan().files == 1
     assert table.scan(where="k = 4444444").plan().files == 0
+    assert table.verify() == []
+
+
+def test_indexes_come_and_go_with_the_options():
+    table = new_lake().create_table("d.t", "k INT, c STRING", options={"compaction.min.file-num": 2})
+
+    def append(number: int) -> None:
+        table.append({"k": [number, 9], "c": ["a" if number else "b", "z"]})
+
+    append(0)
+    table.alter(set_option(BITMAP, "c"))
+    append(1)
+    table.alter(unset_option(BITMAP), set_option(RANGE_BITMAP, "k"), set_option(COLUMNS, "k,c"))
+    append(2)
+    listed = table.system_table("file_indexes").select(["column_name", "index_type"]).to_pylist()
+    assert [tuple(row.values()) for row in listed] == [
+        ("c", "bitmap"),
+        ("k", "bloom-filter"),
+        ("k", "range-bitmap"),
+        ("c", "bloom-filter"),
+    ]
+    assert table.scan(where="c = 'b'").plan().files == 1, "that without an index"
+    assert table.scan(where="k BETWEEN 3 AND 8").plan().files == 2, "those without an index of k"
+    assert _found(table, "k < 9 AND c = 'a'") == multiset([(1, "a"), (2, "a")])
+    table.compact(full=True)
+    kinds = table.system_table("file_indexes")["index_type"].to_pylist()
+    assert sorted(kinds) == ["bloom-filter", "bloom-filter", "range-bitmap"]
+    assert table.scan(where="k BETWEEN 3 AND 8").plan().files == 0
     assert table.verify() == []
 
 
@@ -364,8 +515,11 @@ def test_a_read_goes_on_without_a_damaged_index_and_says_so(damage):
     assert "unreadable" not in table.scan(where=where).explain()
 
 
-def test_verify_finds_an_index_of_other_values():
-    table = _many(**BESIDE)
+@pytest.mark.parametrize("option", [COLUMNS, BITMAP])
+def test_verify_finds_an_index_of_other_values(option):
+    table = new_lake().create_table("d.t", "k BIGINT", options={option: "k", **BESIDE})
+    for start in range(2):
+        table.append({"k": list(range(start, 500, 2))})
     storage = table.meta.env.storage
     one, other = sorted(_indexes(storage))[:2]
     data = contents(storage)
@@ -373,7 +527,7 @@ def test_verify_finds_an_index_of_other_values():
     storage.put_if_absent(one, data[other])
     (finding,) = lake_on(storage, "b-").table("d.t").verify()
     assert finding.where == one.removesuffix(".index")
-    assert "the index of the file lacks values of 'k'" in finding.what
+    assert "the index of the file has not the values of 'k'" in finding.what
 
 
 # --- options ---
@@ -384,6 +538,10 @@ def test_verify_finds_an_index_of_other_values():
     [
         ({COLUMNS: "nothing"}, "is not a column"),
         ({COLUMNS: "tags"}, "no struct, list or map"),
+        ({BITMAP: "k, tags"}, "no struct, list or map"),
+        ({BITMAP: "k", RANGE_BITMAP: "k"}, "in one of them"),
+        ({"file-index.bsi.columns": "k"}, "set file-index.range-bitmap.columns"),
+        ({COLUMNS: "k", "file-index.bloom-filter.k.fpp": "0.1"}, "set file-index.bloom-filter.fpp"),
         ({RATE: "0.01"}, COLUMNS),
         ({THRESHOLD: "1 kb"}, COLUMNS),
         ({COLUMNS: "k", RATE: "0"}, "greater than 0"),

@@ -1,85 +1,51 @@
-"""The index of a data file: a Bloom filter of each indexed column, by field id.
+"""The index of a data file: Bloom filters and value indexes of columns, by field id.
 
-The bytes are {"columns": [{id, family, probes, bits}]}, packed by `format.packed`; they are in the manifest entry of the file or
-in a file beside it. A filter has the hashes (`kernels.value_hash`) of the values that are not null. Probe i of a hash h is the
-upper half of h + i * (mix(h) | 1) mod 2^64, times the number of bits, divided by 2^32. Bit b is bit 7 - b mod 8 of byte b // 8.
+The bytes are {"bloom_filters": [{id, family, probes, bits}], "values": [{id, kind, family, values, lengths, nulls, numbers}]},
+packed by `format.packed`; they are in the manifest entry of the file or in a file beside it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-
+from lsmlake.format import bloom_filter, value_index
+from lsmlake.format.bloom_filter import BloomFilter
 from lsmlake.format.packed import pack, unpack
-from lsmlake.kernels.value_hash import mix
-from lsmlake.schema.shape import TEXT, Kind, check, integer, listing
+from lsmlake.format.value_index import ValueIndex
+from lsmlake.schema.shape import Kind, check, integer, listing
 
 _KIND = "FIDX"
-_PROBES_MAX = 64
-_BYTES_MAX = 1 << 28
-_VALUES_AT_ONCE = 1 << 18
-_COLUMN = {
-    "id": integer(),
-    "family": TEXT,
-    "probes": Kind(f"1 to {_PROBES_MAX}", lambda v: type(v) is int and 1 <= v <= _PROBES_MAX),
-    "bits": Kind(f"1 to {_BYTES_MAX} bytes", lambda v: isinstance(v, bytes) and 1 <= len(v) <= _BYTES_MAX),
-}
+_OBJECTS = listing(Kind("an object", lambda value: isinstance(value, dict)))
 
 
-class BloomFilter(NamedTuple):
-    """A set of values of the types of a `family`, with false positives and without false negatives."""
+class FileIndex(NamedTuple):
+    """What is known of the values in a data file, by the field ids of columns."""
 
-    family: str
-    probes: int
-    bits: bytes
+    filters: Mapping[int, BloomFilter]
+    values: Mapping[int, ValueIndex]
 
-    @staticmethod
-    def of(family: str, hashes: np.ndarray, rate: float) -> BloomFilter:
-        """The filter of values with these distinct hashes, that takes the share `rate` of absent values for present."""
-        count = max(1, len(hashes))
-        size = min(_BYTES_MAX, max(1, math.ceil(count * -math.log(rate) / math.log(2) ** 2 / 8)))
-        probes = min(_PROBES_MAX, max(1, round(8 * size / count * math.log(2))))
-        flags = np.zeros(8 * size, bool)
-        for start in range(0, len(hashes), _VALUES_AT_ONCE):
-            some = hashes[start : start + _VALUES_AT_ONCE]
-            steps = _steps(some)
-            for probe in range(probes):
-                flags[_places(some, steps, probe, 8 * size)] = True
-        return BloomFilter(family, probes, np.packbits(flags).tobytes())
-
-    def may_hold(self, hashes: np.ndarray) -> np.ndarray:
-        """Flags the values; False: certainly not in the set."""
-        bits, steps = np.frombuffer(self.bits, np.uint8), _steps(hashes)
-        flags, left = np.zeros(len(hashes), bool), np.arange(len(hashes))
-        for probe in range(self.probes):  # half of the absent values drop out with each
-            places = _places(hashes[left], steps[left], probe, 8 * len(bits))
-            found = bits[places >> np.uint64(3)] >> (np.uint64(7) - (places & np.uint64(7))).astype(np.uint8)
-            left = left[(found & 1).astype(bool)]
-        flags[left] = True
-        return flags
+    @property
+    def bytes(self) -> int:
+        """About how much memory it takes."""
+        return sum(len(one.bits) for one in self.filters.values()) + sum(one.bytes for one in self.values.values())
 
 
-def _steps(hashes: np.ndarray) -> np.ndarray:
-    return mix(hashes) | np.uint64(1)
+NOTHING = FileIndex({}, {})
 
 
-def _places(hashes: np.ndarray, steps: np.ndarray, probe: int, size: int) -> np.ndarray:
-    words = hashes + np.uint64(probe) * steps
-    return ((words >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)
+def encode(index: FileIndex) -> bytes:
+    filters = [{"id": number, **one._asdict()} for number, one in index.filters.items()]
+    return pack(_KIND, {"bloom_filters": filters, "values": [{"id": n, **one.fields()} for n, one in index.values.items()]})
 
 
-def encode(filters: Mapping[int, BloomFilter]) -> bytes:
-    """`filters`: by field id."""
-    return pack(_KIND, {"columns": [{"id": number, **one._asdict()} for number, one in filters.items()]})
-
-
-def decode(data: bytes, where: str) -> dict[int, BloomFilter]:
-    """Returns the filters by field id. Raises Corrupt or UnsupportedFormat naming `where`."""
+def decode(data: bytes, rows: int, where: str) -> FileIndex:
+    """`rows`: of the data file. Raises Corrupt or UnsupportedFormat naming `where`."""
     found = unpack(_KIND, data, where)
-    check("file index", found, {"columns": listing(Kind("a column", lambda v: isinstance(v, dict)))}, where)
-    for column in found["columns"]:
-        check("column of a file index", column, _COLUMN, where)
-    return {column["id"]: BloomFilter(column["family"], column["probes"], column["bits"]) for column in found["columns"]}
+    check("file index", found, {"bloom_filters": _OBJECTS, "values": _OBJECTS}, where)
+    for one in found["bloom_filters"]:
+        check("Bloom filter", one, {"id": integer(), **bloom_filter.FIELDS}, where)
+    for one in found["values"]:
+        check("value index", one, {"id": integer(), **value_index.FIELDS}, where)
+    filters = {one.pop("id"): BloomFilter(**one) for one in found["bloom_filters"]}
+    return FileIndex(filters, {one.pop("id"): ValueIndex.of_fields(one, rows, where) for one in found["values"]})

@@ -5,12 +5,13 @@ Names and columns are those of Apache Paimon; `Table.system_table` lists the dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.format.file_index import FileIndex
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL
@@ -72,17 +73,17 @@ def table_indexes(version: Version) -> pa.Table:
 
 
 def file_indexes(version: Version) -> pa.Table:
-    """One row per live data file with an index and indexed column, ordered like `listings.files`. `index_file_path`: null if the
-    index is in the manifest. `index_size_in_bytes`: of the filter; `index_container_size_in_bytes`: of the index of all columns.
+    """One row per live data file, indexed column and type of index, ordered like `listings.files`. `index_file_path`: null if the
+    index is in the manifest. `index_size_in_bytes`: in memory; `index_container_size_in_bytes`: stored, of all columns.
     Raises Corrupt for an index that cannot be read."""
     with version.unless_expired():
         states = version.states()
     meta, names = version.meta, {number: name for name, number in version.schema.field_ids().items()}
     rows = [
-        (state.bucket, file, names[number], len(one.bits))
+        (state.bucket, file, names[number], kind, size)
         for state in sorted(states.values(), key=listings.place)
         for file in state.files
-        for number, one in index_of_file(meta.files, file).items()
+        for number, kind, size in _parts(index_of_file(meta.files, file))
         if number in names
     ]
     beside = [file.index_bytes is not None for _, file, *_ in rows]
@@ -97,14 +98,23 @@ def file_indexes(version: Version) -> pa.Table:
             "file_size_in_bytes": pa.array([file.bytes for _, file, *_ in rows], pa.int64()),
             "record_count": pa.array([file.rows for _, file, *_ in rows], pa.int64()),
             "schema_id": pa.array([file.schema_id for _, file, *_ in rows], pa.int32()),
-            "column_name": pa.array([name for *_, name, _ in rows], pa.string()),
-            "index_type": pa.array(["bloom-filter"] * len(rows), pa.string()),
+            "column_name": pa.array([name for *_, name, _, _ in rows], pa.string()),
+            "index_type": pa.array([kind for *_, kind, _ in rows], pa.string()),
             "storage_type": pa.array(["FILE" if there else "MANIFEST" for there in beside], pa.string()),
             "index_file_path": pa.array(paths, pa.string()),
             "index_size_in_bytes": pa.array([size for *_, size in rows], pa.int64()),
             "index_container_size_in_bytes": pa.array(sizes, pa.int64()),
         }
     )
+
+
+def _parts(index: FileIndex) -> Iterator[tuple[int, str, int]]:
+    """Yields (field id, type of index, bytes)."""
+    for number in sorted({*index.filters, *index.values}):
+        if (one := index.filters.get(number)) is not None:
+            yield number, "bloom-filter", len(one.bits)
+        if (values := index.values.get(number)) is not None:
+            yield number, values.kind, values.bytes
 
 
 def aggregation_fields(schema: Schema) -> pa.Table:

@@ -19,15 +19,15 @@ import pyarrow as pa
 from lsmlake.commit.invariants import violations
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
-from lsmlake.format.file_index import BloomFilter
+from lsmlake.format.file_index import NOTHING
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable
-from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.maintain.index_check import IndexCheck
 from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.checksum import checksum_of
@@ -231,30 +231,22 @@ class _Checker:
         if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
             yield Finding(path, f"data file has checksum {found:#010x}, {file.checksum:#010x} was written")
             return
-        indexed = {}
+        indexed = IndexCheck(NOTHING, schema)
         try:
-            indexed = index_of_file(self.meta.files, file)
+            indexed = IndexCheck(index_of_file(self.meta.files, file), schema)
         except LakeError as broken:
             yield _finding(self.meta.paths.index(file) if file.index_bytes is not None else path, broken)
-        checked = {name: found for name, number in schema.field_ids().items() if (found := indexed.get(number)) is not None}
         last = None
         with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
             for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
-                yield from self._indexed(checked, chunk.table, path)
+                yield from _differing(indexed, chunk, path)
                 last = chunk.table.slice(chunk.table.num_rows - 1)
             for chunk in reader.chunks(names) if names else ():  # decoding checks every page
-                yield from self._indexed(checked, chunk.table, path)
+                yield from _differing(indexed, chunk, path)
         if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
             yield Finding(path, f"the last key differs from the manifest's {file.max_key}")
-
-    def _indexed(self, filters: Mapping[str, BloomFilter], rows: pa.Table, path: str) -> Iterator[Finding]:
-        """Findings for values that the index of the file does not hold. Filters of values of other types are not compared."""
-        for name in filters.keys() & set(rows.column_names):
-            one, values = filters[name], rows[name]
-            if family(values.type) == one.family and not one.may_hold(value_hash(values)).all():
-                yield Finding(path, f"the index of the file lacks values of {name!r}")
 
     def _checksum(self, path: str) -> int:
         with reading(path), self.meta.env.storage.read(path) as source:
@@ -304,6 +296,11 @@ class _Checker:
         joined = np.sort(np.concatenate(comparable(keys)))
         if twice := int((joined[1:] == joined[:-1]).sum()):
             yield Finding(where, f"I2: {twice} keys are live in more than one file at deeper levels")
+
+
+def _differing(indexed: IndexCheck, chunk: Chunk, path: str) -> Iterator[Finding]:
+    for name in indexed.differing(chunk):
+        yield Finding(path, f"the index of the file has not the values of {name!r}")
 
 
 def _finding(where: str, broken: LakeError) -> Finding:

@@ -20,7 +20,7 @@ from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.commit import CommitOptions
 from lsmlake.options.compaction import CompactionOptions
 from lsmlake.options.files import FileOptions
-from lsmlake.options.index import IndexOptions
+from lsmlake.options.index import NOT_BUILT, IndexOptions
 from lsmlake.options.isolation import IsolationOptions
 from lsmlake.options.layout import LayoutOptions
 from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
@@ -147,5 +147,7 @@ _CURES = {
 
 
 def _suggest(name: str) -> str:
+    if (cure := next((cure for start, cure in NOT_BUILT.items() if name.startswith(start)), None)) is not None:
+        return cure
     near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else _LIST

@@ -1,15 +1,24 @@
-"""Leaves out files by their indexes: those whose Bloom filters hold none of the values that a matching row must have.
+"""Leaves out files by their indexes: those in which no row can match the predicate.
 
-Only the outcome TRUE of a predicate matters, so = and IN are tested, AND and OR combine them, and all other nodes may be true. A
-filter of a column is used if the column still has a type of the same family; so no value of the file is missed after the column
-was renamed or widened.
+Only the outcome TRUE of a predicate matters. AND and OR combine what the indexes say of their parts, and other nodes are decided
+only where they are conditions on one column:
 
-An index is redundant: a file whose index cannot be read is kept, and the step says so. `verify` reports it.
+1. A value index has the distinct values of a column, so the condition is evaluated on them, whatever it is. If two columns of an
+   AND have one, the rows of both are compared, too.
+2. A Bloom filter is asked about the values of = and IN.
+
+An index of a column is used if the column still has a type of the same family; so no value of the file is missed after the
+column was renamed or widened. An index is redundant: a file whose index cannot be read is kept, and the step says so. `verify`
+reports it.
+
+Files of level 0 supersede others whether their rows match or not. They are left out only if no row has a key that the predicate
+allows: then they supersede no matching row either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -18,81 +27,173 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt, UnsupportedFormat
 from lsmlake.format import manifest
-from lsmlake.format.file_index import BloomFilter
-from lsmlake.kernels.value_hash import family, value_hash
-from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Or, Predicate
+from lsmlake.format.bloom_filter import BloomFilter
+from lsmlake.format.file_index import FileIndex
+from lsmlake.format.value_index import ValueIndex
+from lsmlake.kernels.value_hash import value_hash
+from lsmlake.kernels.words import family
+from lsmlake.predicate import evaluate
+from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Or, Predicate, and_
+from lsmlake.schema.schema import Schema
 from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
 
 
 class Indexed(NamedTuple):
-    """The files that are left, as flags of entries; and the name of the step, with the number of indexes that were unreadable."""
+    """What is left, as flags of entries.
+
+    Attributes:
+        matches: the files that may hold a matching row, and those of level 0.
+        keys: the files that may hold a row whose key matches. The others need not be read at all, not even to merge their rows.
+        step: the name of the step, with the number of indexes that were unreadable.
+    """
 
     matches: np.ndarray
+    keys: np.ndarray
     step: str
 
 
-Test = Callable[[Mapping[int, BloomFilter]], bool]
-"""Whether a file with these filters, by field id, may have a matching row."""
+class Rows(NamedTuple):
+    """The rows of a file that may match: whether there is one, and what flags them; None: each may match if one does."""
+
+    some: bool
+    flags: Callable[[], np.ndarray] | None = None
+
+
+_NO_ROW = Rows(False)
+_ANY_ROW = Rows(True)
+Test = Callable[[FileIndex], Rows]
 
 
 def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: Predicate) -> Indexed | None:
-    """Tests the files that `matches` flags, except those of level 0, whose rows supersede others whether they match or not.
-    Returns None if no file has an index that could decide."""
-    ids = {name: version.schema.field_ids()[name] for name in version.options.index.bloom_columns}
-    test = _test(predicate, ids)
+    """Tests the files that `matches` flags. Returns None if no file has an index that could decide."""
+    if not version.options.index.enabled:
+        return None
+    test = _test(predicate, version.schema, version.schema.columns.names)
     if test is None:
         return None
+    by_key = _test(predicate, version.schema, version.schema.primary_key)
     has_index = pc.or_(pc.is_valid(table["index"]), pc.is_valid(table["index_bytes"])).to_numpy()
-    tested = np.flatnonzero(matches & has_index & (table["level"].to_numpy() > 0))
+    levels = table["level"].to_numpy()
+    tested = np.flatnonzero(matches & has_index & ((levels > 0) | (by_key is not None)))
     if not len(tested):
         return None
     rows = table.take(pa.array(tested))
     files = [file for _, _, file in manifest.files_of(rows, version.schema, statistics=False)]
     files = [file._replace(index=index) for file, index in zip(files, rows["index"].to_pylist(), strict=True)]
-    left, unreadable = matches.copy(), []
+    left, keys, unreadable = matches.copy(), np.ones(len(matches), bool), []
 
     def look(number: int) -> None:
+        place = tested[number]
         try:
-            filters = index_of_file(version.meta.files, files[number])
+            index = index_of_file(version.meta.files, files[number])
+            left[place] = levels[place] == 0 or test(index).some
+            keys[place] = by_key is None or by_key(index).some
         except (Corrupt, UnsupportedFormat):
             unreadable.append(number)
-            return
-        left[tested[number]] = test(filters)
 
     workers = version.meta.env.workers if any(file.index_bytes is not None for file in files) else 1
     together(look, range(len(files)), workers, lambda done: None)
-    return Indexed(left, f"indexes ({len(unreadable)} unreadable)" if unreadable else "indexes")
+    return Indexed(left & keys, keys, f"indexes ({len(unreadable)} unreadable)" if unreadable else "indexes")
 
 
-def _test(predicate: Predicate, ids: Mapping[str, int]) -> Test | None:
-    """The test by the filters of columns `ids`; None: they exclude nothing."""
+def _test(predicate: Predicate, schema: Schema, names: Collection[str]) -> Test | None:
+    """The test by the indexes of the columns `names`; None: they exclude nothing."""
+    index = schema.parsed_options.index
+    indexed = {*index.bloom_columns, *index.bitmap_columns, *index.range_bitmap_columns} & {*names}
+    return _of(predicate, schema, indexed) if indexed else None
+
+
+def _of(predicate: Predicate, schema: Schema, names: Collection[str]) -> Test | None:
+    columns = predicate.columns
+    if len(columns) == 1:
+        return _of_column(predicate, schema, *columns) if columns <= names else None
     match predicate:
-        case Compare("=", column, Literal(value)):
-            return _any_of(column, (value,), ids)
-        case In(column, values):
-            return _any_of(column, values, ids)
         case Is(child, True):
-            return _test(child, ids)
+            return _of(child, schema, names)
         case And(children):
-            tests = [test for child in children if (test := _test(child, ids)) is not None]
-            return (lambda filters: all(test(filters) for test in tests)) if tests else None
+            tests = [test for child in _by_column(children) if (test := _of(child, schema, names)) is not None]
+            return (lambda index: _all([test(index) for test in tests])) if tests else None
         case Or(children):
-            parts = [_test(child, ids) for child in children]
-            return None if None in parts else lambda filters: any(test(filters) for test in parts)
+            tests = [_of(child, schema, names) for child in children]
+            return None if None in tests else lambda index: _any([test(index) for test in tests])
     return None
 
 
-def _any_of(column: Column, values: Collection[object], ids: Mapping[str, int]) -> Test | None:
-    if len(column.path) > 1 or column.path[0] not in ids:
-        return None
-    number, kind = ids[column.path[0]], family(column.type)
-    stored = pa.float64() if pa.types.is_floating(column.type) else column.type
-    hashes = value_hash(pa.chunked_array([pa.array(values, stored)]))
+def _by_column(children: Iterable[Predicate]) -> Iterator[Predicate]:
+    """The children, those on the same single column as one."""
+    groups: dict[frozenset[str], list[Predicate]] = {}
+    for child in children:
+        if len(child.columns) == 1:
+            groups.setdefault(child.columns, []).append(child)
+        else:
+            yield child
+    yield from (and_(*group) for group in groups.values())
 
-    def test(filters: Mapping[int, BloomFilter]) -> bool:
-        one = filters.get(number)
-        return one is None or one.family != kind or bool(one.may_hold(hashes).any())
+
+def _all(parts: Collection[Rows]) -> Rows:
+    if not all(part.some for part in parts):
+        return _NO_ROW
+    exact = [part.flags for part in parts if part.flags is not None]
+    if len(exact) < 2:
+        return Rows(True, *exact)
+    found = reduce(np.logical_and, (flags() for flags in exact))
+    return Rows(bool(found.any()), lambda: found)
+
+
+def _any(parts: Collection[Rows]) -> Rows:
+    parts = [part for part in parts if part.some]
+    if not parts or any(part.flags is None for part in parts):
+        return _ANY_ROW if parts else _NO_ROW
+    return Rows(True, lambda: reduce(np.logical_or, (part.flags() for part in parts)))
+
+
+def _of_column(predicate: Predicate, schema: Schema, name: str) -> Test:
+    number, kind = schema.field_ids()[name], schema.plain_columns.field(name).type
+    group, by_filter = family(kind), _by_filter(predicate)
+
+    def test(index: FileIndex) -> Rows:
+        values, one = index.values.get(number), index.filters.get(number)
+        if values is not None and values.family == group:
+            return _by_value(predicate, name, kind, values)
+        if one is not None and one.family == group and by_filter is not None:
+            return _ANY_ROW if by_filter(one) else _NO_ROW
+        return _ANY_ROW
 
     return test
+
+
+def _by_value(predicate: Predicate, name: str, kind: pa.DataType, index: ValueIndex) -> Rows:
+    try:
+        values = index.values_and_null(kind)
+    except pa.ArrowException:  # no value of the type: the index is not of this file
+        return _ANY_ROW
+    wanted = evaluate(predicate, pa.table({name: values}))
+    if not (wanted[:-1].any() or (index.nulls and wanted[-1])):
+        return _NO_ROW
+    return Rows(True, lambda: index.rows_of(wanted))
+
+
+def _by_filter(predicate: Predicate) -> Callable[[BloomFilter], bool] | None:
+    """Whether a row may match a condition on one column, by the filter of the column; None: filters exclude nothing."""
+    match predicate:
+        case Compare("=", Column() as column, Literal(value)):
+            return _holds_one(column, (value,))
+        case In(column, values):
+            return _holds_one(column, values)
+        case Is(child, True):
+            return _by_filter(child)
+        case And(children):
+            tests = [test for child in children if (test := _by_filter(child)) is not None]
+            return (lambda one: all(test(one) for test in tests)) if tests else None
+        case Or(children):
+            tests = [_by_filter(child) for child in children]
+            return None if None in tests else lambda one: any(test(one) for test in tests)
+    return None
+
+
+def _holds_one(column: Column, values: Collection[object]) -> Callable[[BloomFilter], bool]:
+    stored = pa.float64() if pa.types.is_floating(column.type) else column.type
+    hashes = value_hash(pa.chunked_array([pa.array(values, stored)]))
+    return lambda one: bool(one.may_hold(hashes).any())

@@ -1,11 +1,12 @@
 """Plans a read: finds the files of a snapshot that may hold matching rows. Reads metadata only and uses array operations.
 
 Files are pruned by partition, bucket (equality on the bucket key), key range, column statistics and indexes, in this order.
-Level-0 files are pruned by key only, because their rows supersede older rows whether or not they match the predicate. If the
-merge rule needs the old row, older files that statistics or indexes exclude are still used for lookups.
+Level-0 files are pruned by what is known of their keys only, because their rows supersede older rows whether or not they match
+the predicate. If the merge rule needs the old row, older files that statistics or indexes exclude are still used for lookups,
+unless it is because of their keys.
 
-Without deletion vectors, files with overlapping key ranges are merged at read. Then statistics and indexes prune only files that
-are alone in their section and hold no -U or -D rows.
+Without deletion vectors, files with overlapping key ranges are merged at read. Then statistics, and indexes of columns outside
+the key, prune only files that are alone in their section and hold no -U or -D rows.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def plan(
         steps.append(("statistics", int(matches.sum())))
         found = by_index(version, table, matches, predicate)
         if found is not None:
-            matches = found.matches
+            table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
             steps.append((found.step, int(matches.sum())))
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]

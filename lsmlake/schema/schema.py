@@ -12,8 +12,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
-from lsmlake.kernels.value_hash import family
-from lsmlake.options.index import BLOOM_COLUMNS
+from lsmlake.kernels.words import family
+from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
 from lsmlake.schema.defaults import check_defaults
@@ -282,6 +282,31 @@ def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Se
         )
 
 
+def _check_indexed(columns: pa.Schema, options: Options, where: str) -> None:
+    index = options.index
+    for option, names in (
+        (BLOOM_COLUMNS, index.bloom_columns),
+        (BITMAP_COLUMNS, index.bitmap_columns),
+        (RANGE_BITMAP_COLUMNS, index.range_bitmap_columns),
+    ):
+        for name in names:
+            _check_is_column(option, name, columns, where)
+            if family(columns.field(name).type) is None:
+                raise InvalidOption(
+                    f"{option} {name!r} has a type without equality that an index could use",
+                    where=where,
+                    found=columns.field(name).type,
+                    cure="name a column that is no struct, list or map",
+                )
+    if twice := sorted({*index.bitmap_columns} & {*index.range_bitmap_columns}):
+        raise InvalidOption(
+            f"{BITMAP_COLUMNS} and {RANGE_BITMAP_COLUMNS} name the same columns, and are the same index",
+            where=where,
+            found=twice,
+            cure="name a column in one of them",
+        )
+
+
 def _check_options(
     columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str
 ) -> None:
@@ -301,15 +326,7 @@ def _check_options(
         raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
     _check_partition_expiry(partition_by, options, where)
-    for name in options.index.bloom_columns:
-        _check_is_column(BLOOM_COLUMNS, name, columns, where)
-        if family(columns.field(name).type) is None:
-            raise InvalidOption(
-                f"{BLOOM_COLUMNS} {name!r} has a type without equality that a filter could use",
-                where=where,
-                found=columns.field(name).type,
-                cure="name a column that is no struct, list or map",
-            )
+    _check_indexed(columns, options, where)
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
     options.columns.check_columns(columns.names, primary_key, where)

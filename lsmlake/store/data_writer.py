@@ -11,23 +11,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.format import file_index
-from lsmlake.format.file_index import BloomFilter
+from lsmlake.format.file_index import NOTHING
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
 from lsmlake.format.stats import bounds
-from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import SummingSink
 from lsmlake.store.env import Env
+from lsmlake.store.index_writer import IndexWriter
 from lsmlake.store.layout import layout
 from lsmlake.store.storage import delete_quietly
 
@@ -61,8 +60,8 @@ def write_run(
 ) -> tuple[DataFile, ...]:
     """Write one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
 
-    A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory, and 8
-    bytes for each distinct value of an indexed column in a file.
+    A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory, and what
+    `IndexWriter` holds.
 
     Args:
         tables: ascending by key, with the plain columns of the schema and, all or none of them, `_row_kind`. All rows of a key
@@ -78,9 +77,8 @@ def write_run(
                     if writer is None:
                         name = f"{prefix}-{env.ids()}.parquet"
                         sink = stack.enter_context(env.storage.write(paths.new_data(directory, name)))
-                        indexed = schema.parsed_options.index.bloom_columns if prefix == DATA else ()
                         least = env.limits.row_group_rows
-                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns, least, indexed)
+                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns, least, indexed=prefix == DATA)
                         stack.push(writer.discard_on_error)
                     table = writer.add(table)
                     key_ends = not (schema.key and table.num_rows) or _row(table.select(schema.key), 0) != writer.max_key
@@ -99,7 +97,8 @@ def write_run(
 
 def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
     """Add the finished file to `files`, and write its index file if it has one."""
-    file, index = writer.finish(origin, env.clock()), writer.index()
+    file, found = writer.finish(origin, env.clock()), writer.values.index()
+    index = None if found == NOTHING else file_index.encode(found)
     if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
         files.append(file._replace(index=index))
         return
@@ -125,7 +124,8 @@ class _FileWriter:
         first: pa.Table,
         nan_columns: Collection[str],
         group_rows_min: int,
-        indexed: Collection[str],
+        *,
+        indexed: bool,
     ) -> None:
         self.directory, self.name, self.schema, self.sink = directory, name, schema, sink
         self.group_rows = _row_group_rows(first, schema, group_rows_min)
@@ -155,7 +155,7 @@ class _FileWriter:
         self.pending: list[pa.Table] = []
         self.rows = self.delete_rows = self.waiting = 0
         self.nulls = dict.fromkeys(chosen.unbounded, 0)  # counted here, because these columns have no Parquet statistics
-        self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in indexed}
+        self.values = IndexWriter(schema, indexed=indexed)
         self.min_key: tuple | None = None
         self.max_key: tuple = ()
 
@@ -186,8 +186,7 @@ class _FileWriter:
         if ROW_KIND in table.column_names:
             self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
         table = table.cast(self.arrow)
-        for name, hashes in self.hashes.items():
-            hashes.append(np.unique(value_hash(table[name])))
+        self.values.add(table)
         self.writer.write_table(table, row_group_size=self.group_rows)
 
     def discard_on_error(self, error: type | None, *_: object) -> None:
@@ -219,19 +218,6 @@ class _FileWriter:
             stats,
             *self.sums.sums(),
         )
-
-    def index(self) -> bytes | None:
-        """The index of the file; None: no column is indexed."""
-        options, ids = self.schema.parsed_options.index, self.schema.field_ids()
-        filters = {
-            ids[name]: BloomFilter.of(
-                family(self.schema.columns.field(name).type),
-                groups[0] if len(groups) == 1 else np.unique(np.concatenate(groups)),
-                options.bloom_rate,
-            )
-            for name, groups in self.hashes.items()
-        }
-        return file_index.encode(filters) if filters else None
 
 
 def _with_kinds(schema: Schema) -> pa.Schema:
