@@ -91,6 +91,31 @@ def test_rows_are_inserted_by_position_list_and_name(lake, orders):
     assert len(orders.snapshots()) == 4
 
 
+def test_defaults_stand_for_values_that_are_not_given(lake, orders):
+    columns = """a INT DEFAULT 5 + 1, b STRING DEFAULT 'it''s' NOT NULL COMMENT 'c', c DECIMAL(5,2) DEFAULT 1.5, n INT,
+        e DATE DEFAULT DATE '2026-01-01', t TIMESTAMP DEFAULT '2026-01-01 12:00:00'"""
+    lake.sql(f"CREATE TABLE d.x (id INT, {columns}, PRIMARY KEY (id))")
+    (statement,) = lake.sql("SHOW CREATE TABLE d.x").fetchall()[0]
+    lake.sql("INSERT INTO d.x (id) VALUES (1)")
+    lake.sql("INSERT INTO d.x VALUES (2, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT), (3, 0, 'z', 2, 4, NULL, NULL)")
+    lake.sql("WITH q AS (SELECT 4 AS id) INSERT INTO d.x BY NAME SELECT * FROM q")
+    noon = dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone.utc)
+    usual = (6, "it's", Decimal("1.50"), None, DAY, noon)
+    assert rows(lake, table="d.x") == [(1, *usual), (2, *usual), (3, 0, "z", 2, 4, None, None), (4, *usual)]
+    lake.sql("UPDATE d.x SET b = DEFAULT, n = DEFAULT WHERE id = 3")
+    lake.sql("""MERGE INTO d.x t USING (VALUES (3), (9)) s(id) ON t.id = s.id WHEN MATCHED THEN UPDATE SET a = DEFAULT
+        WHEN NOT MATCHED THEN INSERT (id, b, a) VALUES (s.id, 'm', DEFAULT)""")
+    assert rows(lake, "id, a, b, n", "d.x")[2:] == [(3, 6, "it's", None), (4, 6, "it's", None), (9, 6, "m", None)]
+    assert ("a", "INT", "6") in lake.sql("DESCRIBE EXTENDED d.x").fetchall()
+    lake.sql("DROP TABLE d.x")
+    lake.sql(statement)
+    lake.sql("ALTER TABLE d.x ALTER COLUMN a SET DEFAULT 7 * 6")
+    lake.sql("ALTER TABLE d.x ALTER COLUMN e DROP DEFAULT")
+    lake.sql("INSERT INTO d.x (id) VALUES (1)")
+    assert rows(lake, table="d.x") == [(1, 42, *usual[1:4], None, noon)]
+    assert lake.sql("DESCRIBE d.x").fetchall()[2] == ("b", "STRING NOT NULL", "c")
+
+
 def test_partitions_are_replaced(lake, orders):
     lake.sql("INSERT OVERWRITE d.orders SELECT 5, DATE '2026-01-02', 5, 'dynamic'")
     assert rows(lake, "id, note") == [(1, "a"), (5, "dynamic")]
@@ -132,7 +157,12 @@ REFUSED = {
     "INSERT INTO nowhere VALUES (1)": "there is no table nowhere",
     "CREATE VIEW d.v AS SELECT 1": "only tables and databases",
     "CREATE TABLE d.x (a INT) USING csv": "only tables of lsmlake",
-    "CREATE TABLE d.x (a INT DEFAULT 5, PRIMARY KEY (a))": "SET DEFAULT",
+    "CREATE TABLE d.x (a INT DEFAULT 5, PRIMARY KEY (a))": "key or partition column",
+    "CREATE TABLE d.x (a TINYINT DEFAULT 300)": "character 37 .* does not fit column a, expected TINYINT",
+    "CREATE TABLE d.x (a INT, b INT DEFAULT a)": "unknown column a",
+    "CREATE TABLE d.x (a DATE DEFAULT current_date())": "write the time as a literal",
+    "CREATE TABLE d.x (a ARRAY<INT> DEFAULT array(1))": "without fields or elements",
+    "MERGE INTO d.orders t USING d.orders s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (1)": "number of values",
     "CREATE OR REPLACE TABLE d.x (a INT)": "REPLACE is not supported",
     "CALL nope('d.orders')": "no procedure nope",
     "CALL compact()": "table is missing",

@@ -65,7 +65,7 @@ def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object
         else:
             shown = f":{name}" if name is not None else f"? number {position + 1}"
             text.refuse(node, f"the parameter {shown} has no value", found=args, cure="pass its value in args")
-        made = _literal(value, shown=name or str(position))
+        made = literal(value, name or str(position))
         node.replace(made)
         statement = made if node is statement else statement
     if unused := [*(set(named) - used), *listed[position:]]:
@@ -75,7 +75,8 @@ def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object
     return statement
 
 
-def _literal(value: object, shown: str) -> exp.Expression:
+def literal(value: object, shown: str) -> exp.Expression:
+    """A value of Python as a literal. `shown`: the name of the value, for errors. Raises InvalidQuery for other types."""
     match value:
         case None:
             return exp.Null()

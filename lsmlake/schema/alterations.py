@@ -250,7 +250,7 @@ class SetDefault(Alteration):
         if place.role and not self.dropped:
             raise InvalidSchema(f"a {place.role} column cannot have a default", where=draft.where, found=shown(self.path))
         place.check_member("a default")
-        value = None if self.dropped else _value(self.value, place.field, draft.where)
+        value = None if self.dropped else scalar_of(self.value, place.field, draft.where)
         if value is not None and not value.is_valid and not place.field.nullable:
             raise InvalidSchema("null is no default of a NOT NULL column", where=draft.where, found=shown(self.path))
         return place.altered(lambda one: with_default(one, WRITE, value))
@@ -388,7 +388,7 @@ def _field_of(name: str, type_: object, where: str) -> pa.Field:
 
 
 def _with_defaults(added: pa.Field, given: AddColumn, where: str) -> pa.Field:
-    value = _value(given.default, added, where)
+    value = scalar_of(given.default, added, where)
     if not added.nullable and not value.is_valid:
         raise _needs_default(added, where)
     return with_default(with_default(added, INITIAL, value) if value.is_valid else added, WRITE, value)
@@ -404,7 +404,7 @@ def _needs_default(added: pa.Field, where: str) -> InvalidSchema:
     )
 
 
-def _value(value: object, of: pa.Field, where: str) -> pa.Scalar:
+def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
     """Returns a default as a scalar of the field's type. Raises InvalidSchema."""
     if value is None:
         return pa.scalar(None, types.plain(of.type))

@@ -16,7 +16,7 @@ from lsmlake.kernels.words import family
 from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
-from lsmlake.schema.defaults import check_defaults
+from lsmlake.schema.defaults import WRITE, check_defaults, default_of
 from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
 
 ROW_KIND = "_row_kind"
@@ -70,7 +70,7 @@ class Schema:
     ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
-        columns = types.canonical_schema(columns)
+        columns = _with_write_defaults(types.canonical_schema(columns), columns, (*primary_key, *partition_by), where)
         _check_names(columns, where)
         _check_keys(columns, primary_key, partition_by, where)
         _check_options(columns, primary_key, partition_by, parsed, where)
@@ -214,6 +214,21 @@ def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _with_write_defaults(columns: pa.Schema, given: pa.Schema, keys: Sequence[str], where: str) -> pa.Schema:
+    """The columns of a new table with the write defaults that the metadata of the given fields have."""
+    fields = []
+    for field, old in zip(columns, given, strict=True):
+        if (text := (old.metadata or {}).get(WRITE)) is not None:
+            if field.name in keys:
+                raise InvalidSchema("a key or partition column cannot have a default", where=where, found=field.name)
+            field = field.with_metadata({**(field.metadata or {}), WRITE: text})
+            check_defaults([field], where)
+            if not field.nullable and not default_of(field, WRITE).is_valid:
+                raise InvalidSchema("null is no default of a NOT NULL column", where=where, found=field.name)
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def _check_names(columns: pa.Schema, where: str) -> None:

@@ -19,6 +19,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.select import create_views, planned, sources_of
 from lsmlake.store.version import Version
 from lsmlake.write.by_expression import change, known_of, target_scope
@@ -48,6 +49,7 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str) -> pa.Table
         if item.this.name in values:
             text.refuse(item, f"column {item.this.name} is assigned twice", cure="assign it once")
         values[item.this.name] = item.expression
+    values = with_defaults(values, table.current.columns)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
         return _report(_changed(node, where, values, table, text, catalog, now))
@@ -126,11 +128,14 @@ def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.
     merging = table.merge(source, spoken(node.args["on"]))
     for when in node.args["whens"].expressions:
         condition = when.args.get("condition")
-        merging = _clause(merging, when, None if condition is None else spoken(condition), spoken, text)
+        merging = _clause(merging, when, None if condition is None else spoken(condition), table, spoken, text)
     return _report(merging.execute())
 
 
-def _clause(merging, when: exp.When, condition: str | None, spoken: Callable[[exp.Expression], str], text: Text):
+def _clause(merging, when: exp.When, condition: str | None, table: Table, spoken: Callable[[exp.Expression], str], text: Text):
+    def assigned(pairs: Mapping[str, exp.Expression]) -> dict[str, str]:
+        return {name: spoken(value) for name, value in with_defaults(pairs, table.current.columns).items()}
+
     then, matched, by_source = when.args["then"], bool(when.args.get("matched")), bool(when.args.get("source"))
     if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
         if matched:
@@ -142,7 +147,7 @@ def _clause(merging, when: exp.When, condition: str | None, spoken: Callable[[ex
             if matched:
                 return merging.when_matched_update_all(condition)
         else:
-            values = {item.this.name: spoken(item.expression) for item in then.expressions}
+            values = assigned({item.this.name: item.expression for item in then.expressions})
             return (
                 merging.when_matched_update(values, condition)
                 if matched
@@ -152,8 +157,11 @@ def _clause(merging, when: exp.When, condition: str | None, spoken: Callable[[ex
         if isinstance(then.this, exp.Star):
             return merging.when_not_matched_insert_all(condition)
         if isinstance(then.this, exp.Tuple) and isinstance(then.expression, exp.Tuple):
-            pairs = zip(then.this.expressions, then.expression.expressions, strict=True)
-            return merging.when_not_matched_insert({name.name: spoken(value) for name, value in pairs}, condition)
+            names = [name.name for name in then.this.expressions]
+            if len(names) != len(then.expression.expressions):
+                text.refuse(then.expression, "the number of values does not fit the columns", expected=names)
+            pairs = dict(zip(names, then.expression.expressions, strict=True))
+            return merging.when_not_matched_insert(assigned(pairs), condition)
     text.refuse(when, "this clause of MERGE is not supported")
 
 

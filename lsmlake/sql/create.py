@@ -10,9 +10,12 @@ from sqlglot import exp
 
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.text import Text
-from lsmlake.errors import TableNotFound
+from lsmlake.errors import InvalidSchema, TableNotFound
 from lsmlake.schema import alterations, ddl
+from lsmlake.schema.alterations import scalar_of
+from lsmlake.schema.defaults import WRITE, with_default
 from lsmlake.schema.type_text import format_type
+from lsmlake.sql.defaults import constant
 from lsmlake.sql.words import Words
 
 _PROVIDERS = ("lsmlake", "paimon")
@@ -38,7 +41,7 @@ def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expr
         return
     if node.args["kind"] != "TABLE":
         text.refuse(node, "only tables and databases can be created")
-    definition, columns = _definition(node, text)
+    definition, columns = _definition(node, text, lake.runtime.zone)
     query = node.args.get("expression")
     options = {
         "primary_key": definition.primary_key,
@@ -70,16 +73,16 @@ def _database(node: exp.Expression) -> str:
     return node.args["db"].name if isinstance(node, exp.Table) and not node.name and node.args.get("db") else node.name
 
 
-def _definition(node: exp.Create, text: Text) -> tuple[Definition, pa.Schema | None]:
-    table, columns, key = node.this, None, []
+def _definition(node: exp.Create, text: Text, zone: str) -> tuple[Definition, pa.Schema | None]:
+    table, columns, key, defaults = node.this, None, [], {}
     if isinstance(table, exp.Schema):
         definitions = []
         for item in table.expressions:
             if isinstance(item, exp.PrimaryKey):
                 key += [part.name for part in item.expressions]
                 continue
-            definitions.append(_plain(item, key, text))
-        columns, table = ddl.columns_of(definitions), table.this
+            definitions.append(_plain(item, key, defaults, text))
+        columns, table = _with_defaults(ddl.columns_of(definitions), defaults, text, zone), table.this
     options, partition_by, comment = {}, [], None
     for item in (node.args.get("properties") or exp.Properties(expressions=[])).expressions:
         match item:
@@ -102,8 +105,19 @@ def _definition(node: exp.Create, text: Text) -> tuple[Definition, pa.Schema | N
     return Definition(name, tuple(key), tuple(partition_by), options, comment), columns
 
 
-def _plain(item: exp.Expression, key: list[str], text: Text) -> exp.Expression:
-    """A column definition without PRIMARY KEY, which joins `key`."""
+def _with_defaults(columns: pa.Schema, defaults: dict[str, exp.Expression], text: Text, zone: str) -> pa.Schema:
+    for name, node in defaults.items():
+        number = columns.names.index(name)
+        try:
+            value = scalar_of(constant(node, text, zone), columns.field(number), "CREATE TABLE")
+        except InvalidSchema as error:
+            text.refuse(node, f"the default does not fit column {name}", expected=error.expected, cure="correct the default")
+        columns = columns.set(number, with_default(columns.field(number), WRITE, value))
+    return columns
+
+
+def _plain(item: exp.Expression, key: list[str], defaults: dict[str, exp.Expression], text: Text) -> exp.Expression:
+    """A column definition without PRIMARY KEY, which joins `key`, and without DEFAULT, which joins `defaults`."""
     if not isinstance(item, exp.ColumnDef):
         text.refuse(item, "this is not a column", cure="write name TYPE, or PRIMARY KEY (columns)")
     kept = []
@@ -111,8 +125,7 @@ def _plain(item: exp.Expression, key: list[str], text: Text) -> exp.Expression:
         if isinstance(constraint.args.get("kind"), exp.PrimaryKeyColumnConstraint):
             key.append(item.name)
         elif isinstance(constraint.args.get("kind"), exp.DefaultColumnConstraint):
-            cure = f"create the table, then ALTER TABLE ... ALTER COLUMN {item.name} SET DEFAULT ..."
-            text.refuse(item, "DEFAULT is not supported in CREATE TABLE", cure=cure)
+            defaults[item.name] = constraint.args["kind"].this
         else:
             kept.append(constraint)
     made = item.copy()
@@ -160,7 +173,7 @@ def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
     if len(actions) == 1 and isinstance(actions[0], exp.AlterRename):
         lake.rename_table(name, ".".join(part.name for part in actions[0].this.parts))
         return
-    lake.table(name).alter(*(made for action in actions for made in _alterations(action, text)))
+    lake.table(name).alter(*(made for action in actions for made in _alterations(action, text, lake.runtime.zone)))
 
 
 def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
@@ -194,12 +207,12 @@ def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
     return None
 
 
-def _alterations(action: exp.Expression, text: Text) -> Iterable[alterations.Alteration]:
+def _alterations(action: exp.Expression, text: Text, zone: str) -> Iterable[alterations.Alteration]:
     match action:
         case exp.Schema():
-            return [_added(item, text) for item in action.expressions]
+            return [_added(item, text, zone) for item in action.expressions]
         case exp.ColumnDef():
-            return [_added(action, text)]
+            return [_added(action, text, zone)]
         case exp.RenameColumn():
             return [alterations.RenameColumn(_path(action.this), action.args["to"].name)]
         case exp.Drop():
@@ -208,7 +221,7 @@ def _alterations(action: exp.Expression, text: Text) -> Iterable[alterations.Alt
             found = [item for part in action.expressions for item in part.expressions]
             return [alterations.SetOption(*_property(item)) for item in found]
         case exp.AlterColumn():
-            return [_changed(action, text)]
+            return [_changed(action, text, zone)]
     text.refuse(action, "this ALTER is not supported")
 
 
@@ -216,7 +229,7 @@ def _path(node: exp.Expression) -> list[str]:
     return [part.name for part in node.parts] if isinstance(node, (exp.Column, exp.Dot)) else [node.name]
 
 
-def _added(item: exp.Expression, text: Text) -> alterations.Alteration:
+def _added(item: exp.Expression, text: Text, zone: str) -> alterations.Alteration:
     if not isinstance(item, exp.ColumnDef):
         text.refuse(item, "this is not a column", cure="write name TYPE")
     comment = default = None
@@ -225,7 +238,7 @@ def _added(item: exp.Expression, text: Text) -> alterations.Alteration:
             case exp.CommentColumnConstraint() as found:
                 comment = found.name
             case exp.DefaultColumnConstraint() as found:
-                default = _constant(found.this, text)
+                default = constant(found.this, text, zone)
             case _:
                 text.refuse(constraint, "this is not supported for a new column")
     place = item.args.get("position")
@@ -235,7 +248,7 @@ def _added(item: exp.Expression, text: Text) -> alterations.Alteration:
     return alterations.AddColumn(_path(item.this), kind, after, first, default, comment)
 
 
-def _changed(action: exp.AlterColumn, text: Text) -> alterations.Alteration:
+def _changed(action: exp.AlterColumn, text: Text, zone: str) -> alterations.Alteration:
     path, given = _path(action.this), action.args
     if given.get("dtype") is not None:
         return alterations.ChangeType(path, format_type(ddl.type_of(given["dtype"])))
@@ -244,25 +257,7 @@ def _changed(action: exp.AlterColumn, text: Text) -> alterations.Alteration:
     if given.get("comment") is not None:
         return alterations.SetComment(path, given["comment"].this)
     if given.get("default") is not None:
-        return alterations.SetDefault(path, _constant(given["default"], text))
+        return alterations.SetDefault(path, constant(given["default"], text, zone))
     if given.get("drop"):
         return alterations.SetDefault(path, None, dropped=True)
     text.refuse(action, "this ALTER COLUMN is not supported")
-
-
-def _constant(node: exp.Expression, text: Text) -> object:
-    """The value of a default: a literal."""
-    match node:
-        case exp.Null():
-            return None
-        case exp.Boolean():
-            return bool(node.this)
-        case exp.Literal() if node.is_string:
-            return node.this
-        case exp.Literal():
-            return int(node.this) if node.this.isdecimal() else float(node.this)
-        case exp.Neg() if isinstance(node.this, exp.Literal):
-            return -_constant(node.this, text)
-        case exp.Cast():
-            return _constant(node.this, text)
-    text.refuse(node, "a default is a literal")

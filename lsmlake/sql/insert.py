@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from lsmlake.schema import types
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.type_text import format_type
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.select import Prepared, run
 
 Prepare = Callable[[exp.Expression], Prepared]
@@ -27,7 +28,7 @@ Prepare = Callable[[exp.Expression], Prepared]
 
 def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> pa.Table:
     """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
-    text.only(node, "this", "expression", "by_name", "overwrite", "where")
+    text.only(node, "this", "expression", "source", "by_name", "overwrite", "where", "with_")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
     text.only(target, "this", "db", "catalog", "partition")
@@ -35,8 +36,12 @@ def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> 
     static = _static(target, text)
     if node.args.get("by_name") and names:
         text.refuse(node, "BY NAME and a list of columns exclude each other", cure="use one of them")
-    prepared = prepare(node.expression)
-    rows = run(_assigned(node, text, table, prepared, names, static))
+    given = names
+    if given is None:
+        fixed = {name.lower() for name in static}
+        given = [name for name in table.schema.names if name.lower() not in fixed]
+    prepared = prepare(_query(node, table, given))
+    rows = run(_assigned(node, text, table, prepared, None if node.args.get("by_name") else given, static))
     where = node.args.get("where")
     if where is not None:
         snapshot = table.overwrite(rows, where=text_of(where, text))
@@ -45,6 +50,21 @@ def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> 
     else:
         snapshot = table.upsert(rows) if table.primary_key else table.append(rows)
     return pa.table({"num_affected_rows": [rows.num_rows], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+
+
+def _query(node: exp.Insert, table: Table, given: Sequence[str]) -> exp.Expression:
+    """The query that gives the rows: VALUES with the defaults of the columns `given`, TABLE name, or any query."""
+    query = node.expression or exp.select("*").from_(node.args["source"])
+    if isinstance(query, exp.Values):
+        for row in query.expressions:
+            cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+            pairs = zip(given, cells, strict=False)
+            for cell, value in zip(cells, with_defaults(dict(pairs), table.current.columns).values(), strict=False):
+                if value is not cell:
+                    cell.replace(value)
+    if node.args.get("with_"):
+        query.set("with_", node.args["with_"])
+    return query
 
 
 def truncate(node: exp.TruncateTable, text: Text, catalog: Catalog) -> None:
@@ -80,13 +100,11 @@ def _condition(static: dict[str, exp.Expression]) -> str:
 def _assigned(
     node: exp.Insert, text: Text, table: Table, prepared: Prepared, names: list[str] | None, static: dict[str, exp.Expression]
 ) -> Prepared:
-    """The query with the columns of the table, in its types."""
+    """The query with the columns of the table, in its types. `names`: of the columns of the query; None: it names them itself."""
     query, schema = prepared.query, table.current
     by_lower = {field.name.lower(): field for field in schema.columns}
-    given = [name for name, _ in query.columns] if node.args.get("by_name") else names
+    given = [name for name, _ in query.columns] if names is None else names
     fixed = {name.lower() for name in static}
-    if given is None:
-        given = [name for name in schema.columns.names if name.lower() not in fixed]
     unknown = [name for name in (*given, *static) if name.lower() not in by_lower]
     if unknown:
         text.refuse(node, f"the table has no column {unknown[0]}", expected=f"one of {schema.columns.names}", found=unknown)

@@ -8,6 +8,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_columns, format_type
 from lsmlake.schema.types import COMMENT
+from lsmlake.sql.defaults import described
 from lsmlake.sql.words import Words
 
 _SHOWN = "DATABASES, TABLES [IN database], COLUMNS IN table, CREATE TABLE table, TBLPROPERTIES table, PARTITIONS table"
@@ -55,6 +56,8 @@ def describe(lake: Lake, words: Words) -> pa.Table:
             *((one, _type(schema.columns.field(one)), None) for one in schema.partition_by),
         ]
     if extended:
+        if defaults := list(described(schema.columns)):
+            rows += [("# Column Default Values", "", ""), *((field.name, _type(field), default) for field, default in defaults)]
         details = {
             "Name": name,
             "Primary Key": ", ".join(schema.primary_key),
@@ -68,9 +71,11 @@ def describe(lake: Lake, words: Words) -> pa.Table:
 
 
 def create_statement(name: str, schema: Schema) -> str:
-    """The CREATE TABLE that makes a table with these columns, keys and options. Defaults of columns are not in it."""
+    """The CREATE TABLE that makes a table with these columns, keys and options."""
+    defaults = {field.name: f" DEFAULT {sql}" for field, sql in described(schema.columns)}
+    columns = ", ".join(format_columns(pa.schema([field])) + defaults.get(field.name, "") for field in schema.columns)
     key = f", PRIMARY KEY ({', '.join(map(_quoted, schema.primary_key))})" if schema.primary_key else ""
-    made = f"CREATE TABLE {'.'.join(map(_quoted, name.split('.')))} ({format_columns(schema.plain_columns)}{key})"
+    made = f"CREATE TABLE {'.'.join(map(_quoted, name.split('.')))} ({columns}{key})"
     if schema.partition_by:
         made += f" PARTITIONED BY ({', '.join(map(_quoted, schema.partition_by))})"
     if schema.comment:
