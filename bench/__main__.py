@@ -21,6 +21,7 @@ from bench import (
     point_read,
     raw_read,
     sql,
+    sql_tpch,
     tiers,
     upsert,
 )
@@ -39,6 +40,7 @@ WORKLOADS: dict[str, Callable[..., Report]] = {
     "point_read": point_read.run,
     "raw_read": raw_read.run,
     "sql": sql.run,
+    "sql_tpch": sql_tpch.run,
     "upsert": upsert.run,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from bench import (
     point_read,
     raw_read,
     sql,
+    sql_tpch,
     tables,
     upsert,
 )
@@ -215,3 +217,29 @@ def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):
 def test_sql_runs_at_a_tiny_size(tmp_path: Path):
     found = sql.run(tmp_path / "sql", rows=5_000, rounds=1)
     assert len(found.measures) == 8 and found.checksum.endswith(found.checksum[-16:])
+
+
+def _needs_tpch() -> None:
+    try:
+        sql_tpch.program()
+    except sql_tpch.NoGenerator as reason:
+        pytest.skip(str(reason))
+
+
+def test_sql_tpch(tmp_path: Path):
+    _needs_tpch()
+    report = sql_tpch.run(tmp_path, scale=0.01, rounds=1, engines="process", states="fresh", queries="q1,q8,q14,q17,q20,q22")
+    assert report.checksum.startswith("6 answers, together ") and report.sizes["lineitem, fresh"].startswith("8 files, 4 of them")
+
+
+@pytest.mark.spark
+def test_sql_tpch_on_spark(tmp_path: Path, spark):
+    _needs_tpch()
+    report = sql_tpch.run(tmp_path, scale=0.01, rounds=1, engines="spark", states="upserted", queries="q6,q14")
+    assert report.checksum == "2 answers, together 2 rows, equal on all sides"
+
+
+def test_answers_are_equal_to_the_digits_that_both_sides_have():
+    same = sql_tpch.equal
+    assert same(Decimal("0.714286"), 0.7142857142857143) and same(1.0, 1.0 + 1e-13) and same(None, None)
+    assert not same(Decimal("0.714287"), 0.7142857142857143) and not same(Decimal("1.00"), Decimal("1.01")) and not same(1, None)

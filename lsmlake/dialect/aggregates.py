@@ -81,7 +81,7 @@ def _avg(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType
         return None
     zeros = f"CAST(1{'0' * scale} AS HUGEINT)"
     total = f"CAST({over(f'sum({argument})')} * CAST({zeros} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
-    made = f"CAST(spark_quotient({total}, CAST({over(f'count({argument})')} AS HUGEINT)) AS DECIMAL(38,0))"
+    made = f"CAST(spark_whole_quotient({total}, CAST({over(f'count({argument})')} AS HUGEINT)) AS DECIMAL(38,0))"
     wanted = pa.decimal128(digits, scale)
     return f"CAST({made} * {unit(scale)} AS {duck_name(wanted)})", wanted
 

@@ -6,7 +6,9 @@ never chooses a conversion itself. What has no equal translation is refused with
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -47,6 +49,7 @@ _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: 
 _BITS = {exp.BitwiseAnd: "({} & {})", exp.BitwiseOr: "({} | {})", exp.BitwiseXor: "xor({}, {})"}
 _MIXED = (*_BITS, exp.DPipe)
 _INT64_DIGITS = 18
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NULLSAFE = {exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM"}
 
 Subquery = Callable[[exp.Expression, Scope], tuple[str, list[pa.DataType]]]
@@ -229,7 +232,8 @@ class Translator:
     def converted(self, node: exp.Expression, made: Typed, wanted: pa.DataType, *, safe: bool = False) -> str:
         """An expression cast to another type; with `safe` null where Spark would raise an error. Refuses casts that are not
         supported."""
-        sql = cast(made.sql, made.type, wanted, safe)
+        literal = _date_literal(node) if made.type == STRING and wanted == DATE else None
+        sql = literal or cast(made.sql, made.type, wanted, safe)
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
             double = pa.types.is_floating(made.type) and wanted == STRING
@@ -359,7 +363,7 @@ class Translator:
             what = "the exact result of this arithmetic may have more than 38 digits"
             self.text.refuse(node, what, found=found, cure="cast an operand to a DECIMAL with fewer digits, or to DOUBLE")
         if op == "/":
-            return self._decimal_quotient(left, right, kind)
+            return self._decimal_quotient(left, right, kind, _may_be_zero(node.expression))
         if op == "%":
             return Typed(f"CAST(spark_mod({left.sql}, {right.sql}) AS {duck_name(kind)})", kind)
         if op in "+-":
@@ -369,13 +373,15 @@ class Translator:
         return Typed(f"CAST({left.sql} {op} {right.sql} AS {duck_name(kind)})", kind)
 
     @staticmethod
-    def _decimal_quotient(left: Typed, right: Typed, kind: pa.DataType) -> Typed:
+    def _decimal_quotient(left: Typed, right: Typed, kind: pa.DataType, checked: bool) -> Typed:
+        """`checked`: the divisor may be 0."""
+
         def unscaled(side: Typed) -> str:
             return f"CAST(replace(CAST(CAST({side.sql} AS {duck_name(side.type)}) AS VARCHAR), '.', '') AS HUGEINT)"
 
         zeros = kind.scale + right.type.scale - left.type.scale
         numerator = f"{unscaled(left)} * CAST('1{'0' * zeros}' AS HUGEINT)"
-        quotient = f"spark_quotient({numerator}, {unscaled(right)})"
+        quotient = f"spark_{'' if checked else 'whole_'}quotient({numerator}, {unscaled(right)})"
         return Typed(f"CAST(CAST({quotient} AS DECIMAL(38,0)) * {unit(kind.scale)} AS {duck_name(kind)})", kind)
 
     def _shifted(self, node: exp.Expression, operand: exp.Expression, interval: exp.Interval) -> Typed:
@@ -626,6 +632,23 @@ class Translator:
         if not fits:
             return None
         return [self.converted(*three) for three in zip(nodes, typed, function.takes, strict=True)]
+
+
+def _date_literal(node: exp.Expression) -> str | None:
+    """A literal like '1994-01-01', or a cast of it, as a constant DATE; None for other text. DuckDB does not prune row groups by
+    a conversion that may raise an error()."""
+    literal = node.this if isinstance(node, exp.Cast) else node
+    if not (isinstance(literal, exp.Literal) and literal.is_string and _ISO_DATE.fullmatch(literal.this)):
+        return None
+    try:
+        return f"CAST('{dt.date.fromisoformat(literal.this)}' AS DATE)"
+    except ValueError:
+        return None
+
+
+def _may_be_zero(node: exp.Expression) -> bool:
+    """Whether a divisor may be 0: all but other numbers of the text."""
+    return not (isinstance(node, exp.Literal) and not node.is_string and any(digit in "123456789" for digit in node.this))
 
 
 def _is_name(node: exp.Expression) -> bool:

@@ -21,6 +21,8 @@ def _checked(value: str, pattern: str, what: str) -> str:
     )
 
 
+_ROUNDED = "sign(n) * sign(d) * (abs(n) // abs(d) + CASE WHEN abs(n) % abs(d) >= abs(d) - abs(n) % abs(d) THEN 1 ELSE 0 END)"
+
 MACROS = {
     "spark_divide(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('division by zero; "
     "divide by nullif(divisor, 0) to get NULL instead') ELSE a / b END",
@@ -29,8 +31,9 @@ MACROS = {
     "spark_mod(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('remainder by zero; "
     "use nullif(divisor, 0) to get NULL instead') ELSE a % b END",
     "spark_quotient(n, d)": "CASE WHEN n IS NULL OR d IS NULL THEN NULL WHEN d = 0 THEN error('division by zero; "
-    "divide by nullif(divisor, 0) to get NULL instead') ELSE sign(n) * sign(d) * "
-    "(abs(n) // abs(d) + CASE WHEN abs(n) % abs(d) >= abs(d) - abs(n) % abs(d) THEN 1 ELSE 0 END) END",
+    f"divide by nullif(divisor, 0) to get NULL instead') ELSE {_ROUNDED} END",
+    # an expression that may raise an error() makes DuckDB join a correlated subquery row by row: none where the divisor is not 0
+    "spark_whole_quotient(n, d)": _ROUNDED,
     "spark_trimmed(s)": f"trim(s, {_SPACES})",
     "spark_integer_text(s)": f"ltrim({_checked('trim(s, ' + _SPACES + ')', '[+-]?[0-9]+', 'an integer')}, '+')",
     "spark_number_text(s)": _checked("trim(s, " + _SPACES + ")", _NUMBER_TEXT + "|NaN|[+-]?Infinity", "a number"),

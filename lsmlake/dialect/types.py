@@ -108,7 +108,7 @@ def _exact(precision: int, scale: int) -> pa.DataType | None:
 
 
 def arithmetic(op: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The decimal type of `a op b`, for '+', '-', '*', '/' and '%'; None if Spark would round or DuckDB cannot compute it."""
+    """The decimal type of `a op b`, for '+', '-', '*', '/' and '%'; None if Spark would round what is exact in DuckDB."""
     digits = max(a.precision - a.scale, b.precision - b.scale)
     scale = max(a.scale, b.scale)
     match op:
@@ -122,4 +122,4 @@ def arithmetic(op: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     digits = a.precision - a.scale + b.scale
     if digits + scale > DIGITS_MAX:  # Spark rounds the quotient to fewer digits
         scale = max(DIGITS_MAX - digits, _ADJUSTED_SCALE_MIN)
-    return pa.decimal128(digits + scale, scale) if digits + scale <= DIGITS_MAX else None
+    return pa.decimal128(min(digits + scale, DIGITS_MAX), scale)  # a quotient with more digits is an error of its value
