@@ -98,7 +98,7 @@ def _check_session(spark: SparkSession, where: str) -> None:
 
 def _runtime(spark: SparkSession | None) -> Runtime:
     if spark is None:
-        return EmbeddedRuntime()
+        return EmbeddedRuntime(_runtime)
     need_spark("connect(..., spark=...)")
     from lsmlake.spark.runtime import SparkRuntime
 

@@ -24,6 +24,7 @@ from strategies import copied, new_lake
 
 import lsmlake
 from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InternalError, LakeError
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.memory import MemoryStorage
@@ -41,7 +42,7 @@ def polled(seconds: float) -> None:
 
 def lake_of(storage: MemoryStorage) -> Lake:
     lake = new_lake(storage)
-    return Lake(replace(lake.env, sleep=polled), EmbeddedRuntime())
+    return Lake(replace(lake.env, sleep=polled), EmbeddedRuntime(lambda spark: Runtime()))
 
 
 def start() -> MemoryStorage:

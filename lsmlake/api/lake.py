@@ -13,7 +13,7 @@ from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.api.types import Data, OptionValue, RowKinds, SparkDataFrame, TableSchema
+from lsmlake.api.types import Data, OptionValue, RowKinds, SparkDataFrame, SparkSession, TableSchema
 from lsmlake.border import public
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import (
@@ -160,6 +160,58 @@ class Lake:
             >>> lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}).fetchall()
         """
         return self.runtime.sql(self, text, args, dict(tables or {}))
+
+    # -- names in Spark -----------------------------------------------------------------------------------------------
+
+    def register_tables(self, spark: SparkSession, database: str | None = None) -> list[str]:
+        """Put tables into Spark's catalog: spark.table("sales.orders"), INSERT INTO and INSERT OVERWRITE of Spark SQL.
+
+        A query reads the latest snapshot. The columns are those of now: call it again after an alteration. `sql` and `Table.df`
+        read faster, and Spark refuses DELETE, UPDATE, MERGE and VERSION AS OF on these names. Dropping one of them in Spark
+        leaves the table.
+
+        Args:
+            spark: a SparkSession, classic or Connect.
+            database: the tables of this database. None: all tables.
+
+        Returns:
+            The names, as "database.table".
+
+        Raises:
+            TableNotFound: the database does not exist.
+            InvalidQuery: Spark has another table of this name, or cannot take it.
+            MissingDependency: PySpark is not installed.
+
+        Example:
+            >>> lake.register_tables(spark, "sales")
+            >>> spark.sql("INSERT INTO sales.orders SELECT * FROM new_orders")
+        """
+        runtime = self.runtime.attached(spark)
+        return runtime.register_tables(self, database)
+
+    def register_views(self, spark: SparkSession, database: str | None = None) -> list[str]:
+        """Make a temporary view of each table in a Spark session, named as the table. A query of it reads the latest snapshot.
+
+        Also puts the tables into Spark's catalog, as `register_tables`, because the views name them.
+
+        Args:
+            spark: a SparkSession, classic or Connect.
+            database: the tables of this database. None: all tables, whose names must differ.
+
+        Returns:
+            The names of the views.
+
+        Raises:
+            TableNotFound: the database does not exist.
+            InvalidQuery: two tables have one name; or as `register_tables`.
+            MissingDependency: PySpark is not installed.
+
+        Example:
+            >>> lake.register_views(spark, database="sales")
+            >>> spark.sql("SELECT count(*) FROM orders")
+        """
+        runtime = self.runtime.attached(spark)
+        return runtime.register_views(self, database)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from lsmlake.api.following import Following
-from lsmlake.api.types import BatchFunction, RowKinds, SparkDataFrame, SparkStrategy, StreamingQuery, Trigger
+from lsmlake.api.types import BatchFunction, RowKinds, SparkDataFrame, SparkSession, SparkStrategy, StreamingQuery, Trigger
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
@@ -154,6 +154,18 @@ class Runtime:
     def read_stream(self, meta: Metadata, following: Following) -> SparkDataFrame:
         """A streaming DataFrame of changes."""
         _needs_spark("read_stream()")
+
+    def attached(self, spark: SparkSession) -> Runtime:
+        """The runtime of a Spark session."""
+        _needs_spark("register_views()")
+
+    def register_tables(self, lake: object, database: str | None) -> list[str]:
+        """`Lake.register_tables` in the attached session."""
+        _needs_spark("register_tables()")
+
+    def register_views(self, lake: object, database: str | None) -> list[str]:
+        """`Lake.register_views` in the attached session."""
+        _needs_spark("register_views()")
 
     def sql(
         self, lake: object, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]

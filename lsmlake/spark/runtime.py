@@ -24,7 +24,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, Projection, plan
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import arrow, compact, measure, planning, read, settings, stream, write
+from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
@@ -148,6 +148,15 @@ class SparkRuntime(Runtime):
 
     def as_lists(self, changes: object, key: Sequence[str]):
         return arrow.as_lists(changes, key)
+
+    def attached(self, spark) -> SparkRuntime:
+        return self if spark is self.spark else SparkRuntime(spark)
+
+    def register_tables(self, lake: Lake, database: str | None) -> list[str]:
+        return catalog.register_tables(self.spark, lake, database)
+
+    def register_views(self, lake: Lake, database: str | None) -> list[str]:
+        return catalog.register_views(self.spark, lake, database)
 
     def sql(
         self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]

@@ -25,6 +25,7 @@ from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.resources import files
 from importlib.util import find_spec, spec_from_loader
 from pathlib import Path
+from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from pyspark.sql.datasource import DataSource
@@ -147,20 +148,23 @@ def _arrival() -> Callable[[Package | None], None]:
     return arrive
 
 
-def portable_source(package: Package | None) -> type[DataSource]:
-    """Returns the data source of `lsmlake.spark.source` as a class that Spark can load without the package."""
-    arrive = _arrival()
+def portable_source(
+    package: Package | None, named: str = "lsmlake", given: Mapping[str, str] = MappingProxyType({})
+) -> type[DataSource]:
+    """Returns the data source of `lsmlake.spark.source` as a class that Spark can load without the package. `given`: options that
+    it has from the start."""
+    arrive, given = _arrival(), dict(given)
 
     class PortableSource(DataSource):
         """One table, identified by its directory."""
 
         @classmethod
         def name(cls):
-            return "lsmlake"
+            return named
 
         def _source(self):
             arrive(package)
-            return import_module("lsmlake.spark.source").LakeSource(self.options, package)
+            return import_module("lsmlake.spark.source").LakeSource({**given, **self.options}, package)
 
         def schema(self):
             return self._source().schema()

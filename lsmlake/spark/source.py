@@ -59,14 +59,14 @@ _UPSERTS = ("+I", "+U")
 
 Writer = TypeVar("Writer", BatchWriter, StreamWriter)
 
-WHERE, COLUMNS, ZONE = "where", "columns", "zone"
+PATH, WHERE, COLUMNS, ZONE = "path", "where", "columns", "zone"
 SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
 BRANCH, SCHEMA, MERGE_SCHEMA = "branch", "read.schema-id", "write.merge-schema"
 REPLACE_WHERE, OVERWRITE_MODE = "replaceWhere", "partitionOverwriteMode"
 OPTIONS = {
-    "path": "the table's directory",
+    PATH: "the table's directory",
     BRANCH: "the branch to read or write; default: the table itself",
     WHERE: "a predicate in SQL text",
     COLUMNS: "names, separated by commas, or a JSON array of names",
@@ -135,14 +135,14 @@ class LakeSource(DataSource):
         return "lsmlake"
 
     def _table(self) -> Table:
-        if "path" not in self.given:
+        if PATH not in self.given:
             raise InvalidOption(
                 "the option path is missing",
                 where='format("lsmlake")',
                 expected="the table's directory, <warehouse>/<database>.db/<table>",
                 cure='pass it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
             )
-        table = table_at(self.given["path"])
+        table = table_at(self.given[PATH])
         return table.branch(self.given[BRANCH]) if BRANCH in self.given else table
 
     @property
@@ -187,8 +187,8 @@ class LakeSource(DataSource):
     def _recall(self, schema: StructType) -> None:
         """Restores the options of a catalog table from the metadata of its first column: Spark passes only the columns to a read
         or an insert."""
-        if "path" not in self.given and schema.fields:
-            self.given = {**json.loads(schema.fields[0].metadata.get(_OPTIONS, "{}")), **self.given}
+        if PATH not in self.given:
+            self.given = {**(table_options(schema) or {}), **self.given}
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_write_options()
@@ -210,7 +210,7 @@ class LakeSource(DataSource):
         return self._writer(StreamWriter, schema, overwrite)
 
     def _writer(self, kind: type[Writer], schema: StructType, overwrite: bool) -> Writer:
-        allowed = {"path", BRANCH, MERGE_SCHEMA, *((REPLACE_WHERE, OVERWRITE_MODE, ZONE) if overwrite else ())}
+        allowed = {PATH, BRANCH, MERGE_SCHEMA, *((REPLACE_WHERE, OVERWRITE_MODE, ZONE) if overwrite else ())}
         if other := sorted(self.given.keys() - allowed):
             raise InvalidOption(
                 f"option {other[0]!r} is not supported for {'an overwrite' if overwrite else 'an append'}",
@@ -279,6 +279,12 @@ class LakeSource(DataSource):
         follower = following.follower(table.meta, self.zone, followed)
         kind = _Stream if ReadAllAvailable is None else _LimitedStream
         return kind(self.package, follower, following.limit, asked, self.changelog)
+
+
+def table_options(schema: StructType) -> dict[str, str] | None:
+    """The options of a table in Spark's catalog; None if it is not a table of lsmlake."""
+    text = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
+    return None if text is None else json.loads(text)
 
 
 def _fields(schema: Schema, names: Sequence[str], kind: Sequence[pa.Field] = ()) -> pa.Schema:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.types import SparkSession
 
 
+@dataclass(frozen=True)
 class EmbeddedRuntime(Runtime):
-    """All work in this process; SQL is executed by DuckDB."""
+    """All work in this process; SQL is executed by DuckDB. `attach`: makes the runtime of a Spark session."""
+
+    attach: Callable[[SparkSession], Runtime]
+
+    def attached(self, spark: SparkSession) -> Runtime:
+        return self.attach(spark)
 
     def sql(
         self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
