@@ -16,8 +16,12 @@ from lsmlake import add_column
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.predicate import Predicate
+from lsmlake.read.plan import Plan
 from lsmlake.spark import statements, write
 from lsmlake.store.env import Limits
+from lsmlake.store.version import Version
+from lsmlake.write import candidates
 
 pytestmark = pytest.mark.spark
 
@@ -157,3 +161,31 @@ def test_sources_of_a_merge_and_rows_that_tasks_read(spark, lake, pair):
     day = dt.date(2026, 1, 2)
     assert sorted(found, key=str) == [dict(zip(columns, row, strict=True)) for row in ((3, day, "x"), (900, day, "x"))]
     assert table.verify() == [] and unreferenced(table) == []
+
+
+@pytest.mark.parametrize("kind", ["vectors", pytest.param("key", marks=pytest.mark.connect)])
+def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, monkeypatch):
+    """By the values of the source, or by their bounds if they are many. The source is evaluated once."""
+    how = {"primary_key": ["id"], "options": {"write-only": "true"}} if kind == "key" else {}
+    small = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=500)), spark_lake.runtime)
+    small.create_table("d.t", DDL, **how)
+    for first in range(0, 500, 100):
+        write = lake.table("d.t").upsert if kind == "key" else lake.table("d.t").append
+        write([{"id": n, "k": 1, "v": n, "s.1": f"a{n}"} for n in range(first, first + 100)])
+    table, planned, made = small.table("d.t"), [], statements.plan
+
+    def noted(version: Version, predicate: Predicate | None = None) -> Plan:
+        planned.append(made(version, predicate))
+        return planned[-1]
+
+    monkeypatch.setattr(statements, "plan", noted)
+    source = spark.range(150, 351, 200).selectExpr("cast(id as int) id", "cast(rand() * 1e9 as long) a").selectExpr("*", "a b")
+    for listed in (10_000, 1):
+        monkeypatch.setattr(candidates, "_LISTED_VALUES", listed)
+        merge = table.merge(source, "t.id = s.id").when_matched_update({"v": "s.a - s.b"})
+        report = merge.when_not_matched_insert({"id": "s.id"}).execute()
+        assert (report.inserted, report.updated) == (0, 2)
+        everything, candidate_files = (one.files for one in planned[-2:])
+        assert candidate_files == 2 if listed > 1 else 2 < candidate_files < everything
+    assert table.scan(where="v = 0 and id > 0").count() == 2
+    assert table.verify() == []

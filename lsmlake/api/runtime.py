@@ -12,7 +12,16 @@ from typing import NoReturn
 import pyarrow as pa
 
 from lsmlake.api.following import Following
-from lsmlake.api.types import BatchFunction, RowKinds, SparkDataFrame, SparkSession, SparkStrategy, StreamingQuery, Trigger
+from lsmlake.api.types import (
+    BatchFunction,
+    MergeSource,
+    RowKinds,
+    SparkDataFrame,
+    SparkSession,
+    SparkStrategy,
+    StreamingQuery,
+    Trigger,
+)
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
@@ -115,11 +124,11 @@ class Runtime:
             return update_by_text(version, values, where, isolation, self.zone, now)
         return update(version, values, predicate, isolation, self.zone, now)
 
-    def source(self, version: Version, data: object) -> SparkDataFrame | None:
+    def source(self, version: Version, data: object) -> MergeSource | None:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
         return None
 
-    def merge(self, version: Version, source: SparkDataFrame, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
+    def merge(self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
         """A MERGE on one version. Raises Overtaken."""
         _needs_spark("merge of a distributed data set")
 

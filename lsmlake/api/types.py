@@ -141,9 +141,15 @@ if TYPE_CHECKING:
     TableSchema: TypeAlias = ArrowSchema | str | SparkSchema
     SparkSession: TypeAlias = ClassicSession | ConnectSession
     BatchFunction: TypeAlias = Callable[[SparkDataFrame, int], None]
+
+    class MergeSource(Protocol):
+        """The source of a MERGE that a runtime spreads over processes. `schema`: as the runtime knows types."""
+
+        schema: object
+
 else:  # the types that the border tests at run time; the verbs themselves refuse other values, with better messages
     Data = Keys = OptionValue = ColumnType = Value = TableSchema = SparkSession = object
-    ArrowStream = DuckDBConnection = SparkDataFrame = object
+    ArrowStream = DuckDBConnection = SparkDataFrame = MergeSource = object
     DuckDBRelation = PandasDataFrame = PolarsDataFrame = StreamingQuery = BatchFunction = object
     ArrowExpression = pc.Expression
     Trigger = Mapping[str, object]

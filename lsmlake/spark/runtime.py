@@ -25,6 +25,7 @@ from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, Projection, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
+from lsmlake.spark.merge_source import MergeSource
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.types import is_connect, to_arrow
@@ -111,22 +112,22 @@ class SparkRuntime(Runtime):
                 pass
         return statements.Target(self.spark, version, where, predicate, isolation).update(values)
 
-    def source(self, version: Version, data: object):
-        if self.owns(data):
-            return data
+    def source(self, version: Version, data: object) -> MergeSource | None:
         from lsmlake.spark import statements  # loads sqlglot
 
+        if self.owns(data):
+            return MergeSource(data)
         small = statements.is_small(plan(version))
         if isinstance(data, Scan):
             small = small and statements.is_small(plan(Version.latest(data.meta)))
-            return None if small else replace(data, runtime=self).to_spark()
+            return None if small else MergeSource(replace(data, runtime=self).to_spark())
         limit = version.meta.env.limits.driver_statement_bytes
-        return None if small else statements.small_source(self.spark, as_input(data).tables, limit)
+        return None if small else MergeSource(statements.small_source(self.spark, as_input(data).tables, limit))
 
-    def merge(self, version: Version, source: object, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
+    def merge(self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
         from lsmlake.spark import statements  # loads sqlglot
 
-        return statements.Target(source.sparkSession, version, isolation=isolation).merge(source, on, clauses)
+        return statements.Target(source.session, version, isolation=isolation).merge(source, on, clauses)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
@@ -213,8 +214,8 @@ class _Detached(Runtime):
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)
 
-    def source(self, version: Version, data: object):
-        return data if self.owns(data) else None
+    def source(self, version: Version, data: object) -> MergeSource | None:
+        return MergeSource(data) if self.owns(data) else None
 
     upsert = SparkRuntime.upsert
     merge = SparkRuntime.merge

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -40,11 +40,13 @@ from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, row_edit, write
 from lsmlake.spark.clauses import IS_SOURCE, IS_TARGET, LOST_VALUE, Clauses
+from lsmlake.spark.merge_source import MergeSource, as_text
 from lsmlake.spark.places import FILE, POSITION, Places
 from lsmlake.spark.row_edit import ACTION, column
-from lsmlake.spark.types import quoted, to_arrow
+from lsmlake.spark.types import quoted
 from lsmlake.store.version import Version
 from lsmlake.write.append import joined
+from lsmlake.write.candidates import candidates
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import assignments, check_clauses, equal_columns, repeats_allowed
@@ -106,13 +108,20 @@ class Target:
         clauses = Clauses.of(self.version.schema, [clause], [clause.values or {}])
         return self._run(clauses, None, None)
 
-    def merge(self, source, on: str, clauses: tuple[Clause, ...]) -> DmlReport:
-        """Changes the rows by a MERGE with a DataFrame."""
+    def merge(self, source: MergeSource, on: str, clauses: tuple[Clause, ...]) -> DmlReport:
+        """Changes the rows by a MERGE with a DataFrame. If the files are not few, only those are read that can match."""
         check_clauses(clauses)
-        schema, columns = self.version.schema, to_arrow(source.schema)
-        equal = equal_columns(on, schema.plain_columns, columns)
-        texts = [assignments(clause, schema, columns, equal) for clause in clauses]
-        return self._run(Clauses.of(schema, clauses, texts), source, on)
+        schema = self.version.schema
+        equal = equal_columns(on, schema.plain_columns, source.columns)
+        texts = [assignments(clause, schema, source.columns, equal) for clause in clauses]
+        made, target = Clauses.of(schema, clauses, texts), self
+        if source.frame.isStreaming:
+            raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
+        if equal and all(clause.when != BY_SOURCE for clause in clauses) and not is_small(plan(self.version)):
+            with _translated():
+                known = candidates(schema.plain_columns, equal, source)
+            target = replace(self, predicate=known, where=as_text(known))
+        return target._run(made, source.frame, on)
 
     def _run(self, clauses: Clauses, source, on: str | None) -> DmlReport:
         for clause, values in zip(clauses.clauses, clauses.values, strict=True):
@@ -129,8 +138,6 @@ class Target:
         target = rows.selectExpr("*", f"true as {IS_TARGET}").alias("t")
         if source is None:
             return clauses.acting(target, False).where(f"{ACTION} > 0")
-        if source.isStreaming:
-            raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
         whens = {clause.when for clause in clauses.clauses}
         how = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
         both = target.join(

@@ -20,7 +20,6 @@ from lsmlake.commit.replay import Identity
 from lsmlake.format.deletion_vector import EMPTY
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_, evaluate
-from lsmlake.predicate.tree import Column, Compare, Constant, In, Literal
 from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import Plan, plan
 from lsmlake.read.positions import Matched
@@ -29,6 +28,7 @@ from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
+from lsmlake.write.candidates import candidates
 from lsmlake.write.clause import BY_SOURCE, UPDATE
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import TARGET, Statement
@@ -40,8 +40,6 @@ from lsmlake.write.update import check_replaces, check_updatable
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts
 from lsmlake.write.wanted import Wanted
-
-_LISTED_VALUES = 10_000
 
 
 def merge(version: Version, join: Join, isolation: str) -> DmlReport:
@@ -66,32 +64,12 @@ def _wanted(statement: Statement, join: Join, predicate: Predicate | None) -> Wa
 
 
 def _candidates(version: Version, statement: Statement, join: Join) -> Predicate | None:
-    """What all target rows satisfy that a clause can be for, by the values of the source; None: nothing is known."""
+    """What all target rows satisfy that a clause can be for; None: nothing is known."""
     if statement.of(BY_SOURCE):
         return None
-    if not statement.equal:
-        return statement.known
-    return and_(*(_equal_to_source(version, join, *pair) for pair in statement.equal))
-
-
-def _equal_to_source(version: Version, join: Join, target: str, source: str) -> Predicate:
-    kind, given = version.schema.plain_columns.field(target).type, join.columns.field(source).type
-    integers = pa.types.is_integer(kind) and pa.types.is_integer(given)
-    if not integers and (kind != given or pa.types.is_nested(kind) or pa.types.is_floating(kind)):
-        return Constant(True)
-    column, values = Column((target,), kind), join.distinct(source, _LISTED_VALUES)
-    if values is not None:
-        found = [value for value in values.to_pylist() if not integers or _holds(kind, value)]
-        return In(column, tuple(found)) if found else Constant(False)
-    low, high = join.bounds(source)
-    if integers and not (_holds(kind, low) and _holds(kind, high)):
-        return Constant(True)
-    return and_(Compare(">=", column, Literal(low)), Compare("<=", column, Literal(high)))
-
-
-def _holds(kind: pa.DataType, value: int) -> bool:
-    """Whether an integer type has the value."""
-    return -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1
+    found = statement.known, candidates(version.schema.plain_columns, statement.equal, join)
+    known = [one for one in found if one is not None]
+    return and_(*known) if known else None
 
 
 # -- append-only tables ---------------------------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ class Statements(Writing, Reading):
 
         Args:
             source: any data that `upsert` takes, or a table, as it is now. With a Spark DataFrame, or if the files of this table
-                are not small and Spark is attached, Spark joins and the tasks write; other data must then fit the driver.
+                are not small and Spark is attached, Spark joins and the tasks write; other data must then fit the driver. A
+                DataFrame whose values limit the files to read is kept by the executors meanwhile (`localCheckpoint`).
             on: the condition on a target row `t` and a source row `s`, such as "t.order_id = s.order_id".
             isolation: as in `delete`. Default: `write.merge.isolation-level`.
             evolve: first add the columns of the source that the table lacks, as in `upsert`.

@@ -1,0 +1,99 @@
+"""The source of a MERGE on Spark.
+
+Its values limit the files of the target that are read, so it is used several times: to find these values, for the join, and again
+if another commit overtakes the statement. It is evaluated once, and kept by the executors, if its values are looked at: a source
+that gives other rows each time must not be joined with files that were chosen by rows it no longer has.
+"""
+
+from __future__ import annotations
+
+import datetime
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lsmlake.predicate import Predicate
+from lsmlake.predicate.tree import And, Column, Compare, In, Literal
+from lsmlake.spark.types import quoted, to_arrow
+
+
+class MergeSource:
+    """`columns`: of the source."""
+
+    def __init__(self, frame) -> None:
+        self._given, self.schema = frame, frame.schema
+        self._is_kept = False
+
+    @property
+    def session(self):
+        return self._given.sparkSession
+
+    @property
+    def frame(self):
+        """The rows."""
+        return self._kept if self._is_kept else self._given
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        return to_arrow(self.schema)
+
+    @cached_property
+    def _kept(self):
+        self._is_kept = True
+        return self._given.localCheckpoint(eager=False)  # the first job computes and keeps it
+
+    @cached_property
+    def _summary(self) -> pa.Table:
+        """Of each column that has an order: about how many values, the least and the greatest."""
+        asked = []
+        for place, name in enumerate(self.columns.names):
+            if not pa.types.is_nested(self.columns.field(name).type):
+                value = F.expr(quoted(name))
+                made = (F.approx_count_distinct(value), F.min(value), F.max(value))
+                asked += [one.alias(f"{what}{place}") for what, one in zip(("n", "low", "high"), made, strict=True)]
+        return self._kept.agg(*asked).toArrow()
+
+    def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
+        """The values of a column, without null; None if they are more than `most`."""
+        if self._summary[f"n{self.columns.names.index(column)}"][0].as_py() > 1.2 * most:  # an estimate
+            return None
+        name = quoted(column)
+        found = self._kept.where(f"{name} is not null").selectExpr(f"{name} as value").distinct().limit(most + 1).toArrow()
+        return None if found.num_rows > most else found.column(0).cast(self.columns.field(column).type)
+
+    def bounds(self, column: str) -> tuple[object, object]:
+        """The least and the greatest value of a column; None without values."""
+        place, kind = self.columns.names.index(column), self.columns.field(column).type
+        return tuple(self._summary[f"{what}{place}"].cast(kind)[0].as_py() for what in ("low", "high"))
+
+
+def as_text(predicate: Predicate | None) -> str | None:
+    """The ranges of values that a predicate of `write.candidates` allows, as SQL by which Spark leaves out parts of files. None:
+    no range can be written in SQL."""
+    parts = predicate.children if isinstance(predicate, And) else (predicate,)
+    return " and ".join(text for part in parts if (text := _range(part)) is not None) or None
+
+
+def _range(part: Predicate | None) -> str | None:
+    match part:
+        case In(Column((name,)), values):
+            ends = (">=", min(values)), ("<=", max(values))
+        case Compare(op, Column((name,)), Literal(value)):
+            ends = ((op, value),)
+        case _:
+            return None
+    texts = [(op, _literal(value)) for op, value in ends]
+    return None if any(text is None for _, text in texts) else " and ".join(f"{quoted(name)} {op} {text}" for op, text in texts)
+
+
+def _literal(value: object) -> str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f"string(X'{value.encode().hex()}')"  # independent of the session's quoting settings
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return f"date'{value.isoformat()}'"
+    return None
