@@ -43,6 +43,10 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
+_SECRET = {"storage_options"}
+"""Parameters whose values are never shown."""
+
+
 class _Short(Repr):
     """A representation of bounded length. It never calls `__repr__` of other classes, which may be slow, long or broken."""
 
@@ -152,8 +156,8 @@ def _check(function: Callable[..., object], given: inspect.BoundArguments) -> No
                 f"{name} has the wrong type" if is_text_throughout(one) else f"{name} contains text that is not valid Unicode",
                 where=f"{verb}()",
                 expected=wanted.words,
-                found=short(one),
-                cure=cure,
+                found=type(one).__name__ if name in _SECRET else short(one),
+                cure="correct the argument" if name in _SECRET else cure,
             )
         if value is not parameter.default and wanted.made is not _same:
             made = tuple(map(wanted.made, values))

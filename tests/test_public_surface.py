@@ -145,6 +145,7 @@ VALID: dict[str, object] = {
     "snapshot": 1,
     "source": rows(),
     "spark": None,
+    "storage_options": None,
     "start": 0,
     "strategy": "auto",
     "tag": None,

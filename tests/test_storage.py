@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from faults import Crash, FaultStorage, every_fault, interleavings
-from storage_contract import NAMES, StorageContract, paths, put
+from storage_contract import NAMES, MovingContract, paths, put
 
 from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
 from lsmlake.store.local import LocalStorage
@@ -27,7 +27,7 @@ from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import read_bytes, storage_errors
 
 
-class TestMemory(StorageContract):
+class TestMemory(MovingContract):
     @pytest.fixture
     def storage(self):
         return MemoryStorage()
@@ -43,7 +43,7 @@ class TestMemory(StorageContract):
         assert [entry.modified_ms for entry in storage.list("")] == [5, 9]
 
 
-class TestFaultFree(StorageContract):
+class TestFaultFree(MovingContract):
     """A wrapper that injects nothing is a storage like any other."""
 
     @pytest.fixture
@@ -51,7 +51,7 @@ class TestFaultFree(StorageContract):
         return FaultStorage(MemoryStorage(), full_after_bytes=100_000_000)
 
 
-class TestLocal(StorageContract):
+class TestLocal(MovingContract):
     @pytest.fixture
     def storage(self, tmp_path):
         return LocalStorage(tmp_path / "root")

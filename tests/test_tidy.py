@@ -48,6 +48,8 @@ EDGE = {
     "store/env.py",
     "store/local.py",
     "store/memory.py",
+    "store/objects.py",
+    "store/object_client.py",
     "store/spill.py",
     "store/scratch.py",
     "warehouse.py",

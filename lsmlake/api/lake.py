@@ -33,7 +33,7 @@ from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.schema import Schema
 from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage, directory_at
+from lsmlake.store.location import storage_at
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.schemas import read_first_schema
 from lsmlake.write.append import check_keyed
@@ -53,15 +53,19 @@ def _no_database(name: str) -> Wording:
 
 
 def table_at(path: str) -> Table:
-    """The table in folder `<warehouse>/<database>.db/<table>` of a file system, without a runtime. Raises TableNotFound,
+    """The table in folder `<warehouse>/<database>.db/<table>` of a store, without a runtime. Raises TableNotFound,
     InvalidQuery."""
-    folder = directory_at("/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path)
-    database, dot, suffix = folder.parent.name.rpartition(".")
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    storage_at(path)  # refuses what is neither a path nor an address
+    home, _, name = path.rstrip("/").rpartition("/")
+    warehouse, folder = home[: home.rfind("/") + 1], home.rpartition("/")[2]
+    database, dot, suffix = folder.rpartition(".")
     if (dot, suffix) != (".", "db"):
         raise InvalidQuery(
             "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="correct the path"
         )
-    return Lake(Env(LocalStorage(folder.parent.parent)), Runtime()).table(f"{database}.{folder.name}")
+    return Lake(Env(storage_at(warehouse or ".")), Runtime()).table(f"{database}.{name}")
 
 
 @public
@@ -397,7 +401,8 @@ class Lake:
         Raises:
             TableNotFound: the table or the new database does not exist.
             TableExists: a table has the new name.
-            InvalidQuery: there are other files in the folder of the new name.
+            InvalidQuery: there are other files in the folder of the new name, or the warehouse is in an object store, which
+                cannot rename.
         """
         root = self._root(name)
         database, table = split_name(new_name)
@@ -434,8 +439,8 @@ class Lake:
         if self._is_table(root):
             return
         remains = [path for path in found if foreign or is_of_a_table(path, root)]
-        for path in sorted(remains, key=lambda path: (not path.startswith(f"{root}/snapshot/"), path)):
-            self.env.storage.delete(path)
+        for snapshots in (True, False):
+            self.env.storage.delete_all(sorted(path for path in remains if path.startswith(f"{root}/snapshot/") == snapshots))
         if found or foreign:
             self.env.storage.prune(root)
 

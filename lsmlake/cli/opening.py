@@ -31,8 +31,9 @@ def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, *, create:
 
 
 def is_directory(location: str) -> bool:
-    """Whether `location` is a directory, as any warehouse is."""
-    return Path(location.removeprefix("file://")).expanduser().is_dir()
+    """Whether `location` is a directory, as any warehouse of a file system is; or an address of another store."""
+    path = location.removeprefix("file://")
+    return "://" in path or Path(path).expanduser().is_dir()
 
 
 def note_debug(ctx: typer.Context, debug: bool) -> None:

@@ -102,11 +102,10 @@ def remove_orphan_files(
         batch = _unnamed(reachable, orphans[start : start + _DELETED_AT_ONCE])
         for orphan in batch:
             progress(orphan.entry.path)
-            if orphan.kind != _TEMPORARY:
-                meta.env.storage.delete(orphan.entry.path)
-            elif not meta.env.storage.delete_leftover(orphan.entry.path):
-                continue
-            removed.append(orphan)
+        named = [orphan for orphan in batch if orphan.kind != _TEMPORARY]
+        meta.env.storage.delete_all([orphan.entry.path for orphan in named])
+        left = [orphan for orphan in batch if orphan.kind == _TEMPORARY]
+        removed += [*named, *(orphan for orphan in left if meta.env.storage.delete_leftover(orphan.entry.path))]
     return _report(removed, dry_run=False)
 
 

@@ -18,7 +18,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.positions import Matched
 from lsmlake.spark import arrow, mask, settings, tasks
-from lsmlake.spark.read import shared
+from lsmlake.spark.read import refuses_native, shared
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import quoted, to_spark
 
@@ -62,7 +62,7 @@ class Places:
         """The live rows for which `where` is true: all columns, `FILE` and `POSITION`."""
         plan, names = self.plan, self.plan.schema.columns.names
         settings.check_names(spark.conf.get, names)
-        native, rest = ((), plan.splits) if settings.refuses_native(spark.conf.get, names) else shared(plan)
+        native, rest = ((), plan.splits) if refuses_native(spark, plan) else shared(plan)
         parts = []
         scans = Scans(spark, plan.version.meta, plan.schema)
         for group in scans.groups([(split.bucket, file) for split in native for file in split.files]):

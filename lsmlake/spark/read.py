@@ -6,7 +6,7 @@ costs more than it saves. In buckets with level-0 rows, the older rows are anti-
 of each of these keys is added.
 
 Arrow: Python tasks read and mask (`spark.arrow`) the files whose bitmaps are too large to broadcast and sections that must be
-merged at read; and all files if the settings of the session do not allow Catalyst to read them.
+merged at read; and all files if Catalyst cannot read them: they are in an object store, or settings of the session forbid it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     if not plan.files:
         return spark.createDataFrame([], to_spark(arrow.fields(plan, plan.columns)))
     settings.check_names(spark.conf.get, plan.schema.columns.names)
-    refused = settings.refuses_native(spark.conf.get, plan.schema.columns.names)
+    refused = refuses_native(spark, plan)
     if refused and strategy == NATIVE:
         raise InvalidQuery("Spark cannot read the data files itself in this session", found=refused, cure="use strategy='auto'")
     native, rest = plan.splits, ()
@@ -56,6 +56,16 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     return _united(plan, parts)
 
 
+def refuses_native(spark, plan: Plan) -> str | None:
+    """Returns the reason why Catalyst cannot read the data files itself; None if it can."""
+    meta = plan.version.meta
+    try:
+        meta.env.storage.uri(meta.paths.root)
+    except InvalidQuery as unreachable:
+        return unreachable.what
+    return settings.refuses_native(spark.conf.get, plan.schema.columns.names)
+
+
 def first_by_key(spark, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
     """Returns the first `limit` rows of `plan` in the order of the key."""
     key = plan.schema.primary_key
@@ -66,7 +76,7 @@ def first_by_key(spark, plan: Plan, where: str | None, strategy: str, limit: int
 
 def explained(spark, plan: Plan) -> tuple[str, ...]:
     """Describes how `frame` reads the plan."""
-    if refused := settings.refuses_native(spark.conf.get, plan.schema.columns.names):
+    if refused := refuses_native(spark, plan):
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
     native, rest = shared(plan)
     native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (native, rest))

@@ -16,7 +16,8 @@ from lsmlake.format.files import DataFile
 
 RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
 _LENGTH_AND_MAGIC = 8
-_TAIL_BYTES = 1 << 16  # larger than most footers
+TAIL_BYTES = 1 << 16
+"""Larger than most footers."""
 _CHUNK_BYTES = 1 << 22
 
 
@@ -77,7 +78,7 @@ def read_footer(source: pa.NativeFile, file: DataFile, where: str) -> bytes:
     if source.size() != file.bytes:
         found = f"{source.size()} bytes"
         raise Corrupt("data file has another length", where=where, expected=f"{file.bytes} bytes", found=found, cure=RESTORE)
-    ending = _read_ending(source, file.bytes, file.footer_bytes or _TAIL_BYTES)
+    ending = _read_ending(source, file.bytes, file.footer_bytes or TAIL_BYTES)
     footer = footer_in(ending)
     missing = _stated_length(ending) - len(footer)
     if 0 < missing <= file.bytes - len(footer) and file.footer_bytes is None:

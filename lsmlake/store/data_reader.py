@@ -24,7 +24,7 @@ from lsmlake.format.files import DataFile
 from lsmlake.schema import types
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
-from lsmlake.store.checksum import RESTORE, read_footer
+from lsmlake.store.checksum import RESTORE, TAIL_BYTES, read_footer
 from lsmlake.store.env import Env
 
 _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
@@ -66,7 +66,7 @@ class DataReader:
     def __init__(self, env: Env, path: str, file: DataFile, schema: Schema, encoded: Collection[str] = ()) -> None:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
         with reading(path):
-            self.source = env.storage.read(path)
+            self.source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
             self.footer_bytes = footer = read_footer(self.source, file, path)
             self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
             self.starts = _group_starts(self.footer, file, path)

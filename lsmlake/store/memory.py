@@ -20,10 +20,14 @@ def _now_ms() -> int:
 class MemoryStorage(Storage):
     """Files in memory, dated by `clock()` in milliseconds. A file is an immutable buffer that readers share without a copy."""
 
-    def __init__(self, clock: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, clock: Callable[[], int] = _now_ms, name: str = "") -> None:
+        self.root = f"memory://{name}"
         self._clock = clock
         self._files: dict[str, tuple[pa.Buffer, int]] = {}
         self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return f"MemoryStorage({self.root!r})"
 
     def read(self, path: str) -> pa.NativeFile:
         with self._lock:
@@ -85,3 +89,13 @@ class MemoryStorage(Storage):
 
     def uri(self, path: str) -> str:
         raise InvalidQuery("Spark cannot reach a table in memory", where=path, cure="connect to a directory")
+
+
+_named: dict[str, MemoryStorage] = {}
+_naming = Lock()
+
+
+def named(name: str) -> MemoryStorage:
+    """The storage of this name, which lives as long as the process."""
+    with _naming:
+        return _named.setdefault(name, MemoryStorage(name=name))

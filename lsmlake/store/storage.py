@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
@@ -57,6 +57,10 @@ class Storage(ABC):
     def read(self, path: str) -> pa.NativeFile:
         """Open a file for random access; the caller closes it. Raises FileNotFoundError."""
 
+    def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
+        """As `read`, for a caller that will first read the last `length` bytes of a file that should have `size` bytes."""
+        return self.read(path)
+
     @abstractmethod
     def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """A sink for a whole file; replaces an existing file. A normal exit of the context makes the file durable and visible; an
@@ -85,6 +89,17 @@ class Storage(ABC):
     def delete(self, path: str) -> None:
         """Delete a file; do nothing if it does not exist."""
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete files, in this order or at once; ignore those that do not exist. Tries all of them before it raises."""
+        failed: StorageFailed | None = None
+        for path in paths:
+            try:
+                self.delete(path)
+            except StorageFailed as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
     def copy(self, source: str, target: str) -> None:
         """Replace the file `target` by the content of `source`, atomically. Durable only after a later `write` into the
         directory of `target` has returned. Raises FileNotFoundError."""
@@ -97,8 +112,7 @@ class Storage(ABC):
         """Rename the directory `source`, with its content, to `target`; return whether it was renamed. Does nothing if `source`
         contains no file, or `target` contains one. Atomic: a reader never sees files under both names or under neither.
 
-        A storage without an atomic rename must raise InvalidQuery: copying objects one by one is not a move. There, a small
-        object per table name would hold the folder of the table, and renaming would replace that object conditionally."""
+        A storage without an atomic rename raises InvalidQuery: copying objects one by one is not a move."""
 
     @abstractmethod
     def prune(self, prefix: str) -> None:
@@ -131,9 +145,8 @@ def read_bytes(storage: Storage, path: str) -> bytes:
 
 def delete_quietly(storage: Storage, paths: Iterable[str]) -> None:
     """Deletes unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
-    for path in paths:
-        with suppress(StorageFailed):
-            storage.delete(path)
+    with suppress(StorageFailed):
+        storage.delete_all(list(paths))
 
 
 @contextmanager

@@ -1,0 +1,71 @@
+"""The address of a warehouse: a directory of this machine, a name in memory, or a place in an object store."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.store.storage import TEMPORARY
+
+FILE, MEMORY, S3, GCS, AZURE = "file", "memory", "s3", "gcs", "azure"
+KINDS = {
+    "file": FILE,
+    "memory": MEMORY,
+    "s3": S3,
+    "s3a": S3,
+    "gs": GCS,
+    "az": AZURE,
+    "abfs": AZURE,
+    "abfss": AZURE,
+}
+"""Scheme of a URL -> kind of store."""
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_CONTAINER = re.compile(r"[A-Za-z0-9_.$-]+")
+_ACCOUNT = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
+_FORMS = "a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, memory://name"
+
+
+class Address(NamedTuple):
+    """`container`: the bucket, the container of Azure or the name in memory. `prefix`: the folder in it, "" for its root; of a
+    directory the whole path. `account`: the storage account of Azure, if the URL names it. An address holds no secrets."""
+
+    kind: str
+    url: str
+    container: str
+    prefix: str
+    account: str = ""
+
+
+def address_of(location: str) -> Address:
+    """Parse what a user names: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold secrets."""
+    found = _URL.fullmatch(location)
+    if found is None:
+        return Address(FILE, location, "", location)
+    scheme, rest = found[1].lower(), found[2]
+    kind = KINDS.get(scheme)
+    if kind is None:
+        raise InvalidQuery("unknown kind of store", where=f"{scheme}://", expected=_FORMS, cure="correct the address")
+    if kind == FILE:
+        return Address(FILE, rest, "", rest)
+    authority, _, path = rest.partition("/")
+    if mark := re.search(r"[?#]", path):
+        raise _refused(f"{scheme}://...", f"an address without {mark[0]!r}", "pass settings as storage_options")
+    container, at, host = authority.partition("@")
+    account = _ACCOUNT.fullmatch(host) if at else None
+    if at and (account is None or not scheme.startswith("abfs")):
+        raise _refused(f"{scheme}://...", _FORMS, "pass credentials as storage_options, or set the usual environment variables")
+    if not _CONTAINER.fullmatch(container):
+        raise _refused(f"{scheme}://...", _FORMS, "name the bucket after '://'")
+    prefix = path.rstrip("/")
+    if any(part in ("", ".", "..") or "\0" in part or part.startswith(TEMPORARY) for part in prefix.split("/") if prefix):
+        raise _refused(f"{scheme}://{container}/...", "a prefix of plain names", "correct the prefix")
+    if kind == MEMORY and prefix:
+        raise _refused(f"memory://{container}/{prefix}", "memory://name", "leave the path out")
+    url = f"{scheme}://{authority}" + (f"/{prefix}" if prefix else "")
+    return Address(kind, url, container, prefix, account[1] if account else "")
+
+
+def _refused(where: str, expected: str, cure: str) -> InvalidQuery:
+    return InvalidQuery("not the address of a warehouse", where=where, expected=expected, cure=cure)

@@ -1,0 +1,24 @@
+"""The storage at an address that a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lsmlake.errors import InvalidOption
+from lsmlake.store.address import FILE, MEMORY, address_of
+from lsmlake.store.local import LocalStorage, directory_at
+from lsmlake.store.memory import named
+from lsmlake.store.objects import ObjectStorage
+from lsmlake.store.storage import Storage
+
+
+def storage_at(location: str, options: Mapping[str, object] | None = None) -> Storage:
+    """The storage of a warehouse. Makes no request. Raises InvalidQuery, InvalidOption, MissingDependency."""
+    address, options = address_of(location), options or {}
+    if options and address.kind in (FILE, MEMORY):
+        raise InvalidOption(
+            "storage_options are settings of object stores", where=address.url, cure="leave them out, or correct the address"
+        )
+    if address.kind == FILE:
+        return LocalStorage(directory_at(address.prefix))
+    return named(address.container) if address.kind == MEMORY else ObjectStorage(address, options)

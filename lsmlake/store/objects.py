@@ -1,0 +1,302 @@
+"""A storage in an object store: S3 and stores that speak its protocol, Google Cloud Storage, Azure Blob Storage. By obstore.
+
+`put_if_absent` is a conditional create. Its outcome is certain although the network and the client repeat requests and lose
+answers: the object carries a token of its writer, and a writer that was refused, or got no answer, compares tokens. `write`
+uploads large files in parts; the store shows the object only when the last request has succeeded. The parts of a writer that was
+killed stay invisible in the store; a lifecycle rule of the bucket removes them.
+
+A store that ignores the condition would lose commits. So before its first write a process creates one object twice under a
+reserved name; if both succeed, the store is refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.extras import need
+from lsmlake.store.address import AZURE, Address
+from lsmlake.store.object_client import client_of
+from lsmlake.store.object_errors import Refusal, refusal
+from lsmlake.store.ranges import Range, RangedFile, Ranges
+from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
+
+Result = TypeVar("Result")
+
+_WHOLE_BYTES = 1 << 23  # an object up to this size is read in one request
+_ENDING_BYTES = 1 << 20  # a data file up to this size, too
+_PART_BYTES = 1 << 23
+_PARTS_AT_ONCE = 4
+_COALESCED_BYTES = 1 << 20
+_PAGE = 1_000
+_TOKEN = "lsmlakewriter"  # the name of an attribute of objects: letters only, which all stores accept
+_CREATES = 3
+_proven: set[tuple[Address, str]] = set()
+"""The stores of which this process knows that they have a conditional create."""
+
+
+class ObjectStorage(Storage):
+    """Objects below `address`. Pickles with `options`, as the user gave them, so that tasks reach the same store; credentials of
+    the environment are not in the pickle."""
+
+    def __init__(self, address: Address, options: Mapping[str, object]) -> None:
+        self.address, self._options = address, dict(options)
+        self._client = client_of(address, self._options)
+        self._obstore = need("obstore", f"the address {address.url}", extra="stores")
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.root!r})"
+
+    def __reduce__(self):
+        return ObjectStorage, (self.address, self._options)
+
+    @property
+    def root(self) -> str:
+        return self.address.url
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> pa.NativeFile:
+        """One request reads a small object as a whole, and finds the size of a large one."""
+        located = checked(path)
+        answer = self._call("read", path, lambda: self._obstore.get(self._client, located))
+        size, tag = answer.meta["size"], answer.meta["e_tag"]
+        if size <= _WHOLE_BYTES:
+            return pa.BufferReader(pa.py_buffer(self._call("read", path, answer.bytes)))
+        return RangedFile(Ranges(self._fetch(path, tag), size))
+
+    def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
+        """One request reads the end, and all of a small object."""
+        located = checked(path)
+        length = max(1, size if size <= _ENDING_BYTES else min(size, length))
+        # Azure has no requests for the last bytes of an object
+        ending = (max(0, size - length), max(1, size)) if self.address.kind == AZURE else {"suffix": length}
+        answer = self._attempt(lambda: self._obstore.get(self._client, located, options={"range": ending}))
+        if isinstance(answer, Refusal):
+            if answer.is_missing:
+                raise _missing(path)
+            return self.read(path)  # an empty object, or one that is shorter than `size`
+        found, tag, (start, stop) = answer.meta["size"], answer.meta["e_tag"], answer.range
+        data = memoryview(self._call("read", path, answer.bytes))
+        if start == 0 and stop == found:
+            return pa.BufferReader(pa.py_buffer(data))
+        return RangedFile(Ranges(self._fetch(path, tag), found, data if stop == found else None))
+
+    def _fetch(self, path: str, tag: str | None) -> Callable[[Sequence[Range]], list[memoryview]]:
+        """Reads ranges of the object that has this tag."""
+
+        def one(wanted: Range) -> memoryview:
+            options = {"range": (wanted.start, wanted.stop), **({"if_match": tag} if tag else {})}
+            return memoryview(self._obstore.get(self._client, path, options=options).bytes())
+
+        def many(wanted: Sequence[Range]) -> list[memoryview]:
+            starts, stops = [range_.start for range_ in wanted], [range_.stop for range_ in wanted]
+            ranges = self._obstore.get_ranges(self._client, path, starts=starts, ends=stops, coalesce=_COALESCED_BYTES)
+            return [memoryview(data) for data in ranges]
+
+        return lambda wanted: self._call("read", path, lambda: [one(wanted[0])] if len(wanted) == 1 else many(wanted))
+
+    def size(self, path: str) -> int | None:
+        located = checked(path)
+        found = self._attempt(lambda: self._obstore.head(self._client, located))
+        if isinstance(found, Refusal):
+            if found.is_missing:
+                return None
+            raise found.failed("look up", self.place(path))
+        return found["size"]
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        located = checked(prefix) if prefix else None
+        pages = self._call("list", prefix, lambda: self._obstore.list(self._client, located, chunk_size=_PAGE))
+        while page := self._call("list", prefix, lambda: next(pages, None)):
+            for found in page:
+                if not found["path"].rpartition("/")[2].startswith(TEMPORARY):
+                    yield Entry(found["path"], found["size"], int(found["last_modified"].timestamp() * 1000))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        located = checked(prefix) if prefix else None
+        found = self._call("list", prefix, lambda: self._obstore.list_with_delimiter(self._client, located))
+        yield from sorted(path.rpartition("/")[2] for path in found["common_prefixes"])
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self, path: str) -> Iterator[pa.NativeFile]:
+        located = checked(path)
+        self._prove()
+        with storage_errors("write", self.place(path)), _Sink(self, located) as sink:
+            yield pa.PythonFile(sink, mode="w")
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        located = checked(path)
+        self._prove()
+        return self._create(located, data)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        token = uuid.uuid4().hex
+        for _ in range(_CREATES):
+            refused = self._attempt(
+                lambda: self._obstore.put(
+                    self._client, path, data, mode="create", attributes={_TOKEN: token}, use_multipart=False
+                )
+            )
+            if not isinstance(refused, Refusal):
+                return True
+            failed = refused.failed("create", self.place(path))
+            if refused.certain:
+                raise failed
+            there = self._attempt(lambda: self._obstore.get(self._client, path, options={"head": True}).attributes)
+            if not isinstance(there, Refusal):
+                return there.get(_TOKEN) == token
+            if not there.is_missing:
+                raise failed
+        raise failed  # the store refuses, yet there is no such object
+
+    def _prove(self) -> None:
+        """Raises InvalidQuery unless the store has a conditional create."""
+        known = self.address, repr(self._client)
+        if known in _proven:
+            return
+        path = f"{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            created = self._create(path, b"first"), self._create(path, b"second")
+        finally:
+            self._attempt(lambda: self._obstore.delete(self._client, path))
+        if created != (True, False):
+            raise InvalidQuery(
+                "the store does not support conditional creates, so commits could be lost",
+                where=self.root,
+                expected="of two creates of one object, the second is refused",
+                found="both took place",
+                cure="use a store with conditional writes (If-None-Match: *)",
+            )
+        _proven.add(known)
+
+    def delete(self, path: str) -> None:
+        located = checked(path)
+        refused = self._attempt(lambda: self._obstore.delete(self._client, located))
+        if isinstance(refused, Refusal) and not refused.is_missing:
+            raise refused.failed("delete", self.place(path))
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        located = [checked(path) for path in paths]
+        if len(located) > 1:
+            refused = self._attempt(lambda: self._obstore.delete(self._client, located))
+            if not isinstance(refused, Refusal):
+                return
+        super().delete_all(located)  # some stores stop at the first missing object
+
+    def copy(self, source: str, target: str) -> None:
+        old, new = checked(source), checked(target)
+        refused = self._attempt(lambda: self._obstore.copy(self._client, old, new))
+        if isinstance(refused, Refusal):
+            if refused.is_missing:
+                raise _missing(source)
+            raise refused.failed("copy", self.place(source))
+
+    def move(self, source: str, target: str) -> bool:
+        checked(source), checked(target)
+        raise InvalidQuery(
+            "an object store cannot rename a table",
+            where=self.place(source),
+            cure="create a table with the new name, write the rows of the old one into it, then drop the old one",
+        )
+
+    def prune(self, prefix: str) -> None:
+        checked(prefix)
+
+    def place(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def uri(self, path: str) -> str:
+        raise InvalidQuery(
+            "Spark's own readers are not used on an object store", where=self.place(path), cure="read it in Python tasks"
+        )
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _attempt(self, request: Callable[[], Result]) -> Result | Refusal:
+        """The answer to a request, or why there is none. Drops the exception, which can hold secrets."""
+        try:
+            return request()
+        except MemoryError:
+            raise
+        except Exception as error:
+            return refusal(error)
+
+    def _call(self, verb: str, path: str, request: Callable[[], Result]) -> Result:
+        """Raises FileNotFoundError, StorageFailed."""
+        answer = self._attempt(request)
+        if isinstance(answer, Refusal):
+            raise _missing(path) if answer.is_missing else answer.failed(verb, self.place(path))
+        return answer
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(f"no such file: {path}")
+
+
+class _Sink:
+    """A file for `pa.PythonFile`. Keeps a small file in memory for one request, and uploads a larger one in parts. The object
+    appears when the context is left without an exception."""
+
+    closed = False
+
+    def __init__(self, storage: ObjectStorage, path: str) -> None:
+        self._storage, self._path, self._kept, self._size = storage, path, [], 0
+        self._upload = None
+
+    def __enter__(self) -> _Sink:
+        return self
+
+    def write(self, data: bytes) -> int:
+        data = bytes(data)  # the caller may use its buffer again
+        self._size += len(data)
+        if self._upload is not None:
+            self._call(lambda: self._upload.write(data))
+            return len(data)
+        self._kept.append(data)
+        if self._size > _PART_BYTES:
+            self._upload = self._call(self._begin)
+            for kept in self._kept:
+                self._call(lambda kept=kept: self._upload.write(kept))
+            self._kept = []
+        return len(data)
+
+    def _begin(self) -> object:
+        obstore, client = self._storage._obstore, self._storage._client
+        return obstore.open_writer(client, self._path, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+    def _put(self) -> None:
+        data, obstore = b"".join(self._kept), self._storage._obstore
+        obstore.put(self._storage._client, self._path, data, use_multipart=False)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._upload is None:
+            if kind is None:
+                self._call(self._put)
+        elif kind is None:
+            self._call(self._upload.close)
+        else:  # remove the parts; those that stay are not visible
+            self._storage._attempt(lambda: self._upload.__exit__(kind, error, trace))
+
+    def _call(self, request: Callable[[], Result]) -> Result:
+        answer = self._storage._attempt(request)
+        if isinstance(answer, Refusal):
+            raise answer.failed("write", self._storage.place(self._path))
+        return answer
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing to do: what is written becomes visible at the end."""
+
+    def close(self) -> None:
+        self.closed = True

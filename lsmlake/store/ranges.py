@@ -1,0 +1,96 @@
+"""A file of an object store as a file of Arrow: every read of bytes that are not at hand is a request.
+
+`load` fetches, in parallel, ranges that are about to be read; adjacent ones become one request.
+"""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+_LEAST_BYTES = 1 << 16  # a request takes as long as the transfer of some hundred kilobytes
+_AHEAD_BYTES = 1 << 23  # for a reader that goes on where its last request ended
+
+
+class Range(NamedTuple):
+    """The bytes [start, stop) of a file."""
+
+    start: int
+    stop: int
+
+
+Fetch = Callable[[Sequence[Range]], Sequence[memoryview]]
+"""Reads ranges of a file, none of them empty."""
+
+
+class Ranges:
+    """What `pa.PythonFile` needs of a file of `size` bytes. Holds the bytes at its end, if they are given, and those of the last
+    request. One reader at a time."""
+
+    closed, mode = False, "rb"
+
+    def __init__(self, fetch: Fetch, size: int, ending: memoryview | None = None) -> None:
+        self._fetch, self._size, self._at = fetch, size, 0
+        self._ending = (size - len(ending), ending) if ending else None
+        self._held: list[tuple[int, memoryview]] = []
+
+    def load(self, wanted: Sequence[Range]) -> None:
+        """Fetch these ranges, unless they are at hand; forget those of the last request."""
+        missing = sorted({one for one in wanted if one.start < one.stop and self._at_hand(one) is None})
+        if missing:
+            self._held = [(one.start, data) for one, data in zip(missing, self._fetch(missing), strict=True)]
+
+    def read(self, length: int = -1) -> memoryview:
+        wanted = Range(self._at, self._size if length is None or length < 0 else min(self._size, self._at + length))
+        if wanted.start >= wanted.stop:
+            return memoryview(b"")
+        found = self._at_hand(wanted)
+        if found is None:
+            goes_on = any(start + len(data) == wanted.start for start, data in self._held)
+            stop = min(self._size, max(wanted.stop, wanted.start + (_AHEAD_BYTES if goes_on else _LEAST_BYTES)))
+            self.load([Range(wanted.start, stop)])
+            found = self._at_hand(wanted)
+        self._at = wanted.stop
+        return found
+
+    def _at_hand(self, wanted: Range) -> memoryview | None:
+        candidates = [self._ending] if self._ending else []
+        number = bisect_right(self._held, wanted.start, key=lambda held: held[0])
+        candidates += self._held[number - 1 : number] if number else []
+        for start, data in candidates:
+            if start <= wanted.start and wanted.stop <= start + len(data):
+                return data[wanted.start - start : wanted.stop - start]
+        return None
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed, self._held, self._ending = True, [], None
+
+
+class RangedFile(pa.PythonFile):
+    """`Ranges` as a file of Arrow."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+
+
+def load(file: pa.NativeFile, wanted: Sequence[Range]) -> None:
+    """Fetch ranges of an open file that the caller is about to read. Does nothing if the file is not read by requests."""
+    if isinstance(file, RangedFile):
+        file.ranges.load(wanted)
