@@ -18,7 +18,7 @@ from effort import sampled
 from bench.peers import cli, plots, report, worker
 from bench.peers.data import KEY, Data, Stream, prepare
 from bench.peers.roster import BASES, PEERS
-from bench.peers.run import Result
+from bench.peers.run import Result, run
 from bench.peers.workloads import ALL
 from bench.peers.workloads.case import Sizes
 from bench.peers.workloads.degradation import BY_ROUND, slope
@@ -69,6 +69,20 @@ def test_every_workload_runs_and_its_answers_are_checked(tmp_path, workload):
             assert len(answer["series"][name]) == length
 
 
+@pytest.mark.parametrize("peer", ["lsmlake-arrow-append", "lsmlake-arrow-rewrite"])
+def test_row_changes_of_tables_without_a_key_are_checked(tmp_path, peer):
+    case = ALL["dml"].cases(SIZES)[3]
+    (tmp_path / "work").mkdir()
+    _, *given = arguments("dml", prepare(tmp_path, case.stream), tmp_path / "work", dict(case.params))
+    answer = worker.result([peer, *given])
+    assert answer["status"] == "ok" and {"update s", "delete s", "merge s", "read s"} <= answer["measures"].keys(), answer
+
+
+def test_a_peer_runs_only_in_its_workloads(tmp_path):
+    ran = {one.workload for one in run(tmp_path, [PEERS["lsmlake-append"]], ["wide", "dml"], SIZES, 1, 1)}
+    assert ran == {"dml"}
+
+
 def test_a_slope_is_the_cost_of_a_row_with_its_error():
     rows, noise = np.arange(1000, 1050), np.random.default_rng(1).normal(0, 0.02, 50)
     level, error = slope(list(rows * (1 + noise)), rows)
@@ -112,6 +126,8 @@ def test_ratios_are_to_lsmlake_of_the_same_engine(capsys):
 
 
 FAILED = "pyiceberg"
+DRAWN = {name: entry for name, entry in PEERS.items() if not entry.workloads}
+"""Those of all workloads: pictures have no others."""
 
 
 def made_up(rows: int, rate: float = 100.0, peers: list[str] | None = None) -> list[Result]:
@@ -122,7 +138,7 @@ def made_up(rows: int, rate: float = 100.0, peers: list[str] | None = None) -> l
         ("delete_heavy", f"{rows:,} rows", {DEAD: [0.0, 0.3], OVER_DEAD: [1.2, 1.4]}),
         ("degradation", "3 rounds", {BY_ROUND.format("grouped"): [0.1, 0.2, 0.3]}),
     ):
-        for peer in peers or PEERS:
+        for peer in peers or DRAWN:
             found = {"status": "ok", "measures": {"rows/s": rate}, "series": series}
             if peer == FAILED:
                 found = {"status": "error", "error": "it broke\n  somewhere"}
@@ -140,13 +156,13 @@ def test_numbers_and_series_are_distinguished():
 
 def test_plots_show_every_peer_that_came_to_its_end(tmp_path):
     pytest.importorskip("matplotlib")
-    written = plots.draw(tmp_path, made_up(100) + made_up(1000)[: len(PEERS)])
+    written = plots.draw(tmp_path, made_up(100) + made_up(1000)[: len(DRAWN)])
     assert len(written) == 2 * 5  # two sizes of batches, the cost over both, deletes, rounds; of two engines
     assert sorted(tmp_path.iterdir()) == sorted(written)
     for path in written:
         engine = path.stem.rsplit("-", 1)[1]
         said = {"".join(text.itertext()) for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")}
-        assert said & PEERS.keys() == {name for name, entry in PEERS.items() if entry.engine == engine and name != FAILED}
+        assert said & PEERS.keys() == {name for name, entry in DRAWN.items() if entry.engine == engine and name != FAILED}
 
 
 def test_there_is_no_plot_of_the_cost_over_one_size():
@@ -164,7 +180,7 @@ def test_stand_ins_run_when_they_are_named_only(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_two_peers_of_an_engine_look_alike():
     for engine in BASES:
-        looks = [plots.look(name)[:3] for name, entry in PEERS.items() if entry.engine == engine]
+        looks = [plots.look(name)[:3] for name, entry in DRAWN.items() if entry.engine == engine]
         assert len(set(looks)) == len(looks)
 
 

@@ -72,6 +72,17 @@ class Peer(ABC):
         """The key and some columns; the others keep their values. All keys are there."""
         raise Unsupported("no update of some columns")
 
+    def update_where(self, column: str, where: str) -> None:
+        """Add one to a column of the rows of a condition."""
+        raise Unsupported("no update by condition")
+
+    def delete_where(self, where: str) -> None:
+        raise Unsupported("no delete by condition")
+
+    def merge(self, path: Path) -> None:
+        """As a MERGE: rows whose keys are there replace those, the others are inserted."""
+        self.upsert(path)
+
     @abstractmethod
     def query(self, read: Read) -> Sequence[Sequence[object]]:
         """The answer's rows, of the table as it is now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from bench.peers.base import CORES, Unsupported, Wanted
@@ -27,6 +29,11 @@ class Delta(SqlPeer):
         "clustered by": "key",
         "compact": "OPTIMIZE FULL; REORG TABLE ... APPLY (PURGE)",
     }
+
+    def __init__(self, folder: Path, jars: Sequence[Path], vectors: bool = True) -> None:
+        super().__init__(folder, jars)
+        self.properties = {"delta.enableDeletionVectors": str(vectors).lower()}
+        self.settings = {**self.settings, **self.properties}
 
     def place(self) -> dict[str, str]:
         return {"spark.sql.warehouse.dir": str(self.warehouse)}

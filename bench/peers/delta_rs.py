@@ -45,6 +45,12 @@ class DeltaRs(ArrowPeer):
         rows = rows_of(path)
         self._merge(path).when_matched_update({name: f"s.{name}" for name in rows.column_names if name != self.key}).execute()
 
+    def update_where(self, column: str, where: str) -> None:
+        self.handle.update(updates={column: f"{column} + 1"}, predicate=where, writer_properties=self.properties)
+
+    def delete_where(self, where: str) -> None:
+        self.handle.delete(where, writer_properties=self.properties)
+
     def _merge(self, path: Path):
         return self.handle.merge(
             rows_of(path),

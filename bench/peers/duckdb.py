@@ -49,6 +49,12 @@ class DuckDb(ArrowPeer):
         values = ", ".join(f"{name} = s.{name}" for name in names if name != self.key)
         self._change(f"UPDATE t SET {values} FROM {_source(path)} s WHERE t.{self.key} = s.{self.key}")
 
+    def update_where(self, column: str, where: str) -> None:
+        self._change(f"UPDATE t SET {column} = {column} + 1 WHERE {where}")
+
+    def delete_where(self, where: str) -> None:
+        self._change(f"DELETE FROM t WHERE {where}")
+
     def _change(self, sql: str) -> None:
         self.connection.sql(sql)
         self.connection.sql("CHECKPOINT")

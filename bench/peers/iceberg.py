@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from bench.peers.base import BUCKETS, Unsupported, Wanted
@@ -41,13 +43,23 @@ class Iceberg(SqlPeer):
         "maintain": "rewrite_data_files, delete-file-threshold 1; rewrite_manifests",
     }
 
+    def __init__(self, folder: Path, jars: Sequence[Path], buckets: bool = True, mode: str = "merge-on-read") -> None:
+        """`buckets`: of the key; otherwise files in the order of the key. `mode`: of UPDATE, DELETE and MERGE."""
+        super().__init__(folder, jars)
+        self.buckets = buckets
+        self.properties = {**self.properties, **{f"write.{verb}.mode": mode for verb in ("merge", "update", "delete")}}
+        self.settings = {**self.settings, **self.properties}
+        if not buckets:
+            self.settings = {name: value for name, value in self.settings.items() if name != "partitioned by"}
+
     def create_sql(self, columns: str, wanted: Wanted) -> list[str]:
         if wanted.engine not in ("upsert", "partial"):
             raise Unsupported("no merge engines")
-        partitions = f"PARTITIONED BY (bucket({BUCKETS}, {wanted.key}))"
+        partitions = f"PARTITIONED BY (bucket({BUCKETS}, {wanted.key}))" if self.buckets else ""
+        order = "DISTRIBUTED BY PARTITION LOCALLY ORDERED BY" if self.buckets else "ORDERED BY"
         return [
             f"CREATE TABLE {self.name} ({columns}) USING iceberg {partitions} {properties_sql(self.properties)}",
-            f"ALTER TABLE {self.name} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {wanted.key}",
+            f"ALTER TABLE {self.name} WRITE {order} {wanted.key}",
         ]
 
     def maintain(self) -> None:

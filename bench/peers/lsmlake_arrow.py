@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,19 +11,28 @@ import pyarrow.compute as pc
 import lsmlake
 from bench.peers.arrow import ArrowPeer, rows_of
 from bench.peers.base import Wanted
-from bench.peers.lsmlake_options import OPTIONS, options_for
+from bench.peers.lsmlake_options import LAYOUTS, definition
 from bench.peers.read import Read
 
 
 class LsmlakeArrow(ArrowPeer):
     package = "lsmlake"
-    settings = OPTIONS
+
+    def __init__(self, folder: Path, jars: Sequence[Path] = (), layout: str = "key") -> None:
+        super().__init__(folder, jars)
+        self.layout, self.settings = layout, LAYOUTS[layout]
 
     def create(self, wanted: Wanted) -> None:
         self.wanted = wanted
         lake = lsmlake.connect(self.folder / "warehouse")
         lake.create_database("bench", if_not_exists=True)
-        self.handle = lake.create_table("bench.t", wanted.schema, primary_key=[wanted.key], options=options_for(wanted))
+        self.handle = lake.create_table("bench.t", wanted.schema, **definition(wanted, self.layout))
+
+    def load(self, path: Path) -> None:
+        if self.layout == "key":
+            self.upsert(path)
+        else:
+            self.handle.append(rows_of(path))
 
     def upsert(self, path: Path) -> None:
         self.handle.upsert(rows_of(path), compact=None if self.wanted.inline else False)
@@ -43,6 +53,16 @@ class LsmlakeArrow(ArrowPeer):
         if read is None:
             return self.handle.scan().to_batches()
         return self.handle.scan(where=read.condition or None, columns=list(read.columns)).to_batches()
+
+    def update_where(self, column: str, where: str) -> None:
+        self.handle.update({column: f"{column} + 1"}, where)
+
+    def delete_where(self, where: str) -> None:
+        self.handle.delete(where)
+
+    def merge(self, path: Path) -> None:
+        merge = self.handle.merge(rows_of(path), f"t.{self.wanted.key} = s.{self.wanted.key}")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def compact(self) -> None:
         self.handle.compact(full=True)

@@ -12,16 +12,15 @@ from pyspark.sql import functions as F
 
 import lsmlake
 from bench.peers.base import Wanted
-from bench.peers.lsmlake_options import OPTIONS, options_for
+from bench.peers.lsmlake_options import LAYOUTS, definition
 from bench.peers.read import Read
 from bench.peers.spark import SparkPeer, ask
 
 
 class LsmlakeSpark(SparkPeer):
-    settings = OPTIONS
-
-    def __init__(self, folder: Path, jars: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, jars: Sequence[Path], layout: str = "key") -> None:
         super().__init__(folder, jars)
+        self.layout, self.settings = layout, LAYOUTS[layout]
         self.lake = lsmlake.connect(self.warehouse, spark=self.spark)
 
     @property
@@ -31,10 +30,13 @@ class LsmlakeSpark(SparkPeer):
     def create(self, wanted: Wanted) -> None:
         self.key, self.wanted = wanted.key, wanted
         self.lake.create_database("bench", if_not_exists=True)
-        self.handle = self.lake.create_table("bench.t", wanted.schema, primary_key=[wanted.key], options=options_for(wanted))
+        self.handle = self.lake.create_table("bench.t", wanted.schema, **definition(wanted, self.layout))
 
     def load(self, path: Path) -> None:
-        self.upsert(path)
+        if self.layout == "key":
+            self.upsert(path)
+        else:
+            self.handle.append(self.source(path))
 
     def upsert(self, path: Path) -> None:
         self.handle.upsert(self.source(path), compact=None if self.wanted.inline else False)
@@ -53,6 +55,16 @@ class LsmlakeSpark(SparkPeer):
 
     def query(self, read: Read) -> list[tuple]:
         return ask(self.handle.df(where=read.condition or None), read)
+
+    def update_where(self, column: str, where: str) -> None:
+        self.handle.update({column: f"{column} + 1"}, where)
+
+    def delete_where(self, where: str) -> None:
+        self.handle.delete(where)
+
+    def merge(self, path: Path) -> None:
+        merge = self.handle.merge(self.source(path), f"t.{self.wanted.key} = s.{self.wanted.key}")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def compact(self) -> None:
         self.handle.compact(full=True)

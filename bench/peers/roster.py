@@ -32,7 +32,7 @@ class Jars(NamedTuple):
 
 class Entry(NamedTuple):
     """`module` holds the class `cls`, made with `options`. Peers of one `engine` are compared with each other. A `stand_in` runs
-    only when it is named, for a peer that cannot be had."""
+    only when it is named, for a peer that cannot be had. `workloads`: those that the peer runs in; none: in all."""
 
     name: str
     engine: str
@@ -42,6 +42,7 @@ class Entry(NamedTuple):
     jars: Jars | None = None
     options: Mapping[str, object] = MappingProxyType({})
     stand_in: bool = False
+    workloads: tuple[str, ...] = ()
 
 
 ENVIRONMENTS = (
@@ -64,22 +65,51 @@ _ICEBERG = Jars("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
 _DELTA = Jars("io.delta:delta-spark_4.1_2.13:4.4.0", ("io.delta", "io.unitycatalog"))
 _HUDI = Jars("org.apache.hudi:hudi-spark4.1-bundle_2.13:1.2.1")
 _OLDER_HUDI = Jars("org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0")
+_DML = ("dml",)
 _NO_STRATEGY = {"has_strategy": False}
+_COPY_ON_WRITE = {"buckets": False, "mode": "copy-on-write"}
 _BUCKETS, _RECORDS = {"index": "BUCKET"}, {"index": "GLOBAL_RECORD_LEVEL_INDEX"}
 PEERS = {
     entry.name: entry
     for entry in (
         Entry("lsmlake", "spark", "lsmlake_spark", "LsmlakeSpark", "lsmlake"),
+        Entry(
+            "lsmlake-append", "spark", "lsmlake_spark", "LsmlakeSpark", "lsmlake", options={"layout": "append"}, workloads=_DML
+        ),
+        Entry(
+            "lsmlake-rewrite", "spark", "lsmlake_spark", "LsmlakeSpark", "lsmlake", options={"layout": "rewrite"}, workloads=_DML
+        ),
         Entry("lsmlake-newest", "spark", "lsmlake_spark", "LsmlakeSpark", "lsmlake-newest"),
         Entry("paimon", "spark", "paimon", "Paimon", "spark", _PAIMON),
         Entry("iceberg", "spark", "iceberg", "Iceberg", "spark", _ICEBERG),
+        Entry("iceberg-sorted", "spark", "iceberg", "Iceberg", "spark", _ICEBERG, {"buckets": False}, workloads=_DML),
+        Entry("iceberg-rewrite", "spark", "iceberg", "Iceberg", "spark", _ICEBERG, _COPY_ON_WRITE, workloads=_DML),
         Entry("delta", "spark", "delta", "Delta", "spark", _DELTA),
+        Entry("delta-rewrite", "spark", "delta", "Delta", "spark", _DELTA, {"vectors": False}, workloads=_DML),
         Entry("hudi-bucket", "spark", "hudi", "Hudi", "spark", _HUDI, _BUCKETS),
         Entry("hudi-record", "spark", "hudi", "Hudi", "spark", _HUDI, _RECORDS),
         Entry("paimon-older", "spark", "paimon", "Paimon", "spark-older", _OLDER_PAIMON, _NO_STRATEGY, stand_in=True),
         Entry("hudi-bucket-older", "spark", "hudi", "Hudi", "spark-older", _OLDER_HUDI, _BUCKETS, stand_in=True),
         Entry("hudi-record-older", "spark", "hudi", "Hudi", "spark-older", _OLDER_HUDI, _RECORDS, stand_in=True),
         Entry("lsmlake-arrow", "arrow", "lsmlake_arrow", "LsmlakeArrow", "lsmlake"),
+        Entry(
+            "lsmlake-arrow-append",
+            "arrow",
+            "lsmlake_arrow",
+            "LsmlakeArrow",
+            "lsmlake",
+            options={"layout": "append"},
+            workloads=_DML,
+        ),
+        Entry(
+            "lsmlake-arrow-rewrite",
+            "arrow",
+            "lsmlake_arrow",
+            "LsmlakeArrow",
+            "lsmlake",
+            options={"layout": "rewrite"},
+            workloads=_DML,
+        ),
         Entry("delta-rs", "arrow", "delta_rs", "DeltaRs", "delta-rs"),
         Entry("pypaimon", "arrow", "pypaimon", "PyPaimon", "pypaimon"),
         Entry("pypaimon-native", "arrow", "pypaimon", "PyPaimon", "pypaimon", options={"native": True}),

@@ -48,7 +48,7 @@ def run(
     end = time.monotonic() + minutes * 60
     for workload in workloads:
         for case in ALL[workload].cases(sizes):
-            for peer in peers:
+            for peer in (one for one in peers if not one.workloads or workload in one.workloads):
                 left = min(limit, end - time.monotonic())
                 yield _one(home, peer, workload, case, left)
 

@@ -157,6 +157,12 @@ class SqlPeer(SparkPeer):
         names = [name for name in self.source(path).columns if name != self.key]
         self._merge(path, "WHEN MATCHED THEN UPDATE SET " + ", ".join(f"t.{name} = s.{name}" for name in names))
 
+    def update_where(self, column: str, where: str) -> None:
+        self.spark.sql(f"UPDATE {self.name} SET {column} = {column} + 1 WHERE {where}")
+
+    def delete_where(self, where: str) -> None:
+        self.spark.sql(f"DELETE FROM {self.name} WHERE {where}")
+
     def _merge(self, path: Path, clauses: str) -> None:
         self.source(path)
         self.spark.sql(f"MERGE INTO {self.name} t USING source s ON t.{self.key} = s.{self.key} {clauses}")

@@ -4,6 +4,7 @@ from bench.peers.workloads import (
     commit_latency,
     degradation,
     delete_heavy,
+    dml,
     engines,
     freshness,
     maintain,
@@ -22,4 +23,5 @@ ALL = {
     "wide": wide,
     "commit_latency": commit_latency,
     "degradation": degradation,
+    "dml": dml,
 }
