@@ -18,10 +18,13 @@ import lsmlake
 from bench.result import Measure, Report
 from bench.tables import fresh
 from bench.timing import clock
+from lsmlake.kernels.value_hash import value_hash
 from lsmlake.options.index import BLOOM_COLUMNS
+from lsmlake.options.table_options import OPTIONS
+from lsmlake.store.file_indexes import index_of_file
 
-_NAME = "bench.events"
-_RATES = {"none": None, "0.1": "0.1", "1e-6": "0.000001"}
+_NAME, _RATE = "bench.events", "file-index.bloom-filter.fpp"
+_RATES = {"none": None, "0.1": 0.1, "default": OPTIONS[_RATE].default}
 _MB = 1 << 20
 
 
@@ -30,6 +33,7 @@ def run(folder: Path, rows: int = 10_000_000, files: int = 200, keys: int = 10_0
     measures, answers = [], set()
     sizes = {f"index {name}": f"{_index_bytes(folder / name) / _MB:.1f} MB" for name in built if name != "none"}
     measures += [Measure(f"write with {name}", built[name], built["none"]) for name in built if name != "none"]
+    sizes |= {f"false positives {name}": f"{_found_absent(folder / name, rows):.2g}" for name in built if name != "none"}
     for touched in (1, max(1, files // 100), files):
         ids = _ids(rows, files, keys, touched)
         found = {name: [] for name in built}
@@ -56,11 +60,11 @@ def run(folder: Path, rows: int = 10_000_000, files: int = 200, keys: int = 10_0
     )
 
 
-def _build(folder: Path, rows: int, files: int, rate: str | None) -> float:
+def _build(folder: Path, rows: int, files: int, rate: float | None) -> float:
     """Seconds to write the table."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
-    options = {} if rate is None else {BLOOM_COLUMNS: "id", "file-index.bloom-filter.fpp": rate}
+    options = {} if rate is None else {BLOOM_COLUMNS: "id", _RATE: rate}
     table = lake.create_table(_NAME, "id BIGINT, v BIGINT, price DOUBLE, name STRING", options=options)
 
     def write() -> None:
@@ -93,6 +97,15 @@ def _merge(folder: Path, ids: np.ndarray, number: int) -> tuple[float, int, int]
     merge = lsmlake.connect(folder).table(_NAME).merge(source, "t.id = s.id").when_matched_update({"v": "s.v"})
     seconds = clock(merge.execute).seconds
     return seconds, psutil.Process().io_counters().read_chars - before, left
+
+
+def _found_absent(folder: Path, rows: int) -> float:
+    """The share of absent values that the filters of some files take for present."""
+    table = lsmlake.connect(folder).table(_NAME)
+    files = [file for state in table.version.states().values() for file in state.files][:10]
+    absent = value_hash(pa.chunked_array([_scattered(np.arange(rows, rows + (1 << 18)))]))
+    filters = [one for file in files for one in index_of_file(table.meta.files, file).filters.values()]
+    return float(np.mean([one.may_hold(absent).mean() for one in filters]))
 
 
 def _index_bytes(folder: Path) -> int:

@@ -145,7 +145,7 @@ def test_bloom_merge(tmp_path: Path):
     report = bloom_merge.run(tmp_path, rows=40_000, files=8, keys=80, rounds=1)
     assert report.checksum == "80 rows updated"
     left = {measure.what: (measure.ours, measure.theirs) for measure in report.measures if measure.what.endswith("files")}
-    assert left["keys in 1 files, fpp 1e-6: files"] == (1, 8) and left["keys in 8 files, fpp 1e-6: files"] == (8, 8)
+    assert left["keys in 1 files, fpp default: files"] == (1, 8) and left["keys in 8 files, fpp default: files"] == (8, 8)
 
 
 def stub_environment(folder: Path, answer: str) -> Path:

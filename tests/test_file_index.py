@@ -363,6 +363,16 @@ def _many(**options: object) -> Table:
     return table
 
 
+def _only_candidates(table: Table, where: str) -> None:
+    """Deletes all data files but those that a read has to look at."""
+    storage = table.meta.env.storage
+    data = {path for path in contents(storage) if path.endswith(".parquet")}
+    kept = {path for split in table.scan(where=where).plan().splits for path in map(table.meta.paths.data, split.files)}
+    assert len(kept) == 2
+    for path in data - kept:
+        storage.delete(path)
+
+
 def test_a_plan_and_a_merge_read_the_candidates_only():
     table = _many()
     plan = table.scan(where="k IN (3, 23, 8005)").plan()
@@ -374,13 +384,26 @@ def test_a_plan_and_a_merge_read_the_candidates_only():
     table.alter(set_option("file-index.read.enabled", "false"))
     assert table.scan(where="k IN (3, 23, 8005)").plan().files == 20
     table.alter(unset_option("file-index.read.enabled"))
-    storage = table.meta.env.storage
-    data = {path for path in contents(storage) if path.endswith(".parquet")}
-    kept = {storage_path for split in plan.splits for storage_path in map(table.meta.paths.data, split.files)}
-    for path in data - kept:
-        storage.delete(path)  # nobody reads the others
+    _only_candidates(table, "k IN (3, 8005)")
     report = table.merge({"k": [3, 8005], "v": [-1, -2]}, "t.k = s.k").when_matched_update({"v": "s.v"}).execute()
     assert (report.updated, report.inserted) == (2, 0)
+
+
+def test_a_merge_of_very_many_keys_reads_the_candidates_only():
+    table = _many(**{RATE: "0.000000001"})
+    rows = {"k": [3, 8005, *range(-30_000, 0)], "v": [-1] * 30_002}
+    _only_candidates(table, "k IN (3, 8005)")
+    report = table.merge(rows, "t.k = s.k").when_matched_update({"v": "s.v"}).when_not_matched_insert_all().execute()
+    assert (report.updated, report.inserted) == (2, 30_000)
+
+
+def test_a_filter_is_asked_about_values_within_the_bounds_of_its_file():
+    """Without, nearly every file would be taken to have one of the values."""
+    table = new_lake().create_table("d.t", "k BIGINT", options={COLUMNS: "k", RATE: "0.001"})
+    for start in range(10):
+        table.append({"k": list(range(start * 100_000, start * 100_000 + 1000, 2))})
+    absent = ", ".join(str(key) for start in range(10) for key in range(start * 100_000 + 901, start * 100_000 + 1001, 2))
+    assert table.scan(where=f"k IN ({absent})").plan().files <= 2
 
 
 def test_compactions_index_what_they_write():

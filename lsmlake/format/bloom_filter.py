@@ -17,6 +17,7 @@ from lsmlake.schema.shape import TEXT, Kind
 _PROBES_MAX = 64
 _BYTES_MAX = 1 << 28
 _VALUES_AT_ONCE = 1 << 18
+_ASKED_AT_ONCE = 1 << 14
 FIELDS = {
     "family": TEXT,
     "probes": Kind(f"1 to {_PROBES_MAX}", lambda v: type(v) is int and 1 <= v <= _PROBES_MAX),
@@ -43,25 +44,37 @@ class BloomFilter(NamedTuple):
             some = hashes[start : start + _VALUES_AT_ONCE]
             steps = _steps(some)
             for probe in range(probes):
-                flags[_places(some, steps, probe, 8 * size)] = True
+                flags[_bits(some + np.uint64(probe) * steps, 8 * size)] = True
         return BloomFilter(family, probes, np.packbits(flags).tobytes())
 
     def may_hold(self, hashes: np.ndarray) -> np.ndarray:
         """Flags the values; False: certainly not in the set."""
-        bits, steps = np.frombuffer(self.bits, np.uint8), _steps(hashes)
-        flags, left = np.zeros(len(hashes), bool), np.arange(len(hashes))
-        for probe in range(self.probes):  # half of the absent values drop out with each
-            places = _places(hashes[left], steps[left], probe, 8 * len(bits))
-            found = bits[places >> np.uint64(3)] >> (np.uint64(7) - (places & np.uint64(7))).astype(np.uint8)
-            left = left[(found & 1).astype(bool)]
-        flags[left] = True
+        flags = np.zeros(len(hashes), bool)
+        flags[self._left(self._flags(), hashes)] = True
         return flags
+
+    def may_hold_one(self, hashes: np.ndarray) -> bool:
+        """False: certainly none of the values is in the set. Ends with the first ones that may be."""
+        flags, starts = self._flags(), range(0, len(hashes), _ASKED_AT_ONCE)
+        return any(len(self._left(flags, hashes[start : start + _ASKED_AT_ONCE])) for start in starts)
+
+    def _flags(self) -> np.ndarray:
+        return np.unpackbits(np.frombuffer(self.bits, np.uint8)).view(bool)
+
+    def _left(self, flags: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        """The places of the values that may be in the set. Half of the absent ones drop out with each probe."""
+        left, words, steps = np.arange(len(hashes)), hashes, None
+        for _ in range(self.probes):
+            kept = np.flatnonzero(flags[_bits(words, len(flags))])
+            left, steps = left[kept], _steps(hashes[kept]) if steps is None else steps[kept]
+            words = words[kept] + steps
+        return left
 
 
 def _steps(hashes: np.ndarray) -> np.ndarray:
     return mix(hashes) | np.uint64(1)
 
 
-def _places(hashes: np.ndarray, steps: np.ndarray, probe: int, size: int) -> np.ndarray:
-    words = hashes + np.uint64(probe) * steps
+def _bits(words: np.ndarray, size: int) -> np.ndarray:
+    """The bits of the words of a probe."""
     return ((words >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)

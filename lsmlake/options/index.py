@@ -33,8 +33,9 @@ class IndexOptions:
     bloom_rate: float = option(
         "file-index.bloom-filter.fpp",
         fraction,
-        0.1,
-        "the share of absent values that a filter takes for present; a read of n values needs less than 1/n to leave files out",
+        0.00001,
+        "the share of absent values that a filter takes for present; a read of n values needs less than 1/n to leave files out:"
+        " the default is meant for a MERGE of 10,000 keys, to which the default of Apache Paimon, 0.1, would be of no use",
         own=True,
         only=((When(BLOOM_COLUMNS),),),
     )
@@ -61,3 +62,8 @@ class IndexOptions:
         "a larger index is a file beside its data file, a smaller one is in the manifest",
         only=_ANY,
     )
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that have an index."""
+        return frozenset({*self.bloom_columns, *self.bitmap_columns, *self.range_bitmap_columns})

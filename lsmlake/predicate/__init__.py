@@ -2,7 +2,18 @@
 
 from lsmlake.predicate.evaluate import evaluate
 from lsmlake.predicate.order import ordered
-from lsmlake.predicate.prune import ColumnBounds, key_values, may_match, must_match
+from lsmlake.predicate.prune import ColumnBounds, key_values, may_match, must_match, reach
 from lsmlake.predicate.tree import Predicate, Unsupported, and_
 
-__all__ = ["ColumnBounds", "Predicate", "Unsupported", "and_", "evaluate", "key_values", "may_match", "must_match", "ordered"]
+__all__ = [
+    "ColumnBounds",
+    "Predicate",
+    "Unsupported",
+    "and_",
+    "evaluate",
+    "key_values",
+    "may_match",
+    "must_match",
+    "ordered",
+    "reach",
+]

@@ -51,9 +51,9 @@ def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
         case Compare(op, left, right):
             kind = common_type(left.type, right.type)
             return _KERNELS[op](ordered(_values(left, table), kind), ordered(_values(right, table), kind))
-        case In(column, values):
+        case In(column):
             found = ordered(_values(column, table), column.type)
-            return pc.if_else(found.is_valid(), pc.is_in(found, value_set=literals(values, column.type)), _UNKNOWN)
+            return pc.if_else(found.is_valid(), pc.is_in(found, value_set=predicate.literals), _UNKNOWN)
         case Like(column, prefix, rest):
             return _like(_values(column, table).cast(column.type), prefix, rest)
         case IsNull(column):

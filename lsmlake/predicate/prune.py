@@ -66,6 +66,11 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.
     return _may(predicate, _Files(stats, np.asarray(rows))).true
 
 
+def reach(column: Column, values: pa.Array, bounds: ColumnBounds) -> tuple[np.ndarray, np.ndarray]:
+    """Returns for each file the half-open range of `values`, ascending in the form of `ordered`, that lie within its bounds."""
+    return _reach(_range(column, column.type, _Files({column.path[0]: bounds}, np.zeros(len(bounds.min)))), values)
+
+
 def must_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.ndarray) -> np.ndarray:
     """Returns one bool for each of N files: True only if every row of the file makes the predicate TRUE."""
     may = _may(predicate, _Files(stats, np.asarray(rows)))
@@ -93,8 +98,8 @@ def _may(predicate: Predicate, files: _Files) -> _May:
             return _May(*(np.full(len(files.rows), value is outcome) for outcome in (True, False, None)))
         case Compare(op, left, right):
             return _compare(op, left, right, files)
-        case In(column, values):
-            return _in(_range(column, column.type, files), literals(values, column.type))
+        case In(column):
+            return _in(_range(column, column.type, files), predicate.literals)
         case Like(column, prefix, rest):
             return _like(_range(column, column.type, files), prefix, rest)
         case IsNull(column):
@@ -165,12 +170,16 @@ def _unless_known(possible: pa.Array) -> np.ndarray:
 
 
 def _in(found: _Range, values: pa.Array) -> _May:
-    values = values.take(pc.sort_indices(values))
-    low, high = found.low.fill_null(values[0]), found.high.fill_null(values[-1])
-    steps = _sortable(values)
-    some = np.searchsorted(steps, _sortable(low), "left") < np.searchsorted(steps, _sortable(high), "right")
+    first, end = _reach(found, values.take(pc.sort_indices(values)))
+    some = first < end
     same = pc.and_kleene(pc.equal(found.low, found.high), pc.is_in(found.low, value_set=values))
     return _May(found.value & some, found.value & _unless_known(pc.invert(same)), found.null)
+
+
+def _reach(found: _Range, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    low, high = found.low.fill_null(values[0]), found.high.fill_null(values[-1])
+    steps = _sortable(values)
+    return np.searchsorted(steps, _sortable(low), "left"), np.searchsorted(steps, _sortable(high), "right")
 
 
 def _sortable(values: pa.Array) -> np.ndarray:

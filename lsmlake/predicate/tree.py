@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.predicate.order import literals
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ class In(Predicate):
 
     column: Column
     values: tuple
+
+    @cached_property
+    def literals(self) -> pa.Array:
+        """The values in the form of `ordered`. They may be many, so they are converted once."""
+        return literals(self.values, self.column.type)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ allows: then they supersede no matching row either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple
 
@@ -32,8 +32,9 @@ from lsmlake.format.file_index import FileIndex
 from lsmlake.format.value_index import ValueIndex
 from lsmlake.kernels.value_hash import value_hash
 from lsmlake.kernels.words import family
-from lsmlake.predicate import evaluate
+from lsmlake.predicate import ColumnBounds, evaluate, reach
 from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Or, Predicate, and_
+from lsmlake.read.prune import exact_bounds
 from lsmlake.schema.schema import Schema
 from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.together import together
@@ -63,33 +64,39 @@ class Rows(NamedTuple):
 
 _NO_ROW = Rows(False)
 _ANY_ROW = Rows(True)
-Test = Callable[[FileIndex], Rows]
+Test = Callable[[FileIndex, int], Rows]
+"""What the index of a file says, and which of the files it is."""
 
 
 def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: Predicate) -> Indexed | None:
     """Tests the files that `matches` flags. Returns None if no file has an index that could decide."""
     if not version.options.index.enabled:
         return None
-    test = _test(predicate, version.schema, version.schema.columns.names)
+    schema, index = version.schema, version.options.index
+    indexed = index.columns & predicate.columns
+    if not indexed:
+        return None
+    bounds = exact_bounds(table, schema, {*index.bloom_columns} & indexed)
+    test = _of(predicate, Columns(schema, indexed, bounds))
     if test is None:
         return None
-    by_key = _test(predicate, version.schema, version.schema.primary_key)
+    by_key = _of(predicate, Columns(schema, indexed & {*schema.primary_key}, bounds))
     has_index = pc.or_(pc.is_valid(table["index"]), pc.is_valid(table["index_bytes"])).to_numpy()
     levels = table["level"].to_numpy()
     tested = np.flatnonzero(matches & has_index & ((levels > 0) | (by_key is not None)))
     if not len(tested):
         return None
     rows = table.take(pa.array(tested))
-    files = [file for _, _, file in manifest.files_of(rows, version.schema, statistics=False)]
+    files = [file for _, _, file in manifest.files_of(rows, schema, statistics=False)]
     files = [file._replace(index=index) for file, index in zip(files, rows["index"].to_pylist(), strict=True)]
     left, keys, unreadable = matches.copy(), np.ones(len(matches), bool), []
 
     def look(number: int) -> None:
-        place = tested[number]
+        place = int(tested[number])
         try:
-            index = index_of_file(version.meta.files, files[number])
-            left[place] = levels[place] == 0 or test(index).some
-            keys[place] = by_key is None or by_key(index).some
+            found = index_of_file(version.meta.files, files[number])
+            left[place] = levels[place] == 0 or test(found, place).some
+            keys[place] = by_key is None or by_key(found, place).some
         except (Corrupt, UnsupportedFormat):
             unreadable.append(number)
 
@@ -98,26 +105,28 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
     return Indexed(left & keys, keys, f"indexes ({len(unreadable)} unreadable)" if unreadable else "indexes")
 
 
-def _test(predicate: Predicate, schema: Schema, names: Collection[str]) -> Test | None:
-    """The test by the indexes of the columns `names`; None: they exclude nothing."""
-    index = schema.parsed_options.index
-    indexed = {*index.bloom_columns, *index.bitmap_columns, *index.range_bitmap_columns} & {*names}
-    return _of(predicate, schema, indexed) if indexed else None
+class Columns(NamedTuple):
+    """The columns `names` of a schema have indexes that may be used. `bounds`: of some of them, in all files."""
+
+    schema: Schema
+    names: frozenset[str]
+    bounds: Mapping[str, ColumnBounds]
 
 
-def _of(predicate: Predicate, schema: Schema, names: Collection[str]) -> Test | None:
-    columns = predicate.columns
-    if len(columns) == 1:
-        return _of_column(predicate, schema, *columns) if columns <= names else None
+def _of(predicate: Predicate, columns: Columns) -> Test | None:
+    """The test by the indexes of the columns; None: they exclude nothing."""
+    needed = predicate.columns
+    if len(needed) == 1:
+        return _of_column(predicate, *needed, columns) if needed <= columns.names else None
     match predicate:
         case Is(child, True):
-            return _of(child, schema, names)
+            return _of(child, columns)
         case And(children):
-            tests = [test for child in _by_column(children) if (test := _of(child, schema, names)) is not None]
-            return (lambda index: _all([test(index) for test in tests])) if tests else None
+            tests = [test for child in _by_column(children) if (test := _of(child, columns)) is not None]
+            return (lambda index, file: _all([test(index, file) for test in tests])) if tests else None
         case Or(children):
-            tests = [_of(child, schema, names) for child in children]
-            return None if None in tests else lambda index: _any([test(index) for test in tests])
+            tests = [_of(child, columns) for child in children]
+            return None if None in tests else lambda index, file: _any([test(index, file) for test in tests])
     return None
 
 
@@ -149,16 +158,16 @@ def _any(parts: Collection[Rows]) -> Rows:
     return Rows(True, lambda: reduce(np.logical_or, (part.flags() for part in parts)))
 
 
-def _of_column(predicate: Predicate, schema: Schema, name: str) -> Test:
-    number, kind = schema.field_ids()[name], schema.plain_columns.field(name).type
-    group, by_filter = family(kind), _by_filter(predicate)
+def _of_column(predicate: Predicate, name: str, columns: Columns) -> Test:
+    number, kind = columns.schema.field_ids()[name], columns.schema.plain_columns.field(name).type
+    group, by_filter = family(kind), _by_filter(predicate, columns.bounds.get(name))
 
-    def test(index: FileIndex) -> Rows:
+    def test(index: FileIndex, file: int) -> Rows:
         values, one = index.values.get(number), index.filters.get(number)
         if values is not None and values.family == group:
             return _by_value(predicate, name, kind, values)
         if one is not None and one.family == group and by_filter is not None:
-            return _ANY_ROW if by_filter(one) else _NO_ROW
+            return _ANY_ROW if by_filter(one, file) else _NO_ROW
         return _ANY_ROW
 
     return test
@@ -175,25 +184,31 @@ def _by_value(predicate: Predicate, name: str, kind: pa.DataType, index: ValueIn
     return Rows(True, lambda: index.rows_of(wanted))
 
 
-def _by_filter(predicate: Predicate) -> Callable[[BloomFilter], bool] | None:
-    """Whether a row may match a condition on one column, by the filter of the column; None: filters exclude nothing."""
+def _by_filter(predicate: Predicate, bounds: ColumnBounds | None) -> Callable[[BloomFilter, int], bool] | None:
+    """Whether a row may match a condition on one column, by its filter in a file; None: filters exclude nothing. `bounds`: of the
+    column in all files."""
     match predicate:
         case Compare("=", Column() as column, Literal(value)):
-            return _holds_one(column, (value,))
-        case In(column, values):
-            return _holds_one(column, values)
+            return _holds_one(In(column, (value,)), bounds)
+        case In():
+            return _holds_one(predicate, bounds)
         case Is(child, True):
-            return _by_filter(child)
+            return _by_filter(child, bounds)
         case And(children):
-            tests = [test for child in children if (test := _by_filter(child)) is not None]
-            return (lambda one: all(test(one) for test in tests)) if tests else None
+            tests = [test for child in children if (test := _by_filter(child, bounds)) is not None]
+            return (lambda one, file: all(test(one, file) for test in tests)) if tests else None
         case Or(children):
-            tests = [_by_filter(child) for child in children]
-            return None if None in tests else lambda one: any(test(one) for test in tests)
+            tests = [_by_filter(child, bounds) for child in children]
+            return None if None in tests else lambda one, file: any(test(one, file) for test in tests)
     return None
 
 
-def _holds_one(column: Column, values: Collection[object]) -> Callable[[BloomFilter], bool]:
+def _holds_one(among: In, bounds: ColumnBounds | None) -> Callable[[BloomFilter, int], bool]:
+    """A filter is asked about the values within the bounds of its file only: the fewer, the fewer false positives."""
+    order, column = pc.sort_indices(among.literals), among.column
     stored = pa.float64() if pa.types.is_floating(column.type) else column.type
-    hashes = value_hash(pa.chunked_array([pa.array(values, stored)]))
-    return lambda one: bool(one.may_hold(hashes).any())
+    hashes = value_hash(pa.chunked_array([pa.array(among.values, stored).take(order)]))
+    if bounds is None:
+        return lambda one, file: one.may_hold_one(hashes)
+    first, end = reach(column, among.literals.take(order), bounds)
+    return lambda one, file: one.may_hold_one(hashes[first[file] : end[file]])

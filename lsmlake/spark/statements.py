@@ -119,7 +119,7 @@ class Target:
             raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
         if equal and all(clause.when != BY_SOURCE for clause in clauses) and not is_small(plan(self.version)):
             with _translated():
-                known = candidates(schema.plain_columns, equal, source)
+                known = candidates(schema, equal, source)
             target = replace(self, predicate=known, where=as_text(known))
         return target._run(made, source.frame, on)
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,7 +29,7 @@ from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.candidates import candidates
+from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.clause import BY_SOURCE, UPDATE
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import TARGET, Statement
@@ -49,7 +50,7 @@ def merge(version: Version, join: Join, isolation: str) -> DmlReport:
         if clause.action == UPDATE:
             check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
-    wanted = _wanted(statement, join, predicate) if isolation == SERIALIZABLE else None
+    wanted = _wanted(statement, join, of_rows(predicate)) if isolation == SERIALIZABLE else None
     if version.schema.append_only:
         return _by_position(version, join, predicate, wanted)
     return _by_key(version, join, predicate, wanted)
@@ -67,16 +68,21 @@ def _candidates(version: Version, statement: Statement, join: Join) -> Predicate
     """What all target rows satisfy that a clause can be for; None: nothing is known."""
     if statement.of(BY_SOURCE):
         return None
-    found = statement.known, candidates(version.schema.plain_columns, statement.equal, join)
+    found = statement.known, candidates(version.schema, statement.equal, join)
     known = [one for one in found if one is not None]
     return and_(*known) if known else None
+
+
+def _planned(version: Version, predicate: Predicate | None, columns: Sequence[str] | None = None) -> Plan:
+    """The files of the rows, to be read with as little of the predicate as the join needs."""
+    return replace(plan(version, predicate, columns), predicate=of_rows(predicate))
 
 
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
 def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
-    schema, planned = version.schema, plan(version, predicate)
+    schema, planned = version.schema, _planned(version, predicate)
     files = [(split.bucket, file, split.vectors.get(file.name)) for split in planned.splits for file in split.files]
     vectors = [EMPTY if ref is None else version.meta.vectors.get(ref, file) for _, file, ref in files]
     places = [Matched(*file, vector, None) for file, vector in zip(files, vectors, strict=True)]
@@ -170,7 +176,7 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
     deleting = Request(deletes=True)
     kept = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
     names = list(dict.fromkeys([*kept, *join.statement.needs(TARGET)]))
-    join.run(_numbered(read_plan(plan(version, predicate, names))), [TARGET + name for name in kept])
+    join.run(_numbered(read_plan(_planned(version, predicate, names))), [TARGET + name for name in kept])
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
     def parts() -> Iterator[Part]:
