@@ -181,7 +181,7 @@ def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, 
     monkeypatch.setattr(statements, "plan", noted)
     source = spark.range(150, 351, 200).selectExpr("cast(id as int) id", "cast(rand() * 1e9 as long) a").selectExpr("*", "a b")
     for listed in (10_000, 1):
-        monkeypatch.setattr(candidates, "_LISTED_VALUES", listed)
+        monkeypatch.setattr(candidates, "_LISTED", listed)
         merge = table.merge(source, "t.id = s.id").when_matched_update({"v": "s.a - s.b"})
         report = merge.when_not_matched_insert({"id": "s.id"}).execute()
         assert (report.inserted, report.updated) == (0, 2)
@@ -189,3 +189,39 @@ def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, 
         assert candidate_files == 2 if listed > 1 else 2 < candidate_files < everything
     assert table.scan(where="v = 0 and id > 0").count() == 2
     assert table.verify() == []
+
+
+@pytest.mark.parametrize("kind", ["append-only", "key"])
+def test_reads_and_statements_open_only_files_that_indexes_leave(spark, spark_lake, lake, tmp_path, kind):
+    """The other files are gone. Manifests are read by tasks; no statement is small enough for the driver."""
+    options = {
+        "file-index.bloom-filter.columns": "id",
+        "file-index.bitmap.columns": "k",
+        "file-index.in-manifest-threshold": "400 b",
+    }
+    how = (
+        {"primary_key": ["id"], "options": options | {"write-only": "true", "bucket": 1}}
+        if kind == "key"
+        else {"options": options}
+    )
+    lake.create_table("d.t", DDL, **how)
+    write_to = lake.table("d.t").upsert if kind == "key" else lake.table("d.t").append
+    for first in range(8):
+        write_to([{"id": n, "k": first // 2, "v": n, "s.1": "x"} for n in range(first, 400, 8)])
+    limits = Limits(driver_statement_bytes=500, driver_plan_entries=4)
+    table = Lake(replace(spark_lake.env, limits=limits), spark_lake.runtime).table("d.t")
+    read = table.scan(where="id IN (16, 123)").plan()
+    kept = {file.name for split in read.splits for file in (*split.files, *split.level0)}
+    assert len(kept) == 2 and read.pruned[-1] == ("indexes", 2)
+    if kind == "append-only":
+        assert table.scan(where="k > 2").plan().files == 2 and table.scan(where="k = 0 AND id = 16").plan().files == 1
+    for path in (tmp_path / "warehouse").rglob("data-*.parquet"):
+        if path.name not in kept:
+            path.unlink()
+    assert table.scan(where="id IN (16, 123)").to_spark().count() == 2
+    source = spark.createDataFrame([(16, -1), (123, -2)], "id INT, v BIGINT")
+    merge = table.merge(source, "t.id = s.id").when_matched_update({"v": "s.v"}).when_not_matched_insert({"id": "s.id", "k": "9"})
+    assert (report := merge.execute()).updated == 2 and report.inserted == 0
+    assert table.update({"v": "v * 10"}, where="id IN (16, 123)").updated == 2
+    found = table.scan(where="id IN (16, 123)", columns=["id", "v"]).to_spark()
+    assert sorted(map(tuple, found.collect())) == [(16, -10), (123, -20)]
