@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pyarrow as pa
 import pytest
+from naive import unreferenced
 from pyspark.errors import PySparkException
 from spark_support import same
 
+import lsmlake
 from lsmlake.errors import LakeError, TableNotFound
 
-pytestmark = [pytest.mark.spark, pytest.mark.connect]
+pytestmark = pytest.mark.spark
 
 QUERIES = [
     "SELECT * FROM d.t",
@@ -70,6 +74,86 @@ def test_both_engines_mean_the_same(spark_lake, lake):
                 list(engine.sql(query).toArrow() if engine is spark_lake else engine.sql(query))
 
 
+KINDS = {
+    "key": "PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '2')",
+    "vectors": "PARTITIONED BY (k)",
+    "copy on write": "TBLPROPERTIES ('deletion-vectors.enabled' = 'false')",
+}
+STATEMENTS = [
+    "INSERT INTO d.t VALUES (1, 1, 10, 'a'), (2, NULL, 20, 'b'), (3, 2, NULL, 'c'), (4, 1, 40, NULL)",
+    "INSERT INTO d.t (s, id) SELECT upper(s), id + 10 FROM d.t WHERE id < :n",
+    "WITH x AS (SELECT max(id) AS m FROM d.t) INSERT INTO d.t BY NAME SELECT 'q' AS s, m + 1 AS id, 2 AS k FROM x",
+    "UPDATE d.t SET v = (SELECT max(u.n) FROM d.u u WHERE u.id = d.t.id), s = concat(s, '!') WHERE id IN (SELECT id FROM d.u)",
+    "UPDATE d.t AS o SET k = 2 WHERE EXISTS (SELECT 1 FROM d.t AS i WHERE i.id = o.id + 1 AND i.k = 1)",
+    "DELETE FROM d.t WHERE v < (SELECT avg(v) FROM d.t VERSION AS OF 1) AND id NOT IN (SELECT id FROM d.u WHERE n > :n)",
+    """MERGE INTO d.t AS x USING (SELECT u.id, u.n, t.v FROM d.u u LEFT JOIN d.t t ON u.id = t.id) AS y ON x.id = y.id
+       WHEN MATCHED AND y.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET v = y.n + 1, s = 'm'
+       WHEN NOT MATCHED THEN INSERT (id, v) VALUES (y.id + 100, y.n)""",
+    "MERGE INTO d.t USING batch b ON d.t.id = b.id WHEN NOT MATCHED BY SOURCE AND d.t.v > 30 THEN UPDATE SET v = 0",
+    "INSERT OVERWRITE d.t SELECT * FROM d.t WHERE s IS NOT NULL",
+    "CREATE TABLE d.c TBLPROPERTIES ('primary-key' = 'id') AS SELECT t.id, u.n FROM d.t t JOIN d.u u ON t.id = u.id",
+]
+
+
+@pytest.mark.parametrize("kind", ["key", pytest.param("vectors", marks=pytest.mark.connect), "copy on write"])
+def test_statements_hold_queries_that_spark_executes(spark_lake, lake, tmp_path, kind):
+    """The same reports and rows as in process, on a copy."""
+    end = KINDS[kind]
+    lake.sql(f"CREATE TABLE d.t (id BIGINT NOT NULL, k INT, v BIGINT, s STRING{', ' if kind == 'key' else ') '}{end}")
+    lake.sql("CREATE TABLE d.u AS SELECT * FROM VALUES (2L, 7L), (3L, 8L), (12L, NULL), (50L, 9L) AS u(id, n)")
+    shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
+    copy, batch = lsmlake.connect(tmp_path / "copy"), {"id": [1, 12, 50]}
+    for text in STATEMENTS if kind == "key" else STATEMENTS[:1] + STATEMENTS[3:8]:
+        args = {"n": 8} if ":n" in text else None
+        found, expected = (one.sql(text, args, tables={"batch": batch}).to_arrow() for one in (spark_lake, copy))
+        assert found.to_pylist() == expected.to_pylist(), text
+        for name in ("d.t", "d.c") if text.startswith("CREATE") else ("d.t",):
+            same(lake.table(name).scan().to_arrow(), copy.table(name).scan().to_arrow())
+    assert lake.table("d.t").verify() == [] and unreferenced(lake.table("d.t")) == []
+
+
+REFUSED = {
+    "INSERT INTO d.t SELECT 1.5, 'x'": "BIGINT without loss",
+    "INSERT INTO d.t SELECT 'x', 'x'": "does not fit column 'id'",
+    "INSERT INTO d.t SELECT 1": "the number of values does not fit",
+    "INSERT INTO d.t SELECT 1 / 0, 'x'": "(?i)zero",
+    "INSERT INTO d.t SELECT nope FROM own": "nope",
+    "INSERT INTO d.t SELECT id, 'x' FROM nope": "nope",
+    "DELETE FROM d.t WHERE id IN (SELECT nope FROM own)": "nope",
+    "UPDATE d.t SET s = (SELECT id FROM own)": "(?i)more than one row",
+    "UPDATE d.t SET id = (SELECT 'x')": "does not fit column 'id'",
+    "MERGE INTO d.t USING (SELECT id DIV 2 AS id FROM own) o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = 'x'": "several",
+}
+
+
+@pytest.mark.connect
+def test_views_of_spark_are_sources_and_nothing_happens_on_an_error(spark, spark_lake):
+    table = spark_lake.create_table("d.t", "id BIGINT, s STRING")
+    spark.range(4).createOrReplaceTempView("own")
+    try:
+        report = spark_lake.sql("INSERT INTO d.t SELECT id, transform(array(id), x -> string(x))[0] FROM own WHERE id > ?", [0])
+        assert report.to_arrow()["num_affected_rows"].to_pylist() == [3]
+        views = len(spark.catalog.listTables())
+        assert (
+            spark_lake.sql("DELETE FROM d.t WHERE EXISTS (SELECT 1 FROM own WHERE own.id = t.id + 1)").to_arrow()[0][0].as_py()
+            == 2
+        )
+        spark_lake.sql("MERGE INTO d.t USING own ON t.id = own.id WHEN NOT MATCHED THEN INSERT (id, s) VALUES (own.id, 'new')")
+        same(table.df(), [(0, "new"), (1, "new"), (2, "new"), (3, "3")])
+        spark_lake.sql("CREATE TABLE d.copy AS SELECT t.*, own.id AS other FROM d.t t JOIN own ON t.id = own.id")
+        same(spark_lake.sql("SELECT other FROM d.copy"), [(i,) for i in range(4)])
+        before = table.snapshots().num_rows
+        for text, words in REFUSED.items():
+            with pytest.raises(LakeError, match=words):
+                spark_lake.sql(text)
+            assert table.snapshots().num_rows == before, text
+        assert len(spark.catalog.listTables()) <= views + 1, "views of statements do not stay"
+    finally:
+        spark.catalog.dropTempView("own")
+    assert unreferenced(table) == []
+
+
+@pytest.mark.connect
 def test_spark_executes_queries(spark, spark_lake, lake):
     spark_lake.sql("CREATE TABLE d.t (id BIGINT, name STRING, PRIMARY KEY (id))")
     spark_lake.sql("INSERT INTO d.t VALUES (1, 'a'), (2, 'b'), (3, :x)", {"x": "it's"})

@@ -93,7 +93,7 @@ class Clauses:
         for number, (clause, values) in enumerate(zip(self.clauses, self.values, strict=True), 1):
             if name in values:
                 made = found[number, name]
-                value = _converted(made, self.schema.plain_columns.field(name), values[name])
+                value = converted(made, self.schema.plain_columns.field(name), values[name])
                 if clause.action == UPDATE and self._keeps_values:
                     lost = f"raise_error('{LOST_VALUE}: column {_escaped(name)}')"
                     value = f"if(o{place} is not null and {made.name} is null, {lost}, {value})"
@@ -137,7 +137,7 @@ def _by_column(schema: Schema, texts: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _converted(made: st.StructField, field: pa.Field, text: str) -> str:
+def converted(made: st.StructField, field: pa.Field, text: str) -> str:
     """SQL for the values of a column `made`, as values of the table's column `field`; `text`: the expression that made them."""
     try:
         found = types.plain(to_arrow(st.StructType([made])).field(0).type)

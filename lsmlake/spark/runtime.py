@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -162,11 +161,12 @@ class SparkRuntime(Runtime):
     def sql(
         self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
     ) -> object:
-        """Spark executes queries; other statements work as without Spark."""
-        from lsmlake.spark import sql  # loads sqlglot
+        """Spark executes queries, also those inside of other statements."""
+        from lsmlake.spark.sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.statement import execute
 
-        found = execute(lake, text, args, tables, partial(sql.query, self.spark, self, args, keeps_views=is_connect(self.spark)))
+        with errors_of_text(), SparkEngine(self.spark, self, args) as engine:
+            found = execute(lake, text, args, tables, engine)
         return Result(found) if isinstance(found, pa.Table) else found
 
     def read_stream(self, meta: Metadata, following: Following):

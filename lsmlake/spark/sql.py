@@ -1,60 +1,179 @@
-"""Queries of `Lake.sql` with Spark attached: Spark executes the text, in which the tables of the lake are temporary views.
+"""Statements of `Lake.sql` with Spark attached: Spark executes the queries, in which the tables of the lake are temporary views.
 
-Only the names of tables are replaced, with their VERSION AS OF, so the text keeps its meaning to Spark, which also binds the
-parameters. Names without a database, and tables that the lake does not have, are Spark's own. A view holds one snapshot. Connect
-analyses a DataFrame again whenever it is used, so there the views stay in the session.
+Only the names of tables are replaced in the text, with their VERSION AS OF, so it keeps its meaning to Spark, which also binds
+the parameters of a query. Names without a database, and tables that the lake does not have, are Spark's own. A view holds one
+snapshot.
+
+A query inside a statement is a text of its own, with its parameters in it. The condition and values of a DELETE or UPDATE are
+evaluated over the rows of the table under the name that it has in the statement. (`spark.statements` has the plans.)
+
+Views are dropped at the end of the statement. Connect analyses a DataFrame again whenever it is used, so there the views of a
+query stay in the session.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
 import pyarrow as pa
 import sqlglot
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
+from lsmlake.dialect.literals import text_of
 from lsmlake.dialect.text import PlainSpark, Text
-from lsmlake.errors import TableNotFound
+from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
-from lsmlake.spark.types import quoted
+from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.schema import Schema
+from lsmlake.spark.clauses import converted
+from lsmlake.spark.statements import Target, translated
+from lsmlake.spark.types import is_connect, quoted
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.change import without_database
 from lsmlake.store.version import Version
+from lsmlake.write.statement import DmlReport, evaluated
+
+_VALUE = "_lsmlake_value_"
 
 
-def query(
-    spark, runtime: Runtime, args: object, node: exp.Expression, text: Text, catalog: Catalog, *, keeps_views: bool
-) -> DataFrame:
-    """The rows of a query, evaluated lazily."""
-    names = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
-    replaced: list[tuple[int, int, str]] = []
-    views: dict[tuple, str] = {}
-    for table in node.find_all(exp.Table):
-        if not table.args.get("db") and (table.name.lower() in names or table.name.lower() not in catalog.given):
-            continue
+@dataclass
+class SparkEngine:
+    """What a session does for one statement, see `sql.engine`; a context manager, at whose end the statement is executed.
+    `args`: the parameters of a query."""
+
+    spark: object
+    runtime: Runtime
+    args: Mapping[str, object] | Sequence[object] | None
+    _views: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> SparkEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._views.close()
+
+    def query(self, node: exp.Expression, text: Text, catalog: Catalog) -> DataFrame:
+        made = self._replaced(node, text, catalog)
+        found = self.spark.sql(made, self.args) if self.args else self.spark.sql(made)
+        if is_connect(self.spark):
+            self._views.pop_all()
+        return found
+
+    def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> DataFrame:
+        return self.spark.sql(self._own(node, text, catalog))
+
+    def assigned(
+        self, rows: DataFrame, sources: Mapping[str, int | exp.Expression], schema: Schema
+    ) -> tuple[DataFrame, Callable[[], int]]:
+        count = Observation()
+        rows = rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))).observe(count, F.expr("count(*) as n"))
+        constants = {name: value.sql(PlainSpark) for name, value in sources.items() if isinstance(value, exp.Expression)}
+        places = {name: f"c{source}" for name, source in sources.items() if isinstance(source, int)}
+        places |= {name: f"s{number}" for number, name in enumerate(constants)}
+        rows = rows.selectExpr("*", *(f"{text} as s{number}" for number, text in enumerate(constants.values())))
+        made, columns = {one.name: one for one in rows.schema.fields}, []
+        for column in schema.plain_columns:
+            place = places.get(column.name)
+            if place is not None:
+                columns.append(f"{converted(made[place], column, column.name)} as {quoted(column.name)}")
+            elif default_of(schema.columns.field(column.name), WRITE) is None and column.nullable:
+                columns.append(f"null as {quoted(column.name)}")
+        return rows.selectExpr(*columns), lambda: int(count.get["n"] or 0)
+
+    def change(
+        self,
+        node: exp.Delete | exp.Update,
+        where: exp.Expression | None,
+        values: Mapping[str, exp.Expression],
+        table: Table,
+        text: Text,
+        catalog: Catalog,
+    ) -> DmlReport:
+        name = node.this.alias or node.this.name
+
+        def evaluate(version: Version) -> DmlReport:
+            catalog.pin(node.this, version)
+            condition = None if where is None else self._own(without_database(where, node.this), text, catalog)
+            texts = [self._own(without_database(value, node.this), text, catalog) for value in values.values()]
+            isolation = version.options.isolation
+            level = isolation.delete if isinstance(node, exp.Delete) else isolation.update
+            refine = partial(_refined, name=name, condition=condition, values=texts)
+            target = Target(self.spark, version, isolation=level, refine=refine)
+            if isinstance(node, exp.Delete):
+                return target.delete()
+            return target.update({column: f"{_VALUE}{number}" for number, column in enumerate(values)})
+
+        return evaluated(table.meta, evaluate)
+
+    def _own(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
+        """A part of a statement as text of its own, with views."""
+        part = Text(text_of(node, text))
+        return self._replaced(part.statement(), part, catalog)
+
+    def _replaced(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
+        """The text of a query or expression, with views."""
+        names = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
+        replaced: list[tuple[int, int, str]] = []
+        views: dict[tuple, str] = {}
+        for table in node.find_all(exp.Table):
+            rows = self._rows(table, names, catalog)
+            if rows is None:
+                continue
+            key = (catalog.name(table).lower(), id(rows))
+            if key not in views:
+                views[key] = self._view(rows, f"lsmlake_{catalog.lake.env.ids()}")
+            replaced += _replacements(table, node, text, views[key])
+        made = text.text
+        for start, stop, by in sorted(replaced, reverse=True):
+            made = made[:start] + by + made[stop:]
+        return made
+
+    def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> pa.Table | Version | None:
+        """What a name stands for; None if it is Spark's own."""
+        parts = [part.name for part in table.parts]
+        if len(parts) > 2 or (len(parts) == 1 and (parts[0].lower() in ctes or parts[0].lower() not in catalog.given)):
+            return None
         try:
-            rows = catalog.rows(table)
+            return catalog.rows(table)
         except TableNotFound:
-            if not spark.catalog.tableExists(".".join(quoted(part.name) for part in table.parts)):
+            if not self.spark.catalog.tableExists(".".join(map(quoted, parts))):
                 raise
-            continue
-        key = (catalog.name(table).lower(), id(rows))
-        if key not in views:
-            views[key] = _view(spark, runtime, rows, f"lsmlake_{catalog.lake.env.ids()}")
-        replaced += _replacements(table, node, text, views[key])
-    made = text.text
-    for start, stop, by in sorted(replaced, reverse=True):
-        made = made[:start] + by + made[stop:]
-    try:
-        return spark.sql(made, args) if args else spark.sql(made)
-    finally:
-        for view in () if keeps_views else views.values():
-            spark.catalog.dropTempView(view)
+            return None
+
+    def _view(self, rows: pa.Table | Version, name: str) -> str:
+        frame = self.runtime.frame(plan(rows), None, "auto") if isinstance(rows, Version) else self.spark.createDataFrame(rows)
+        frame.createOrReplaceTempView(name)
+        self._views.callback(self.spark.catalog.dropTempView, name)
+        return name
 
 
-def _view(spark, runtime: Runtime, rows: pa.Table | Version, name: str) -> str:
-    frame = runtime.frame(plan(rows), None, "auto") if isinstance(rows, Version) else spark.createDataFrame(rows)
-    frame.createOrReplaceTempView(name)
-    return name
+@contextmanager
+def errors_of_text() -> Iterator[None]:
+    """Raises Spark's errors about the text of a statement, or about values that it computes, as errors of lsmlake, also if they
+    come from a method of a table."""
+    with translated():
+        try:
+            yield
+        except EngineFailed as error:
+            if isinstance(error.__cause__, PySparkException):
+                raise error.__cause__ from None
+            raise
+
+
+def _refined(rows: DataFrame, name: str, condition: str | None, values: Sequence[str]) -> DataFrame:
+    """The rows for which the condition is true, with the values as further columns."""
+    rows = rows.alias(name)
+    if condition is not None:
+        rows = rows.where(condition)
+    return rows.selectExpr("*", *(f"({text}) as {_VALUE}{number}" for number, text in enumerate(values))) if values else rows
 
 
 def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str) -> list[tuple[int, int, str]]:

@@ -10,7 +10,7 @@ rows and reports the places to remove (`spark.row_edit`). Under a primary key th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -95,6 +95,8 @@ class Target:
     where: str | None = None
     predicate: Predicate | None = None
     isolation: str = SERIALIZABLE
+    refine: Callable[[object], object] | None = None
+    """Chooses among the rows, and adds columns to them."""
 
     def delete(self) -> DmlReport:
         """Deletes the rows."""
@@ -118,7 +120,7 @@ class Target:
         if source.frame.isStreaming:
             raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
         if equal and all(clause.when != BY_SOURCE for clause in clauses) and not is_small(plan(self.version)):
-            with _translated():
+            with translated():
                 known = candidates(schema, equal, source)
             target = replace(self, predicate=known, where=as_text(known))
         return target._run(made, source.frame, on)
@@ -127,7 +129,7 @@ class Target:
         for clause, values in zip(clauses.clauses, clauses.values, strict=True):
             if clause.action == UPDATE:
                 check_updatable(self.version.schema, list(values), self.version.meta.paths.root)
-        with _translated():
+        with translated():
             if self.version.schema.append_only:
                 return self._by_position(clauses, source, on)
             return self._by_key(clauses, source, on)
@@ -135,6 +137,7 @@ class Target:
     def _rows(self, clauses: Clauses, rows, source, on: str | None, once: Sequence[str]):
         """The rows that clauses are for, and `ACTION`. `once`: the columns by which a row of the target is counted, to find
         repeats; none: repeats are found later."""
+        rows = rows if self.refine is None else self.refine(rows)
         target = rows.selectExpr("*", f"true as {IS_TARGET}").alias("t")
         if source is None:
             return clauses.acting(target, False).where(f"{ACTION} > 0")
@@ -270,7 +273,7 @@ _REPEATED = repeated().what
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Raises Spark's errors about the text of a statement, or about values that it computes, as errors of lsmlake."""
     try:
         yield

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.table import Table
+from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.evaluate import columns_from, condition_from
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import text_of
@@ -20,25 +21,28 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
+from lsmlake.sql.engine import Engine
 from lsmlake.sql.select import create_views, planned, sources_of
 from lsmlake.store.version import Version
 from lsmlake.write.by_expression import change, known_of, target_scope
 from lsmlake.write.statement import DmlReport, evaluated
 
-RowsOf = Callable[[exp.Expression], pa.Table]
+RowsOf = Callable[[exp.Expression], pa.Table | SparkDataFrame]
 
 
-def delete(node: exp.Delete, text: Text, catalog: Catalog, now: str) -> pa.Table:
+def delete(node: exp.Delete, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> pa.Table:
     """DELETE FROM table [WHERE condition]"""
     text.only(node, "this", "where")
     table = catalog.table(node.this)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
+        if engine is not None:
+            return _report(engine.change(node, where, {}, table, text, catalog))
         return _report(_changed(node, where, {}, table, text, catalog, now))
     return _report(table.delete(None if where is None else _own(where, node.this, text)))
 
 
-def update(node: exp.Update, text: Text, catalog: Catalog, now: str) -> pa.Table:
+def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> pa.Table:
     """UPDATE table SET column = value, ... [WHERE condition]"""
     text.only(node, "this", "expressions", "where")
     table = catalog.table(node.this)
@@ -52,6 +56,8 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str) -> pa.Table
     values = with_defaults(values, table.current.columns)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
+        if engine is not None:
+            return _report(engine.change(node, where, values, table, text, catalog))
         return _report(_changed(node, where, values, table, text, catalog, now))
     if not table.runtime.filters:  # an error names the place in the statement
         scope = Scope.of(table.current.plain_columns, *_names(node.this, catalog))
@@ -123,6 +129,8 @@ def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.
     columns = {"t": {name.lower() for name in table.schema.names}, "s": {name.lower() for name in source.schema.names}}
 
     def spoken(part: exp.Expression) -> str:
+        for table in (node.this, node.args["using"]):
+            part = without_database(part, table)
         return text_of(_qualified(part, names, columns, text), text)
 
     merging = table.merge(source, spoken(node.args["on"]))
@@ -185,6 +193,18 @@ def _plain(part: exp.Expression, target: exp.Table) -> exp.Expression:
         if column.table and column.table.lower() == _alias(target):
             column.set("table", None)
             column.set("db", None)
+    return made
+
+
+def without_database(part: exp.Expression, table: exp.Expression) -> exp.Expression:
+    """A part of a statement in which a table stands before its columns without its database."""
+    made = part.copy()
+    own = [one.name.lower() for one in table.parts] if isinstance(table, exp.Table) and not table.alias else []
+    for column in made.find_all(exp.Column):
+        if len(own) > 1 and [one.name.lower() for one in column.parts][: len(own)] == own:
+            parts = column.parts[1:]
+            for place, name in zip(("this", "table", "db", "catalog"), (*reversed(parts), None, None, None), strict=False):
+                column.set(place, name)
     return made
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.lake import Lake
+from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableNotFound
 from lsmlake.schema import alterations, ddl
@@ -32,7 +33,7 @@ class Definition:
     comment: str | None
 
 
-def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expression], pa.Table]) -> None:
+def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expression], pa.Table | SparkDataFrame]) -> None:
     """CREATE TABLE, CREATE TABLE AS SELECT, CREATE DATABASE. `rows_of`: runs the query of AS SELECT."""
     text.only(node, "this", "kind", "exists", "properties", "expression")
     exists = bool(node.args.get("exists"))

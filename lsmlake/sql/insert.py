@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,12 +21,13 @@ from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.type_text import format_type
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
+from lsmlake.sql.engine import Engine
 from lsmlake.sql.select import Prepared, run
 
 Prepare = Callable[[exp.Expression], Prepared]
 
 
-def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> pa.Table:
+def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare, engine: Engine | None) -> pa.Table:
     """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
     text.only(node, "this", "expression", "source", "by_name", "overwrite", "where", "with_")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
@@ -40,8 +41,14 @@ def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> 
     if given is None:
         fixed = {name.lower() for name in static}
         given = [name for name in table.schema.names if name.lower() not in fixed]
-    prepared = prepare(_query(node, table, given))
-    rows = run(_assigned(node, text, table, prepared, None if node.args.get("by_name") else given, static))
+    query, given = _query(node, table, given), None if node.args.get("by_name") else given
+    if engine is None:
+        prepared = prepare(query)
+        found = [name for name, _ in prepared.query.columns]
+        rows = run(_assigned(node, text, table, prepared, _sources(node, text, table, found, given, static)))
+    else:
+        frame = engine.rows(query, text, catalog)
+        rows, count = engine.assigned(frame, _sources(node, text, table, frame.columns, given, static), table.current)
     where = node.args.get("where")
     if where is not None:
         snapshot = table.overwrite(rows, where=text_of(where, text))
@@ -49,7 +56,8 @@ def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare) -> 
         snapshot = table.overwrite(rows, where=_condition(static) if static else None)
     else:
         snapshot = table.upsert(rows) if table.primary_key else table.append(rows)
-    return pa.table({"num_affected_rows": [rows.num_rows], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+    affected = rows.num_rows if engine is None else count()
+    return pa.table({"num_affected_rows": [affected], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
 
 
 def _query(node: exp.Insert, table: Table, given: Sequence[str]) -> exp.Expression:
@@ -97,35 +105,49 @@ def _condition(static: dict[str, exp.Expression]) -> str:
     )
 
 
-def _assigned(
-    node: exp.Insert, text: Text, table: Table, prepared: Prepared, names: list[str] | None, static: dict[str, exp.Expression]
-) -> Prepared:
-    """The query with the columns of the table, in its types. `names`: of the columns of the query; None: it names them itself."""
-    query, schema = prepared.query, table.current
-    by_lower = {field.name.lower(): field for field in schema.columns}
-    given = [name for name, _ in query.columns] if names is None else names
+def _sources(
+    node: exp.Insert,
+    text: Text,
+    table: Table,
+    found: Sequence[str],
+    names: Sequence[str] | None,
+    static: Mapping[str, exp.Expression],
+) -> dict[str, int | exp.Expression]:
+    """The column of the query, or the constant, for each column of the table that the statement gives a value. `found`: the
+    columns of the query. `names`: those that they are for; None: the query names them itself."""
+    columns = table.current.columns.names
+    by_lower = {name.lower(): name for name in columns}
+    given = found if names is None else names
     fixed = {name.lower() for name in static}
     unknown = [name for name in (*given, *static) if name.lower() not in by_lower]
     if unknown:
-        text.refuse(node, f"the table has no column {unknown[0]}", expected=f"one of {schema.columns.names}", found=unknown)
+        text.refuse(node, f"the table has no column {unknown[0]}", expected=f"one of {columns}", found=unknown)
     if len({name.lower() for name in given} | fixed) != len(given) + len(fixed):
         text.refuse(node, "a column is named twice", found=given)
-    if len(given) != len(query.columns):
-        found = f"{len(query.columns)} for {len(given)} columns"
-        text.refuse(node, "the number of values does not fit the columns", expected=given, found=found, cure="name the columns")
-    sources = {
-        name.lower(): (quoted(f"#{number}"), kind)
-        for number, (name, (_, kind)) in enumerate(zip(given, query.columns, strict=True))
-    }
-    sources |= {name.lower(): _literal(value, text) for name, value in static.items()}
+    if len(given) != len(found):
+        count = f"{len(found)} for {len(given)} columns"
+        text.refuse(node, "the number of values does not fit the columns", expected=given, found=count, cure="name the columns")
+    sources: dict[str, int | exp.Expression] = {by_lower[name.lower()]: number for number, name in enumerate(given)}
+    return sources | {by_lower[name.lower()]: value for name, value in static.items()}
+
+
+def _assigned(
+    node: exp.Insert, text: Text, table: Table, prepared: Prepared, sources: Mapping[str, int | exp.Expression]
+) -> Prepared:
+    """The query with the columns of the table, in its types."""
+    query, schema = prepared.query, table.current
     parts, columns = [], []
     for field in schema.columns:
         kind = types.plain(field.type)
-        if field.name.lower() not in sources:
-            if default_of(field, WRITE) is not None or not field.nullable:
+        match sources.get(field.name):
+            case None if default_of(field, WRITE) is not None or not field.nullable:
                 continue  # the write adds the default, or refuses the data
-            sources[field.name.lower()] = ("NULL", pa.null())
-        sql, found = sources[field.name.lower()]
+            case None:
+                sql, found = "NULL", pa.null()
+            case int(number):
+                sql, found = quoted(f"#{number}"), query.columns[number][1]
+            case value:
+                sql, found = _literal(value, text)
         made = assign(sql, found, kind)
         if made is None:
             cure = f"write CAST(... AS {format_type(kind)})"

@@ -165,7 +165,7 @@ def _scans(connection, name: str, columns: str, select: str, files: Sequence[Dir
 
 
 def _parquet(files: Sequence[Direct]) -> str:
-    return f"read_parquet([{', '.join(text(file.path) for file in files)}])"
+    return f"read_parquet([{', '.join(text(file.path) for file in files)}], hive_partitioning = false)"
 
 
 def _bitmap(file: Direct) -> bytes:

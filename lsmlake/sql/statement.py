@@ -8,12 +8,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.lake import Lake
+from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.sql import change, create, insert
 from lsmlake.sql.call import call
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.engine import Engine
 from lsmlake.sql.select import Prepared, explained, prepare, run
 from lsmlake.sql.show import describe, show
 from lsmlake.sql.words import Words
@@ -25,8 +27,8 @@ SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP
 
 
 def execute(
-    lake: Lake, given: str, args: Args, tables: Mapping[str, object], query: Callable[..., object] | None = None
-) -> pa.Table | object:
+    lake: Lake, given: str, args: Args, tables: Mapping[str, object], engine: Engine | None = None
+) -> pa.Table | SparkDataFrame:
     """The rows of a statement. Raises InvalidQuery before anything happens if the statement is not supported.
 
     Args:
@@ -34,7 +36,7 @@ def execute(
         given: the text.
         args: the values of its parameters.
         tables: data by name.
-        query: executes a query instead of DuckDB; called with the parsed query, its text and the catalog.
+        engine: executes queries instead of DuckDB.
     """
     first = given.split(maxsplit=1)[0].upper() if given.strip() else ""
     if first in _WORDS and (made := _by_words(lake, Words(given), args)) is not None:
@@ -46,8 +48,8 @@ def execute(
     text = Text(given)
     parsed = text.statement()
     catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()})
-    if query is not None and isinstance(parsed, exp.Query) and not explain:
-        return query(parsed, text, catalog)
+    if engine is not None and isinstance(parsed, exp.Query) and not explain:
+        return engine.query(parsed, text, catalog)
     node = bind(parsed, args, text)
     now = moment_of(lake.env)
 
@@ -58,22 +60,30 @@ def execute(
         if not isinstance(node, exp.Query):
             text.refuse(node, "EXPLAIN takes a query")
         return pa.table({"plan": pa.array(explained(prepared(node)), pa.string())})
-    return _executed(lake, node, text, catalog, prepared, now)
+    return _executed(lake, node, text, catalog, prepared, now, engine)
 
 
-def _executed(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, prepared, now: str) -> pa.Table:
-    def rows_of(query: exp.Expression) -> pa.Table:
-        return run(prepared(query))
+def _executed(
+    lake: Lake,
+    node: exp.Expression,
+    text: Text,
+    catalog: Catalog,
+    prepared: Callable[[exp.Expression], Prepared],
+    now: str,
+    engine: Engine | None,
+) -> pa.Table:
+    def rows_of(query: exp.Expression) -> pa.Table | SparkDataFrame:
+        return run(prepared(query)) if engine is None else engine.rows(query, text, catalog)
 
     match node:
         case exp.Query():
             return rows_of(node)
         case exp.Insert():
-            return insert.insert(node, text, catalog, prepared)
+            return insert.insert(node, text, catalog, prepared, engine)
         case exp.Delete():
-            return change.delete(node, text, catalog, now)
+            return change.delete(node, text, catalog, now, engine)
         case exp.Update():
-            return change.update(node, text, catalog, now)
+            return change.update(node, text, catalog, now, engine)
         case exp.Merge():
             return change.merge(node, text, catalog, rows_of)
         case exp.TruncateTable():

@@ -1,0 +1,42 @@
+"""What an engine beside this process does for a statement: it executes queries, and the parts that hold queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from sqlglot import exp
+
+from lsmlake.api.table import Table
+from lsmlake.api.types import SparkDataFrame
+from lsmlake.dialect.text import Text
+from lsmlake.schema.schema import Schema
+from lsmlake.sql.catalog import Catalog
+from lsmlake.write.statement import DmlReport
+
+
+class Engine(Protocol):
+    """Rows stay in the engine. Expressions have its meaning."""
+
+    def query(self, node: exp.Expression, text: Text, catalog: Catalog) -> SparkDataFrame:
+        """The rows of a statement that is a query. Its parameters are not bound."""
+
+    def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> SparkDataFrame:
+        """The rows of a query inside a statement."""
+
+    def assigned(
+        self, rows: SparkDataFrame, sources: Mapping[str, int | exp.Expression], schema: Schema
+    ) -> tuple[SparkDataFrame, Callable[[], int]]:
+        """Rows as those of a table, and their number once they are written. `sources`: column -> which column of `rows`, or a
+        constant. Raises InvalidQuery for a value of another type; one that would lose something fails when it is computed."""
+
+    def change(
+        self,
+        node: exp.Delete | exp.Update,
+        where: exp.Expression | None,
+        values: Mapping[str, exp.Expression],
+        table: Table,
+        text: Text,
+        catalog: Catalog,
+    ) -> DmlReport:
+        """A DELETE or UPDATE whose condition or values hold queries."""
