@@ -133,5 +133,5 @@ def file_of(table: Table, bucket: Bucket, number: int) -> DataFile:
     bounds |= {"day": (day, day), "id": (first, last), "text": (f"{chance():.14f}", f"{1 + chance():.14f}")}
     stats = {id: ColumnStats(int(chance() * _ROWS), *bounds[name]) for name, id in table.current.field_ids().items()}
     size, name = int(chance() * (128 << 20)), f"data-{table.meta.env.ids()}.parquet"
-    directory = bucket_directory(bucket, table.partition_by, table.current.parsed_options.layout.default_partition)
+    directory = bucket_directory(bucket, table.current.partition_columns, table.current.parsed_options.layout.default_partition)
     return DataFile(name, directory, size, _ROWS, 0, (first,), (last,), 1, 0, COMPACT, table.meta.env.clock(), stats=stats)

@@ -26,12 +26,15 @@ _HOMES = {
     **dict.fromkeys(
         (
             "add_column",
+            "add_partition_field",
             "change_type",
             "drop_column",
             "drop_default",
             "drop_not_null",
+            "drop_partition_field",
             "move_column",
             "rename_column",
+            "replace_partition_field",
             "set_comment",
             "set_default",
             "set_not_null",

@@ -1,11 +1,14 @@
 from lsmlake import errors as errors
 from lsmlake.api.alterations import add_column as add_column
+from lsmlake.api.alterations import add_partition_field as add_partition_field
 from lsmlake.api.alterations import change_type as change_type
 from lsmlake.api.alterations import drop_column as drop_column
 from lsmlake.api.alterations import drop_default as drop_default
 from lsmlake.api.alterations import drop_not_null as drop_not_null
+from lsmlake.api.alterations import drop_partition_field as drop_partition_field
 from lsmlake.api.alterations import move_column as move_column
 from lsmlake.api.alterations import rename_column as rename_column
+from lsmlake.api.alterations import replace_partition_field as replace_partition_field
 from lsmlake.api.alterations import set_comment as set_comment
 from lsmlake.api.alterations import set_default as set_default
 from lsmlake.api.alterations import set_not_null as set_not_null

@@ -98,7 +98,7 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: packed.type_name(type_) for name, type_ in (*manifest._FIXED, *manifest._INDEX)}
+    fixed = {name: packed.type_name(type_) for name, type_ in (*manifest._FIXED, *manifest._INDEX, manifest._SPEC)}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
     assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest._MAY_BE_NULL, *dict(manifest._INDEX)}
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}

@@ -192,7 +192,7 @@ def test_a_list_describes_its_manifests_and_is_read_back(data, partition):
     metas = []
     for number, part in enumerate(made):
         table = manifest.to_table(part, schema)
-        meta = manifest_list.describe(f"manifest-{number}", b"x" * (number + 1), table, 0, number)
+        meta = manifest_list.describe(f"manifest-{number}", b"x" * (number + 1), table, schema, number)
         assert (meta.added, meta.deleted) == (sum(e.kind == ADD for e in part), sum(e.kind == DELETE for e in part))
         assert (meta.bucket_min, meta.bucket_max) == (min(e.bucket.number for e in part), max(e.bucket.number for e in part))
         assert (meta.level_min, meta.level_max) == (min(e.file.level for e in part), max(e.file.level for e in part))

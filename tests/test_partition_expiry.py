@@ -22,6 +22,8 @@ from lsmlake.commit.partition_time import time_of_partition
 from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.options.partitions import PartitionOptions
+from lsmlake.schema.partitioning import PartitionColumn
+from lsmlake.schema.transform import Transform
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.write.upsert import upsert_rows
 
@@ -184,7 +186,8 @@ CASES: list[tuple[dict[str, str], dict[str, object], str | None]] = [
 
 @pytest.mark.parametrize(("options", "partition", "expected"), CASES)
 def test_the_time_of_a_partition(options, partition, expected):
-    found = time_of_partition(list(partition), list(partition.values()), PartitionOptions(expiration_ms=DAY, **options))
+    fields = [PartitionColumn(0, name, Transform("identity"), name, pa.string(), pa.string()) for name in partition]
+    found = time_of_partition(fields, tuple(partition.values()), PartitionOptions(expiration_ms=DAY, **options))
     moment = None if expected is None else dt.datetime.fromisoformat(expected).replace(tzinfo=UTC)
     assert found == (None if moment is None else milliseconds(moment))
 

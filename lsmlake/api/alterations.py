@@ -8,11 +8,14 @@ from lsmlake.api.types import ColumnType, OptionValue, Value
 from lsmlake.border import public
 from lsmlake.schema.alterations import (
     AddColumn,
+    AddPartitionField,
     Alteration,
     ChangeType,
     DropColumn,
+    DropPartitionField,
     MoveColumn,
     RenameColumn,
+    ReplacePartitionField,
     SetComment,
     SetDefault,
     SetNullable,
@@ -141,3 +144,38 @@ def set_default(column: str | Sequence[str], value: Value) -> Alteration:
 def drop_default(column: str | Sequence[str]) -> Alteration:
     """Every row must be written with a value of the column from now on."""
     return SetDefault(column, None, dropped=True)
+
+
+@public
+def add_partition_field(field: str, *, name: str | None = None) -> Alteration:
+    """Partition new files by a further field. Files that there are stay as they are, and are pruned by the fields they have.
+
+    A table with a primary key takes this only while it has no rows: the rows of a key would be in two partitions.
+
+    Args:
+        field: a column, or a transform of one: "years(c)", "months(c)", "days(c)", "hours(c)", "bucket(16, c)", "truncate(4, c)".
+        name: of the field, which directories begin with; by default as Iceberg names it, such as "ts_day" or "id_bucket_16".
+    """
+    return AddPartitionField(field, name)
+
+
+@public
+def drop_partition_field(field: str) -> Alteration:
+    """Partition new files without a field; see `add_partition_field`.
+
+    Args:
+        field: its name, such as "ts_day", or what it is, such as "days(ts)".
+    """
+    return DropPartitionField(field)
+
+
+@public
+def replace_partition_field(old: str, new: str, *, name: str | None = None) -> Alteration:
+    """Partition new files by another field in the place of one; see `add_partition_field`.
+
+    Args:
+        old: the name of the field to drop, or what it is.
+        new: the field to add.
+        name: of the new field.
+    """
+    return ReplacePartitionField(old, new, name)

@@ -191,7 +191,8 @@ def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) ->
     if mode in (CHANGELOG, AUTO):
         writes = schema.parsed_options.changelog.producer != NONE
         if snapshot.changelog_manifest_list or (writes and snapshot.kind != OVERWRITE):
-            return _file_pieces(meta.manifests.changelog(snapshot, like.schema), like, snapshot)
+            seen = through(schema, like.schema)
+            return _file_pieces(meta.manifests.changelog(snapshot, seen), seen, like, snapshot)
         if mode == CHANGELOG and not writes:
             raise _no_changelog(f"snapshot {snapshot.id} writes no changelog", meta.paths.root)
     if expired is not None:  # only its changelog is retained
@@ -201,8 +202,9 @@ def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) ->
     if snapshot.kind == COMPACT and schema.parsed_options.retention.rows_ms is None:
         return []  # a compaction changes no row
     by_files = mode == DELTA and snapshot.kind != OVERWRITE and _filters_keys_only(like)
-    written = _written_files(meta, through(schema, like.schema), snapshot) if by_files else None
-    found = _diff_to_previous(meta, like, snapshot, mode) if written is None else _file_pieces(written, like, snapshot)
+    seen = through(schema, like.schema)
+    written = _written_files(meta, seen, snapshot) if by_files else None
+    found = _diff_to_previous(meta, like, snapshot, mode) if written is None else _file_pieces(written, seen, like, snapshot)
     return [replace(piece, upserts=mode == DELTA) for piece in found]
 
 
@@ -291,18 +293,19 @@ def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Tab
     return written if pc.sum(written["rows"]).as_py() == snapshot.delta_rows else None
 
 
-def _file_pieces(entries: pa.Table, like: Projection, snapshot: Snapshot) -> list[Piece]:
+def _file_pieces(entries: pa.Table, seen: Schema, like: Projection, snapshot: Snapshot) -> list[Piece]:
+    """`entries`: of the snapshot, whose schema is `seen` through the columns of `like`."""
     if like.predicate is not None and entries.num_rows:
-        entries = prune_by_key(entries, like.schema, like.predicate)
+        entries = prune_by_key(entries, seen, like.predicate)
     found: dict[Bucket, list[DataFile]] = {}
-    for bucket, _, file in manifest.files_of(entries, like.schema, statistics=False):
+    for bucket, _, file in manifest.files_of(entries, seen, statistics=False):
         found.setdefault(bucket, []).append(file)
     numbers = frozenset({snapshot.id})
     return [Piece(bucket, (ChangeFiles(tuple(files)),), numbers) for bucket, files in sorted(found.items(), key=_order)]
 
 
 def _order(item: tuple[Bucket, object]) -> tuple:
-    return repr(item[0].partition), item[0].number
+    return repr(item[0].partition), item[0].number, item[0].spec
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

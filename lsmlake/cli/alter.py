@@ -35,6 +35,8 @@ Comment = Annotated[list[str] | None, _repeated("--comment", "NAME=TEXT", "Set t
 NotNull = Annotated[list[str] | None, _repeated("--not-null", "NAME", "Refuse nulls, if the column has none")]
 Nullable = Annotated[list[str] | None, _repeated("--nullable", "NAME", "Allow nulls")]
 Default = Annotated[list[str] | None, _repeated("--default", "NAME=VALUE", "Set the value of rows written without the column")]
+AddField = Annotated[list[str] | None, _repeated("--add-partition-field", "FIELD", "Partition new files by a field: 'days(ts)'")]
+DropField = Annotated[list[str] | None, _repeated("--drop-partition-field", "FIELD", "Partition new files without a field")]
 Set = Annotated[list[str] | None, _repeated("--set", "NAME=VALUE", "Set an option")]
 Unset = Annotated[list[str] | None, _repeated("--unset", "NAME", "Remove an option")]
 
@@ -52,6 +54,8 @@ def alter(
     not_null: NotNull = None,
     nullable: Nullable = None,
     default: Default = None,
+    add_partition_field: AddField = None,
+    drop_partition_field: DropField = None,
     set: Set = None,
     unset: Unset = None,
     json: Json = False,
@@ -76,6 +80,8 @@ def alter(
         *(lsmlake.set_default(*pair) for pair in pairs(default, "NAME=VALUE")),
         *map(lsmlake.drop_not_null, nullable or ()),
         *map(lsmlake.set_not_null, not_null or ()),
+        *map(lsmlake.drop_partition_field, drop_partition_field or ()),
+        *map(lsmlake.add_partition_field, add_partition_field or ()),
         *(lsmlake.set_option(*pair) for pair in pairs(set, "NAME=VALUE")),
     ]
     found = open_table(open_lake(ctx, warehouse, debug), table)

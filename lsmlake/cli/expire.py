@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -14,8 +15,8 @@ from lsmlake.cli.progress import spinner
 from lsmlake.commit.partition_expiry import PartitionExpiryReport
 from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import InvalidQuery
-from lsmlake.maintain.listings import partition_text
 from lsmlake.report.text import counted, printable
+from lsmlake.schema.schema import Schema
 
 RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep at most N snapshots, regardless of age.")]
 RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep at least N snapshots, regardless of age.")]
@@ -50,8 +51,7 @@ def expire(
         if (retain_max, retain_min, older_than, limit) != (None, None, None, None):
             raise InvalidQuery("--partitions goes by the table's options", where=table, cure="give no other option but --dry-run")
         dropped = found.expire_partitions(dry_run=dry_run)
-        schema = found.current
-        names = [partition_text(schema, partition) for partition in dropped.partitions]
+        names = [_named(found.current, partition) for partition in dropped.partitions]
         emit(asdict(dropped) | {"partitions": names}, Sentences((_dropped(found.name, dropped, names),)), json)
         return
     with spinner() as progress:
@@ -61,6 +61,12 @@ def expire(
         )
     text = _sentence(found.name, report)
     emit(asdict(report), Sentences((f"{text}; dry run, nothing was changed" if dry_run else text,)), json)
+
+
+def _named(schema: Schema, values: Sequence[object]) -> str:
+    """The values of a partition with the names of its fields, which may be those of an older spec."""
+    specs = [schema.partition_columns, *(schema.partition_columns_of(spec.id) for spec in schema.partitioning.specs)]
+    return schema.named_text(next(fields for fields in specs if len(fields) == len(values)), values)
 
 
 def _dropped(name: str, report: PartitionExpiryReport, partitions: list[str | None]) -> str:

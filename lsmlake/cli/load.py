@@ -21,13 +21,17 @@ from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.report.text import counted
+from lsmlake.schema.partitioning import split_terms
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON: paths, folders or globs.", show_default=False)
 ]
 Create = Annotated[bool, typer.Option("--create", help="Create the table first, with the columns of the files.")]
 PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns, if any.")]
-PartitionBy = Annotated[str | None, typer.Option("--partition-by", metavar="NAMES", help="With --create: the partition columns.")]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option("--partition-by", metavar="FIELDS", help="With --create: the partitions: 'dt', 'days(ts), bucket(16, id)'."),
+]
 Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="With --create: a table option.")]
 CastValues = Annotated[
     bool, typer.Option("--cast", help="Convert values of other types if nothing is lost; text is always converted.")
@@ -71,7 +75,7 @@ def load(
         found = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=found, cure="leave one of them out")
     if create:
-        keys, partitions = column_names(primary_key) or (), column_names(partition_by) or ()
+        keys, partitions = column_names(primary_key) or (), split_terms(partition_by or "")
         options = settings(option)
         with _no_folders_after_an_error(lake, table, new_warehouse), spinner() as progress:
             counter = _Counter(progress)

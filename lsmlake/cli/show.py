@@ -59,20 +59,22 @@ def _of_partition(schema: Schema, states: Mapping[Bucket, BucketState], text: st
     """The buckets whose partition has every `name=value` of `text`, which are separated by ',' or '/'."""
     if text is None:
         return states
-    if not schema.partition_by:
+    if not schema.all_partition_columns:
         raise InvalidQuery("the table has no partitions", found=f"--partition {text!r}", cure="leave --partition out")
-    texts = {bucket: partition_text(schema, bucket.partition) for bucket in states}
+    texts = {bucket: partition_text(schema, bucket) for bucket in states}
     wanted = _pairs(schema, text)
-    left = {bucket: state for bucket, state in states.items() if wanted <= _pairs(schema, texts[bucket])}
+    left = {bucket: state for bucket, state in states.items() if wanted <= _pairs(schema, texts[bucket] or "")}
     if not left:
-        known = sorted(set(texts.values()))
+        known = sorted(set(map(str, texts.values())))
         more = f" or {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
-        expected = " or ".join(map(repr, known[:_NAMED])) + more or f"{schema.partition_by[0]}=..., once there is data"
+        expected = (
+            " or ".join(map(repr, known[:_NAMED])) + more or f"{schema.all_partition_columns[0].name}=..., once there is data"
+        )
         raise InvalidQuery("no such partition", expected=expected, found=repr(text), cure="correct --partition")
     return left
 
 
 def _pairs(schema: Schema, text: str) -> set[str]:
     """'dt=a, b=c' -> {'dt=a', 'b=c'}: split at each comma or slash that precedes the name of a partition column."""
-    names = "|".join(map(re.escape, schema.partition_by))
+    names = "|".join(re.escape(field.name) for field in schema.all_partition_columns)
     return {pair.strip() for pair in re.split(rf"[,/]\s*(?=(?:{names})=)", text)}

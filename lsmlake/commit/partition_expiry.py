@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from lsmlake.commit.partition_time import time_of_partition
 from lsmlake.errors import InvalidQuery, Wording
@@ -18,6 +17,7 @@ from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.partitions import VALUES_TIME
+from lsmlake.schema.partitioning import human_values
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
@@ -35,7 +35,7 @@ class PartitionExpiryReport(Shown):
     """Partitions that expired or, in a dry run, that are due.
 
     Attributes:
-        partitions: their values, in the order of the partition columns.
+        partitions: their values, in the order of the partition fields; years, months, days and hours are text as in '2026-01-31'.
         rows: the number of their live rows.
         files: the number of their data files, which stay until the older snapshots expire.
         snapshot_id: the snapshot that dropped them; None if there was none to drop, and in a dry run.
@@ -74,14 +74,14 @@ def expire_partitions(version: Version, drop: Drop, *, dry_run: bool = False) ->
 
 
 def due(schema: Schema, now_ms: int, states: States) -> set[Bucket]:
-    """The buckets of the partitions that are due: the oldest ones, at most `partition.expiration-max-num` partitions."""
+    """The buckets of the partitions that are due: the oldest ones, at most `partition.expiration-max-num` partitions. Those of a
+    spec that `schema` does not know are as young as that spec."""
     options = schema.parsed_options.partitions
-    files: dict[tuple, list[Bucket]] = {}
-    for bucket in states:
-        files.setdefault(bucket.partition, []).append(bucket)
+    files: dict[tuple[int, tuple], list[Bucket]] = {}
+    for bucket in filter(lambda bucket: schema.has_spec(bucket.spec), states):
+        files.setdefault(bucket.partition_key, []).append(bucket)
     if options.strategy == VALUES_TIME:
-        time_of = partial(time_of_partition, schema.partition_by, options=options)
-        times = {partition: time_of(partition) for partition in files}
+        times = {key: time_of_partition(schema.partition_columns_of(key[0]), key[1], options) for key in files}
     else:
         times = {
             partition: max(file.created_ms for bucket in buckets for file in states[bucket].files)
@@ -101,5 +101,6 @@ def is_check_due(snapshot: Snapshot, before_ms: int | None, interval_ms: int) ->
 def _report(schema: Schema, states: States, chosen: Collection[Bucket], snapshot: Snapshot | None) -> PartitionExpiryReport:
     files = [file for bucket in chosen for file in states[bucket].files]
     dead = sum(ref.cardinality for bucket in chosen for ref in states[bucket].vectors.values())
-    partitions = tuple(sorted({bucket.partition for bucket in chosen}, key=repr))
+    keys = sorted({bucket.partition_key for bucket in chosen}, key=repr)
+    partitions = tuple(human_values(schema.partition_columns_of(spec), values) for spec, values in keys)
     return PartitionExpiryReport(partitions, sum(file.rows for file in files) - dead, len(files), snapshot and snapshot.id)

@@ -1,5 +1,7 @@
 """Reads the time of a partition from its values, by the options `partition.timestamp-*`. All times are in UTC. Pure.
 
+Under years, months, days or hours no pattern is needed, and the time is the last millisecond of the unit: no row is younger.
+
 Source of the rules: Apache Paimon, `PartitionTimeExtractor`.
 """
 
@@ -10,13 +12,21 @@ import re
 from collections.abc import Sequence
 
 from lsmlake.options.partitions import PartitionOptions, directives
+from lsmlake.schema.partitioning import PartitionColumn, human_values
 
 _DEFAULT = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?")
 
 
-def time_of_partition(columns: Sequence[str], values: Sequence[object], options: PartitionOptions) -> int | None:
+def time_of_partition(fields: Sequence[PartitionColumn], partition: tuple, options: PartitionOptions) -> int | None:
     """The time of a partition in milliseconds since 1970; None if its values are not a time."""
-    texts = [_text(value) for value in values]
+    if not fields:  # files from before the table was partitioned
+        return None
+    if options.pattern is None:
+        for field, value in zip(fields, partition, strict=True):
+            if field.transform.is_time:
+                return None if value is None else field.transform.end_ms(value) - 1
+    columns = [field.name for field in fields]
+    texts = [_text(value) for value in human_values(fields, partition)]
     if options.pattern is None:
         text = texts[0]
     else:

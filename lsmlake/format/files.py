@@ -14,10 +14,16 @@ APPEND, COMPACT = "APPEND", "COMPACT"
 
 
 class Bucket(NamedTuple):
-    """One LSM tree: a partition (values in the order of `partition_by`) and a bucket number in it."""
+    """One LSM tree: a partition, which is the values of the fields of a partition spec, and a bucket number in it."""
 
     partition: tuple
     number: int
+    spec: int = 0
+
+    @property
+    def partition_key(self) -> tuple[int, tuple]:
+        """The partition among those of all specs."""
+        return self.spec, self.partition
 
 
 class ColumnStats(NamedTuple):

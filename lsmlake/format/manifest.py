@@ -2,10 +2,11 @@
 
 In memory a manifest is an Arrow table, one row per entry, so 100,000 files are folded and pruned by array operations:
 
-    kind (0 ADD, 1 DELETE), p:<i> partition values, bucket, total_buckets, name, directory, bytes, rows, delete_rows,
+    kind (0 ADD, 1 DELETE), p:<i> value of partition field 1000 + i (null where the spec has no such field), bucket,
+    total_buckets, name, directory, bytes, rows, delete_rows,
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
     checksum, footer_bytes and footer_checksum (null = unknown), index and index_bytes (null = none; of an added file only index),
-    n:<id>, lo:<id>, hi:<id> statistics by field id
+    spec (partition spec), n:<id>, lo:<id>, hi:<id> statistics by field id
 
 On disk it is {"rows", "columns": [{name, type, values}]}, packed by `format.packed`.
 
@@ -64,6 +65,8 @@ _FIXED = (
 )
 _INDEX = (("index", pa.binary()), ("index_bytes", pa.int64()))
 """Columns that older manifests lack."""
+_SPEC = "spec", pa.int32()
+"""As these, but 0 there."""
 _NUMBER = (1 << 63) - 1
 _RANGES = {
     "kind": (0, 1),
@@ -107,8 +110,8 @@ def has_order(type_: pa.DataType) -> bool:
 def entries_schema(schema: Schema) -> pa.Schema:
     """Returns the Arrow schema of the manifest entries of a table with `schema`."""
     columns = schema.plain_columns
-    fields = [pa.field(name, type_) for name, type_ in (*_FIXED, *_INDEX)]
-    fields += [pa.field(f"p:{i}", columns.field(name).type) for i, name in enumerate(schema.partition_by)]
+    fields = [pa.field(name, type_) for name, type_ in (*_FIXED, *_INDEX, _SPEC)]
+    fields += [pa.field(f"p:{field.number}", field.type) for field in schema.all_partition_columns]
     for i, name in enumerate(schema.key):
         fields += [pa.field(f"kmin:{i}", columns.field(name).type), pa.field(f"kmax:{i}", columns.field(name).type)]
     for name, number in schema.field_ids().items():
@@ -128,9 +131,13 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
         "total_buckets": [e.total_buckets for e in entries],
         "index": [e.file.index if e.kind == ADD else None for e in entries],
         "index_bytes": [file.index_bytes for file in files],
+        "spec": [e.bucket.spec for e in entries],
     }
-    for i in range(len(schema.partition_by)):
-        values[f"p:{i}"] = [e.bucket.partition[i] for e in entries]
+    for field in schema.all_partition_columns:
+        place = schema.partition_places(field)
+        values[f"p:{field.number}"] = [
+            e.bucket.partition[place[e.bucket.spec]] if e.bucket.spec in place else None for e in entries
+        ]
     for i in range(len(schema.key)):
         values[f"kmin:{i}"] = [file.min_key[i] for file in files]
         values[f"kmax:{i}"] = [file.max_key[i] for file in files]
@@ -264,11 +271,14 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     A manifest that was written under another schema may lack statistics of a column, which are then null (unknown), have those of
     a dropped column, which are left out, or have bounds of a narrower type, which are widened. Raises Corrupt naming `where`.
     """
-    wanted = entries_schema(schema)
-    table = pa.table([_entry_column(table, field, where) for field in wanted], schema=wanted)
+    wanted, specs = entries_schema(schema), _specs_of(table)
+    lacking = {f"p:{field.number}" for field in schema.all_partition_columns if specs.isdisjoint(schema.partition_places(field))}
+    table = pa.table([_entry_column(table, field, field.name in lacking, where) for field in wanted], schema=wanted)
     if schema.key:
         _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     _check_range(table, "index_bytes", where)
+    known = pa.array([spec.id for spec in schema.partitioning.specs], pa.int32())
+    _check_all(table, "spec", pc.is_in(table["spec"], value_set=known), f"one of {known.to_pylist()}", where)
     for name, number in schema.field_ids().items():
         nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
         good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
@@ -281,10 +291,17 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     return table
 
 
-def _entry_column(table: pa.Table, field: pa.Field, where: str) -> pa.ChunkedArray | pa.Array:
-    """The column of an entry that depends on the schema. Raises Corrupt naming `where`."""
-    place = field.name.startswith(("p:", "kmin:", "kmax:"))
+def _specs_of(table: pa.Table) -> set[int]:
+    """The partition specs of the entries. Older manifests have no such column: spec 0."""
+    return set(table["spec"].unique().to_pylist()) if "spec" in table.column_names else {0}
+
+
+def _entry_column(table: pa.Table, field: pa.Field, lacks: bool, where: str) -> pa.ChunkedArray | pa.Array:
+    """The column of an entry that depends on the schema. `lacks`: no entry has a value. Raises Corrupt naming `where`."""
+    place = field.name.startswith(("p:", "kmin:", "kmax:")) and not lacks
     if field.name not in table.column_names:
+        if field.name == "spec":
+            return pa.array(np.zeros(table.num_rows, np.int32))
         if place:
             _refuse(where, field.name, type_name(field.type), "no such column")
         return pa.nulls(table.num_rows, field.type)
@@ -371,7 +388,8 @@ def merge(tables: Iterable[pa.Table], schema: Schema, *, whole: bool = False) ->
 def clustered(table: pa.Table, schema: Schema) -> pa.Table:
     """Sorts entries by partition, bucket and first key, so that parts of them have narrow bounds. Entries of one file keep their
     order."""
-    names = [*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket", *(["kmin:0"] if schema.key else [])]
+    partition = (f"p:{field.number}" for field in schema.all_partition_columns)
+    names = ["spec", *partition, "bucket", *(["kmin:0"] if schema.key else [])]
     return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]))
 
 
@@ -381,7 +399,7 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     if not table.num_rows:
         return []
     column = {name: table[name].to_pylist() for name, _ in _FIXED}
-    partitions = _tuples(table, "p", len(schema.partition_by))
+    specs = table["spec"].to_pylist()
     minima, maxima = _tuples(table, "kmin", len(schema.key)), _tuples(table, "kmax", len(schema.key))
     stats = _statistics(table, schema) if statistics else [{}] * table.num_rows
     plain = [column[name] for name in ("name", "directory", "bytes", "rows", "delete_rows")]
@@ -389,8 +407,18 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     sums = [column[name] for name in ("checksum", "footer_bytes", "footer_checksum")]
     index = table["index"].to_pylist() if statistics else [None] * table.num_rows
     files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums, index, table["index_bytes"].to_pylist())
-    buckets = map(Bucket, partitions, column["bucket"])
+    buckets = map(Bucket, _partitions(table, specs, schema), column["bucket"], specs)
     return list(zip(buckets, column["total_buckets"], files, strict=True))
+
+
+def _partitions(table: pa.Table, specs: Sequence[int], schema: Schema) -> list[tuple]:
+    """The partition of each entry: the values of the fields of its spec."""
+    by_spec = {spec: [f"p:{field.number}" for field in schema.partition_columns_of(spec)] for spec in set(specs)}
+    column = {name: table[name].to_pylist() for name in {name for names in by_spec.values() for name in names}}
+    if len(by_spec) > 1:
+        return [tuple(column[name][row] for name in by_spec[spec]) for row, spec in enumerate(specs)]
+    (names,) = by_spec.values()
+    return list(zip(*(column[name] for name in names), strict=True)) if names else [()] * table.num_rows
 
 
 def _tuples(table: pa.Table, prefix: str, count: int) -> list[tuple]:

@@ -16,6 +16,7 @@ from lsmlake.errors import Corrupt
 from lsmlake.format.manifest import ADD
 from lsmlake.format.packed import check_lengths, loaded, pack, stored, type_name, unpack
 from lsmlake.format.stats import bounds
+from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.shape import BYTES_MAX, NAME, RESTORE, Kind, check, integer, listing, optional, shown
 
@@ -44,8 +45,8 @@ class ManifestMeta(NamedTuple):
     """The entry of a manifest in a manifest list. `sequence`: the snapshot that added it, which its entries inherit.
 
     Bounds are inclusive stored values of the types of schema `schema_id`; None: unknown. Partition bounds have one value per
-    partition column and ignore nulls. `key_min`, `key_max`: of the first key column; None without a key. `total_buckets`: None if
-    the entries differ.
+    partition field of all specs of that schema and ignore nulls; unknown if an entry has another spec, without the field.
+    `key_min`, `key_max`: of the first key column; None without a key. `total_buckets`: None if the entries differ.
     """
 
     name: str
@@ -65,12 +66,18 @@ class ManifestMeta(NamedTuple):
     sequence: int
 
 
-def describe(name: str, data: bytes, table: pa.Table, schema_id: int, sequence: int) -> ManifestMeta:
+def describe(name: str, data: bytes, table: pa.Table, schema: Schema, sequence: int) -> ManifestMeta:
     """Returns the list entry of the manifest `table`, stored as `data` under `name`."""
+    specs = set(table["spec"].unique().to_pylist())
     kinds, totals = table["kind"].to_numpy(), table["total_buckets"].to_numpy()
     buckets, levels = table["bucket"].to_numpy(), table["level"].to_numpy()
     added = int((kinds == ADD).sum())
-    partitions = [_bounds(table[column], table[column]) for column in table.column_names if column.startswith("p:")]
+    partitions = [
+        _bounds(table[f"p:{field.number}"], table[f"p:{field.number}"])
+        if specs <= schema.partition_places(field).keys()
+        else (None, None)
+        for field in schema.all_partition_columns
+    ]
     return ManifestMeta(
         name,
         len(data),
@@ -84,7 +91,7 @@ def describe(name: str, data: bytes, table: pa.Table, schema_id: int, sequence: 
         *(_bounds(table["kmin:0"], table["kmax:0"]) if "kmin:0" in table.column_names else (None, None)),
         int(levels.min()),
         int(levels.max()),
-        schema_id,
+        schema.id,
         sequence,
     )
 
@@ -107,13 +114,18 @@ def _cuts(type_: pa.DataType) -> bool:
     return pa.types.is_string(type_) or pa.types.is_binary(type_)
 
 
-def partition_bounds(metas: Sequence[ManifestMeta], schema: Schema, column: int, where: str) -> tuple[pa.Array, pa.Array]:
-    """The bounds of a partition column of `schema`, by number, in each manifest. Raises Corrupt naming `where`."""
-    try:
-        low, high = [meta.partition_min[column] for meta in metas], [meta.partition_max[column] for meta in metas]
-    except IndexError:
-        raise Corrupt("manifest list lacks bounds of a partition column", where=where, cure=RESTORE) from None
-    return _typed(low, high, schema.plain_columns.field(schema.partition_by[column]).type, where)
+def partition_bounds(
+    metas: Sequence[ManifestMeta], schema: Schema, column: PartitionColumn, where: str
+) -> tuple[pa.Array, pa.Array]:
+    """The bounds of a partition field of `schema` in each manifest. Those of an older schema may lack it. Raises Corrupt naming
+    `where`."""
+    place, sides = schema.all_partition_columns.index(column), ([], [])
+    for meta in metas:
+        for side, values in zip(sides, (meta.partition_min, meta.partition_max), strict=True):
+            if place >= len(values) and meta.schema_id == schema.id:
+                raise Corrupt("manifest list lacks bounds of a partition column", where=where, cure=RESTORE)
+            side.append(values[place] if place < len(values) else None)
+    return _typed(*sides, column.type, where)
 
 
 def key_bounds(metas: Sequence[ManifestMeta], schema: Schema, where: str) -> tuple[pa.Array, pa.Array]:

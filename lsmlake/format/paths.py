@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket, DataFile
+from lsmlake.schema.partitioning import PartitionColumn
 
 _ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines ignore names that begin with a dot
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
@@ -278,15 +279,20 @@ def index_of(data: str) -> str:
     return f"{data}.index"
 
 
-def bucket_directory(bucket: Bucket, partition_by: Sequence[str], null_name: str) -> str:
-    """Returns the directory for new files of a bucket, relative to the table's root: 'dt=2026-01-01/bucket-0'.
+def bucket_directory(bucket: Bucket, fields: Sequence[PartitionColumn], null_name: str) -> str:
+    """Returns the directory for new files of a bucket, relative to the table's root: 'ts_day=2026-01-01/bucket-0'.
 
-    Hive style with escaped values; a null is written as `null_name`. A name that is too long for file systems is cut and ends in
+    Args:
+        bucket: The bucket.
+        fields: The fields of its partition spec.
+        null_name: What a null is written as.
+
+    Hive style with escaped values. A name that is too long for file systems is cut and ends in
     '~'. The directory serves people and other engines: lsmlake reads values from manifests, never from a path.
     """
     parts = [
-        _cut(f"{_escaped(name)}={_partition_text(value, null_name)}")
-        for name, value in zip(partition_by, bucket.partition, strict=True)
+        _cut(f"{_escaped(field.name)}={_partition_text(field.transform.human(value), null_name)}")
+        for field, value in zip(fields, bucket.partition, strict=True)
     ]
     return "/".join([*parts, f"bucket-{bucket.number}"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lsmlake.kernels.successor import next_bytes, next_text
+
 
 def bounds(low: object, high: object, length: int) -> tuple[object, object]:
     """Truncates `low` and `high` to at most `length` bytes; None if there is no such bound."""
@@ -17,23 +19,7 @@ def _cut_low(value: object, length: int) -> object:
 def _cut_high(value: object, length: int) -> object:
     if isinstance(value, str):
         kept = _cut_low(value, length)
-        return value if kept == value else _next_text(kept)
+        return value if kept == value else next_text(kept)
     if isinstance(value, bytes):
-        return value if len(value) <= length else _next_bytes(value[:length])
+        return value if len(value) <= length else next_bytes(value[:length])
     return value
-
-
-def _next_text(prefix: str) -> str | None:
-    """Returns the smallest text, by code points, that is greater than all texts that begin with `prefix`."""
-    for end in range(len(prefix), 0, -1):
-        point = ord(prefix[end - 1]) + 1
-        if point == 0xD800:
-            point = 0xE000  # surrogates are not characters
-        if point <= 0x10FFFF:
-            return prefix[: end - 1] + chr(point)
-    return None
-
-
-def _next_bytes(prefix: bytes) -> bytes | None:
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

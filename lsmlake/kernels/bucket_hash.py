@@ -11,8 +11,6 @@ rows to the same bucket. The hash is part of the format.
 3. Text and bytes take one round per four bytes, read little-endian, and then, unlike standard Murmur3, one full round per
    remaining byte, read as a signed number.
 4. Rows are processed in blocks, so that intermediate arrays stay in the processor's cache.
-
-Source: Murmur3 by Austin Appleby (public domain), with the tail of Spark's `Murmur3_x86_32.hashUnsafeBytes`.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ import pyarrow.compute as pc
 
 from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.keys import fixed_width, is_text, plain
+from lsmlake.kernels.murmur3 import hash_shortest, hash_text, hash_words, rounds_per_byte
 
 _SEED = 42
 _BLOCK_ROWS = 1 << 16
@@ -74,86 +73,22 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
     """Hashes one block of one column; undefined for nulls."""
     type = column.type
     if any(check(type) for check in _INT_TYPES):
-        return _hash_words(fixed_width(column, f"<i{type.byte_width}", "<i4").view(np.uint32)[:, None], seeds)
+        return hash_words(fixed_width(column, f"<i{type.byte_width}", "<i4").view(np.uint32)[:, None], seeds)
     if pa.types.is_floating(type):
         values = fixed_width(column, f"<f{type.byte_width}")
         values += 0.0  # turns -0.0 into 0.0
         values[np.isnan(values)] = np.nan
-        return _hash_words(values.view(np.uint32).reshape(len(values), -1), seeds)
+        return hash_words(values.view(np.uint32).reshape(len(values), -1), seeds)
     if pa.types.is_decimal128(type):
         return _hash_decimals(fixed_width(column, "u1").reshape(-1, 16), type.precision, seeds)
     if type == pa.large_binary():
-        return _hash_text(joined(column), seeds)
+        return hash_text(joined(column), seeds, rounds_per_byte)
     assert pa.types.is_int64(type) or pa.types.is_timestamp(type) or pa.types.is_time64(type), f"Spark has no hash of {type}"
-    return _hash_words(fixed_width(column, "<u4").reshape(-1, 2), seeds)
+    return hash_words(fixed_width(column, "<u4").reshape(-1, 2), seeds)
 
 
 def _hash_decimals(values: np.ndarray, precision: int, seeds: np.ndarray) -> np.ndarray:
     """`values`: uint8 matrix, sixteen little-endian bytes per row."""
     if precision <= 18:
-        return _hash_words(values.view("<u4")[:, :2], seeds)
-    values = np.ascontiguousarray(values[:, ::-1])
-    magnitudes = values ^ (values[:, :1].view(np.int8) >> 7).view(np.uint8)  # leading sign bytes are now 0
-    first = np.where(magnitudes.any(axis=1), (magnitudes != 0).argmax(axis=1), 15)
-    at = np.arange(len(values))
-    lengths = 16 - first + (magnitudes[at, first] >= 0x80)  # one byte more where the sign bit would not fit
-    return _hash_bytes(values.ravel(), 16 * (at + 1) - lengths, lengths, seeds)
-
-
-def _hash_text(values: pa.LargeBinaryArray, seeds: np.ndarray) -> np.ndarray:
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
-    data = np.frombuffer(data, np.uint8)[: ends[-1]] if data else np.empty(0, np.uint8)
-    return _hash_bytes(data, ends[:-1], np.diff(ends), seeds)
-
-
-# --- Murmur3 over arrays of rows; all arithmetic wraps at 32 bits ---
-
-
-def _hash_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """`words`: uint32 matrix, the words of each row in hash order."""
-    hashes = seeds
-    for i in range(words.shape[1]):
-        hashes = _round(hashes, words[:, i])
-    return _finish(hashes, np.uint32(4 * words.shape[1]))
-
-
-def _hash_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Row i is `data[starts[i] : starts[i] + lengths[i]]`. Each step hashes one word of all rows that have this word."""
-    word_at = np.ndarray((max(0, len(data) - 3),), "<u4", data, strides=(1,))  # the word starting at any byte
-    hashes, words, rows = seeds.copy(), lengths // 4, np.arange(len(lengths))
-    shortest = words.min()
-    for i in range(shortest):
-        hashes = _round(hashes, word_at[starts + 4 * i])
-    for i in range(shortest, words.max()):
-        rows = rows[words[rows] > i]
-        hashes[rows] = _round(hashes[rows], word_at[starts[rows] + 4 * i])
-    signed, tails, left = data.view(np.int8), starts + 4 * words, lengths % 4
-    for i in range(3):
-        rows = np.flatnonzero(left > i)
-        hashes[rows] = _round(hashes[rows], signed[tails[rows] + i].astype(np.int32).view(np.uint32))
-    return _finish(hashes, lengths.astype(np.uint32))
-
-
-def _round(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
-    words = _rotated(words * np.uint32(0xCC9E2D51), 15)
-    words *= np.uint32(0x1B873593)
-    words ^= hashes
-    words = _rotated(words, 13)
-    words *= np.uint32(5)
-    words += np.uint32(0xE6546B64)
-    return words
-
-
-def _finish(hashes: np.ndarray, lengths: np.ndarray | np.uint32) -> np.ndarray:
-    hashes = hashes ^ lengths
-    hashes ^= hashes >> np.uint32(16)
-    hashes *= np.uint32(0x85EBCA6B)
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= np.uint32(0xC2B2AE35)
-    hashes ^= hashes >> np.uint32(16)
-    return hashes
-
-
-def _rotated(words: np.ndarray, bits: int) -> np.ndarray:
-    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+        return hash_words(values.view("<u4")[:, :2], seeds)
+    return hash_shortest(values, seeds, rounds_per_byte)

@@ -72,6 +72,7 @@ def alter(
             return None
         rule_of(new, name)
         _check_fixed(version, name, new)
+        _check_partitions(version, name, new)
         settling = _settling(version, new, name, _check_no_nulls(version, name, new))
         try:
             with version.unless_expired():
@@ -182,6 +183,23 @@ def _check_fixed(version: Version, name: str, new: Schema) -> None:
         expected=", ".join(f"{option} = {fixed[option].text(before[option]) or 'nothing'}" for option in changed),
         found=", ".join(f"{option} = {fixed[option].text(after[option]) or 'nothing'}" for option in changed),
         cure="create a table with these options and upsert the rows of this one into it",
+    )
+
+
+def _check_partitions(version: Version, name: str, new: Schema) -> None:
+    """Raises InvalidSchema if the keys that the table has would be in other partitions. Append-only tables keep their files under
+    the partition spec that they were written under."""
+    old = version.schema
+    if new.append_only or new.spec_id == old.spec_id or version.snapshot is None:
+        return
+    if new.key == old.key and not version.live().num_rows:
+        return
+    raise InvalidSchema(
+        "the partitions of a table with a primary key can change only while the table has no rows",
+        where=name,
+        expected=f"partitions {list(old.partition_by)}",
+        found=f"{list(new.partition_by)}: the rows of a key would be in two partitions",
+        cure="create a table with these partitions and upsert the rows of this one into it",
     )
 
 

@@ -16,9 +16,9 @@ from lsmlake.commit.replay import Identity
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.statistics import ColumnStatistics, TableStatistics
 from lsmlake.format.stats import bounds
-from lsmlake.maintain.listings import value_text
 from lsmlake.read.measure import ColumnMeasure, Measured
 from lsmlake.read.plan import Plan, plan
+from lsmlake.schema.row_text import value_text
 from lsmlake.store.statistics import put_statistics
 from lsmlake.store.version import Version
 

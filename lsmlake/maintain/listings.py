@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format.files import BucketState, DataFile
+from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.format.manifest_list import ManifestMeta, partition_bounds
 from lsmlake.lsm.levels import recency
 from lsmlake.options.columns import PREFIX
 from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
+from lsmlake.schema.row_text import value_text
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 
@@ -34,7 +35,7 @@ def files(version: Version) -> pa.Table:
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
     return pa.table(
         {
-            "partition": pa.array([partition_text(schema, state.bucket.partition) for state, _ in rows], pa.string()),
+            "partition": pa.array([partition_text(schema, state.bucket) for state, _ in rows], pa.string()),
             "bucket": pa.array([state.bucket.number for state, _ in rows], pa.int32()),
             "file_path": pa.array([meta.paths.data(f) for state, f in rows], pa.string()),
             "file_format": pa.array(["parquet"] * len(rows), pa.string()),
@@ -58,27 +59,13 @@ def files(version: Version) -> pa.Table:
     )
 
 
-def partition_text(schema: Schema, partition: tuple) -> str | None:
-    """A partition as text, such as 'dt=2026-01-01, region=EU'; None for a table without partitions. A null is shown as the name
-    of its directory, and text equal to that name is quoted."""
-    null = schema.parsed_options.layout.default_partition
-
-    def shown(value: object) -> str:
-        return null if value is None else repr(value) if value == null else value_text(value)
-
-    named = zip(schema.partition_by, partition, strict=True)
-    return ", ".join(f"{name}={shown(value)}" for name, value in named) if partition else None
+def partition_text(schema: Schema, bucket: Bucket) -> str | None:
+    """See `Schema.partition_text`."""
+    return schema.partition_text(bucket.spec, bucket.partition)
 
 
 def key_text(key: tuple) -> str:
     return ", ".join(map(value_text, key))
-
-
-def value_text(value: object) -> str:
-    """A value that is not null as text, in the form of directory names: not escaped, not cut."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _age(file: DataFile) -> tuple:
@@ -87,7 +74,8 @@ def _age(file: DataFile) -> tuple:
 
 def place(state: BucketState) -> tuple:
     """The sort key of a bucket in a listing; nulls first."""
-    return tuple((value is not None, value) for value in state.bucket.partition), state.bucket.number
+    spec, partition, number = state.bucket.spec, state.bucket.partition, state.bucket.number
+    return spec, tuple((value is not None, value) for value in partition), number
 
 
 def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str, object]]:
@@ -157,10 +145,10 @@ def manifests(version: Version) -> pa.Table:
 def _partition_bounds(version: Version, metas: Sequence[ManifestMeta]) -> tuple[list[_Texts], list[_Texts]]:
     """The least and the greatest value of each partition column in each manifest."""
     schema, sides = version.schema, ([[] for _ in metas], [[] for _ in metas])
-    for number, name in enumerate(schema.partition_by):
-        for side, values in zip(sides, partition_bounds(metas, schema, number, version.meta.paths.root), strict=True):
+    for field in schema.all_partition_columns:
+        for side, values in zip(sides, partition_bounds(metas, schema, field, version.meta.paths.root), strict=True):
             for row, value in zip(side, values.to_pylist(), strict=True):
-                row.append((name, None if value is None else value_text(value)))
+                row.append((field.name, None if value is None else value_text(field.transform.human(value))))
     return sides
 
 

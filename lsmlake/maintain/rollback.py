@@ -141,6 +141,7 @@ def restored_schema(then: Schema, now: Schema, number: int, time_ms: int) -> Sch
     """The schema of an older snapshot as a new one with this number; `now` itself, the one in effect, if it has the same columns
     and options. Ids of fields that `now` has and `then` has not are never used again."""
     highest = max(then.highest_field_id, now.highest_field_id)
+    then = replace(then, partitioning=then.partitioning.after(now.partitioning))
     like_now = replace(then, id=now.id, highest_field_id=now.highest_field_id, time_ms=now.time_ms)
     return now if like_now.encode() == now.encode() else replace(then, id=number, highest_field_id=highest, time_ms=time_ms)
 

@@ -59,7 +59,7 @@ def table_indexes(version: Version) -> pa.Table:
         rows += [(state.bucket, puffin, vectors) for puffin, vectors in sorted(found.items())]
     ranges = [[(file, ref.offset, ref.length, ref.cardinality) for file, ref in vectors] for *_, vectors in rows]
     names = _VECTOR.names
-    texts = [listings.partition_text(version.schema, bucket.partition) for bucket, *_ in rows]
+    texts = [listings.partition_text(version.schema, bucket) for bucket, *_ in rows]
     return pa.table(
         {
             "partition": pa.array(texts, pa.string()),
@@ -89,7 +89,7 @@ def file_indexes(version: Version) -> pa.Table:
     beside = [file.index_bytes is not None for _, file, *_ in rows]
     sizes = [len(file.index) if file.index is not None else file.index_bytes for _, file, *_ in rows]
     paths = [meta.paths.index(file) if there else None for there, (_, file, *_) in zip(beside, rows, strict=True)]
-    texts = [listings.partition_text(version.schema, bucket.partition) for bucket, *_ in rows]
+    texts = [listings.partition_text(version.schema, bucket) for bucket, *_ in rows]
     return pa.table(
         {
             "partition": pa.array(texts, pa.string()),

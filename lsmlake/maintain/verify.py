@@ -195,7 +195,9 @@ class _Checker:
 
     def _bucket(self, schema: Schema, state: BucketState, latest: bool) -> Iterator[Finding]:
         options = schema.parsed_options
-        directory = bucket_directory(state.bucket, schema.partition_by, options.layout.default_partition)
+        directory = bucket_directory(
+            state.bucket, schema.partition_columns_of(state.bucket.spec), options.layout.default_partition
+        )
         where = f"{self.meta.paths.root}/{directory}"
         for text in violations(state):
             yield Finding(where, text)

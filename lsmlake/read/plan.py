@@ -27,7 +27,7 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.sections import sections
-from lsmlake.predicate import Predicate, evaluate, key_values
+from lsmlake.predicate import Predicate, key_values
 from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
@@ -152,7 +152,7 @@ def plan(
         what = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
         steps.append((", ".join(what), table.num_rows))
     if near is not None:
-        for name in (*(f"p:{i}" for i in range(len(schema.partition_by))), "bucket"):
+        for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns), "bucket"):
             table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))
     if by_last_level:
         table = table.filter(pa.array(_at_last_level(table, schema)))
@@ -181,21 +181,12 @@ def _at_last_level(table: pa.Table, schema: Schema) -> np.ndarray:
     """Flags the files at the last level of their bucket, which need no merging. `table`: all files of each bucket, because the
     deepest one decides which level is the last."""
     levels, bucket = table["level"].to_numpy(), table["bucket"].to_numpy()
-    for i in range(len(schema.partition_by)):
-        encoded = table[f"p:{i}"].combine_chunks().dictionary_encode(null_encoding="encode")
+    for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns)):
+        encoded = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
         _, bucket = np.unique(bucket * np.int64(len(encoded.dictionary)) + np.asarray(encoded.indices), return_inverse=True)
     deepest = np.full(bucket.max(initial=-1) + 1, last_level_of(schema.parsed_options.compaction, Levels()))
     np.maximum.at(deepest, bucket, levels)
     return levels == deepest[bucket]
-
-
-def partition_matches(predicate: Predicate, schema: Schema, partition: tuple) -> bool:
-    """Whether `predicate`, which has partition columns only, is true of a partition."""
-    values = pa.table(
-        [pa.array([value], schema.row_columns.field(n).type) for n, value in zip(schema.partition_by, partition, strict=True)],
-        names=list(schema.partition_by),
-    )
-    return bool(np.asarray(evaluate(predicate, values))[0])
 
 
 _COUNT = Wording("count() counts rows", command="name a column")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -65,10 +65,11 @@ def rows_by_lookup(version: Version, found: Sequence[Lookup], columns: Sequence[
 def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
     schema = version.schema
     numbers = bucket_of([keys[name].combine_chunks() for name in schema.bucket_key], version.options.layout.buckets)
-    partitions = zip(*(keys[name].to_pylist() for name in schema.partition_by), strict=True) if schema.partition_by else None
+    fields = schema.partition_columns
+    partitions = zip(*(field.values(keys).to_pylist() for field in fields), strict=True) if fields else repeat(())
     found: dict[Bucket, dict[Key, None]] = {}  # distinct keys, in order
     for key, number in zip(searched(keys.select(schema.key)), numbers.tolist(), strict=True):
-        found.setdefault(Bucket(() if partitions is None else next(partitions), number), {})[key] = None
+        found.setdefault(Bucket(next(partitions), number, schema.spec_id), {})[key] = None
     return found
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.predicate import evaluate
-from lsmlake.read.plan import Plan, partition_matches
+from lsmlake.read.partitions import is_of_partitions, partition_matches
+from lsmlake.read.plan import Plan
 from lsmlake.read.scan import matching_groups
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
@@ -36,13 +37,14 @@ def matched(plan: Plan) -> list[Matched]:
     """Returns the files of the plan that hold matching rows, and where. Level-0 rows are not looked at. Reads the columns of the
     predicate, in the row groups that may match; nothing if partitions decide."""
     places = [(split.bucket, file, split.vectors.get(file.name)) for split in plan.splits for file in split.files]
-    of_partitions = plan.predicate is None or plan.predicate.columns <= set(plan.schema.partition_by)
+    predicate = plan.predicate
+    of_partitions = predicate is not None and is_of_partitions(predicate, plan.schema)
 
     def look(place: tuple[Bucket, DataFile, VectorRef | None]) -> Matched:
         bucket, file, ref = place
         vector = EMPTY if ref is None else plan.version.meta.vectors.get(ref, file)
-        if of_partitions:
-            whole = plan.predicate is None or partition_matches(plan.predicate, plan.schema, bucket.partition)
+        whole = predicate is None or (partition_matches(predicate, plan.schema, bucket) if of_partitions else None)
+        if whole is not None:
             return Matched(bucket, file, ref, vector, None if whole else np.empty(0, np.int64))
         found = [np.empty(0, np.int64), *_positions(plan, bucket, file, vector)]
         return Matched(bucket, file, ref, vector, np.concatenate(found))

@@ -1,5 +1,7 @@
 """Prunes files by partition, bucket, key range and column statistics. Array operations only.
 
+The value of a partition field says which values its column can have: a range, or, under `bucket`, those of one hash.
+
 Partition, bucket and key are the same in all entries of a file, so they choose manifests and prune entries before these are
 folded (`store.live`). Statistics prune the live files.
 """
@@ -12,12 +14,15 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.format import manifest_list
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.predicate import ColumnBounds, Predicate, key_values, may_match
-from lsmlake.schema.schema import Schema
+from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Not, Or
+from lsmlake.schema.partitioning import PartitionColumn
+from lsmlake.schema.schema import RESERVED, Schema
 from lsmlake.store.live import Selection
 
 _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
@@ -46,13 +51,18 @@ def _manifests(
     if predicate is None or not len(metas):
         return opened
     unknown = pa.nulls(len(metas), pa.int64())
-    bounds = {
-        name: ColumnBounds(*manifest_list.partition_bounds(metas, schema, i, where), unknown)
-        for i, name in enumerate(schema.partition_by)
-    }
+    bounds: dict[str, ColumnBounds] = {}
     if by_key and schema.key:
         bounds[schema.key[0]] = ColumnBounds(*manifest_list.key_bounds(metas, schema, where), unknown)
-    opened &= may_match(predicate, bounds, np.array([meta.added + meta.deleted for meta in metas]))
+    fields = _used(schema, predicate)
+    for field in fields:
+        low, high = manifest_list.partition_bounds(metas, schema, field, where)
+        sources = ColumnBounds(
+            field.transform.sources(low, field.source_type)[0], field.transform.sources(high, field.source_type)[1], unknown
+        )
+        narrow(bounds, field, sources)
+        bounds[_name(field)] = ColumnBounds(low, high, unknown)
+    opened &= may_match(_with_hashes(predicate, fields), bounds, np.array([meta.added + meta.deleted for meta in metas]))
     if (columns := _bucket_keys(schema, predicate)) is not None:
         wanted = {total: np.sort(bucket_of(columns, total)) for total in {meta.total_buckets for meta in metas} - {None}}
         opened &= np.array([meta.total_buckets is None or _reaches(meta, wanted[meta.total_buckets]) for meta in metas])
@@ -69,7 +79,13 @@ def _entries(table: pa.Table, *, schema: Schema, predicate: Predicate | None, by
     if predicate is None:
         return np.ones(table.num_rows, bool)
     bounds = _key_bounds(table, schema, predicate) if by_key else {}
-    matches = may_match(predicate, bounds | _partitions(table, schema), table["rows"].to_numpy())
+    fields = _used(schema, predicate)
+    for field in fields:
+        sources = _sources(table, schema, field)
+        narrow(bounds, field, sources)
+        values = table[f"p:{field.number}"].combine_chunks()
+        bounds[_name(field)] = ColumnBounds(values, values, sources.nulls)
+    matches = may_match(_with_hashes(predicate, fields), bounds, table["rows"].to_numpy())
     return matches & _by_bucket(table, schema, predicate)
 
 
@@ -78,13 +94,77 @@ def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> pa.Ta
     return table.filter(pa.array(_entries(table, schema=schema, predicate=predicate, by_key=True)))
 
 
-def _partitions(table: pa.Table, schema: Schema) -> dict[str, ColumnBounds]:
-    """Returns the values of the partition columns as exact bounds."""
-    rows, bounds = table["rows"].to_numpy(), {}
-    for i, name in enumerate(schema.partition_by):
-        values = table[f"p:{i}"].combine_chunks()
-        bounds[name] = ColumnBounds(values, values, pa.array(np.where(np.asarray(values.is_null()), rows, 0)))
-    return bounds
+def _used(schema: Schema, predicate: Predicate) -> list[PartitionColumn]:
+    """The partition fields of columns that the predicate names."""
+    return [field for field in schema.all_partition_columns if field.column in predicate.columns]
+
+
+def _sources(table: pa.Table, schema: Schema, field: PartitionColumn) -> ColumnBounds:
+    """Returns what a partition field says about its column; nothing where the spec of an entry does not have the field."""
+    values = table[f"p:{field.number}"].combine_chunks()
+    bounds = sources_of(values, table["rows"].to_numpy(), field)
+    there = _has(table, schema, field)
+    return ColumnBounds(*(pc.if_else(pa.array(there), side, pa.scalar(None, side.type)) for side in bounds))
+
+
+def sources_of(values: pa.Array, rows: np.ndarray, field: PartitionColumn) -> ColumnBounds:
+    """Returns the bounds of the column of a partition field in partitions with these values and numbers of rows. A null is the
+    partition of the nulls. Those of `identity` are exact."""
+    return ColumnBounds(
+        *field.transform.sources(values, field.source_type), pa.array(np.where(np.asarray(values.is_null()), rows, 0))
+    )
+
+
+def _has(table: pa.Table, schema: Schema, field: PartitionColumn) -> np.ndarray:
+    """Flags the entries whose spec has a partition field."""
+    return np.isin(table["spec"].to_numpy(), list(schema.partition_places(field)))
+
+
+def narrow(bounds: dict[str, ColumnBounds], field: PartitionColumn, sources: ColumnBounds) -> None:
+    """Adds what a partition field says about its column to what is known of it."""
+    known = bounds.get(field.column)
+    if known is None or field.transform.is_identity:
+        bounds[field.column] = sources if known is None else ColumnBounds(*map(pc.coalesce, sources, known))
+    elif field.transform.keeps_order:
+        low = _first_if(pc.greater(known.min, sources.min), known.min, sources.min)
+        high = _first_if(pc.less(known.max, sources.max), known.max, sources.max)
+        bounds[field.column] = ColumnBounds(low, high, pc.coalesce(known.nulls, sources.nulls))
+
+
+def _first_if(condition: pa.Array, first: pa.Array, second: pa.Array) -> pa.Array:
+    """Chooses `first` where the condition is true, else `second`; the other one where that is null."""
+    return pc.if_else(condition.fill_null(False), first, pc.coalesce(second, first))
+
+
+def _with_hashes(predicate: Predicate, fields: Sequence[PartitionColumn]) -> Predicate:
+    """Returns an equal predicate in which = and IN also name the partition values, under `bucket`, of their literals."""
+    match predicate:
+        case Compare("=", Column((name,)), Literal(value)):
+            return _hashed(predicate, name, [value], fields)
+        case In(Column((name,)), values):
+            return _hashed(predicate, name, values, fields)
+        case Not(child):
+            return Not(_with_hashes(child, fields))
+        case Is(child, value):
+            return Is(_with_hashes(child, fields), value)
+        case And(children):
+            return And(tuple(_with_hashes(child, fields) for child in children))
+        case Or(children):
+            return Or(tuple(_with_hashes(child, fields) for child in children))
+    return predicate
+
+
+def _hashed(predicate: Predicate, column: str, values: Sequence[object], fields: Sequence[PartitionColumn]) -> Predicate:
+    for field in fields:
+        if field.column == column and not field.transform.keeps_order:
+            numbers = field.transform.apply(pa.array(values, field.source_type)).unique().to_pylist()
+            predicate = And((predicate, In(Column((_name(field),), field.type), tuple(numbers))))
+    return predicate
+
+
+def _name(field: PartitionColumn) -> str:
+    """What predicates and bounds call the values of a partition field."""
+    return f"{RESERVED}{field.number}"
 
 
 def _by_bucket(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
@@ -139,6 +219,9 @@ def file_bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict
 
 
 def exact_bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
-    """As `file_bounds`, with the values of partition columns in place of their bounds, which may be cut."""
-    partitions = {name: bounds for name, bounds in _partitions(table, schema).items() if name in names}
-    return file_bounds(table, schema, names) | partitions
+    """As `file_bounds`, with the values of columns that are partition fields in place of their bounds, which may be cut."""
+    bounds = file_bounds(table, schema, names)
+    for field in schema.all_partition_columns:
+        if field.column in names and field.transform.is_identity:
+            narrow(bounds, field, _sources(table, schema, field))
+    return bounds

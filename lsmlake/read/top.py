@@ -114,7 +114,8 @@ def _units(plan: Plan, order: KeyOrder, decided: Collection[str] | None) -> Iter
 def _key(plan: Plan, bucket: Bucket, key: tuple, order: KeyOrder) -> tuple:
     """The primary key of a row, from its partition and its key in the bucket, in a form that sorts in the order asked for."""
     schema = plan.schema
-    values = dict(zip(schema.partition_by, bucket.partition, strict=True)) | dict(zip(schema.key, key, strict=True))
+    fields = zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True)
+    values = {field.column: value for field, value in fields} | dict(zip(schema.key, key, strict=True))
     return _rank([values[name] for name in schema.primary_key], order)
 
 

@@ -57,7 +57,7 @@ class Summary:
             "waiting_rows": waiting,
             "files": len(files),
             "bytes": sum(file.bytes for file in files),
-            "partitions": len({state.bucket.partition for state in self.states.values()}),
+            "partitions": len({state.bucket.partition_key for state in self.states.values()}),
             "buckets": len(self.states),
         }
 
@@ -86,7 +86,7 @@ class Summary:
     def _bucket_record(self) -> dict[str, object] | None:
         if self.bucket is None:
             return None
-        partition = partition_text(self.schema, self.bucket.partition)
+        partition = partition_text(self.schema, self.bucket)
         return {"partition": partition, "bucket": self.bucket.number, "runs": [run._asdict() for run in self.runs]}
 
     # -- for people ---------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Summary:
         }
 
     def _bucket_text(self) -> str:
-        partition = partition_text(self.schema, self.bucket.partition)
+        partition = partition_text(self.schema, self.bucket)
         return ", ".join(filter(None, [partition and printable(partition), f"bucket {self.bucket.number}"]))
 
 

@@ -22,6 +22,7 @@ from lsmlake.schema import lossless, types
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of, no_default_of_nested, with_default
 from lsmlake.schema.draft import Draft, Place
 from lsmlake.schema.fields import Path, Siblings, names_of, shown
+from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Term
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.schema.widening import widens
@@ -102,12 +103,10 @@ class RenameColumn(Alteration):
                 found=f"{old!r}, which an option names",
                 cure="choose another name, or unset the option before",
             )
-        return replace(
-            place.altered(lambda one: one.with_name(self.name)),
-            options=options,
-            primary_key=tuple(map(swap, draft.primary_key)),
-            partition_by=tuple(map(swap, draft.partition_by)),
+        made = replace(
+            place.altered(lambda one: one.with_name(self.name)), options=options, primary_key=tuple(map(swap, draft.primary_key))
         )
+        return made if column else made.with_renamed_fields(types.field_id(place.field), old, self.name)
 
 
 @dataclass(frozen=True)
@@ -256,6 +255,68 @@ class SetDefault(Alteration):
         return place.altered(lambda one: with_default(one, WRITE, value))
 
 
+@dataclass(frozen=True)
+class AddPartitionField(Alteration):
+    """`term`: such as 'days(ts)'. `name`: None: as Iceberg names it. `place`: among the fields; None: the last one."""
+
+    term: str
+    name: str | None = None
+    place: int | None = None
+
+    def apply(self, draft: Draft) -> Draft:
+        names = [field.name for field in draft.columns]
+        term = Term.parse(self.term, names, draft.where)
+        column = draft.place([term.column])
+        source, transform = types.field_id(column.field), term.transform
+        known = next((one for one in draft.partitioning.fields if one.means(source, transform)), None)
+        ids = (field.id for field in (*draft.fields, *draft.partitioning.fields))
+        number = known.id if known else max(draft.partitioning.highest_field, *ids, FIRST_ID - 1) + 1
+        name = self.name or (known.name if known else transform.added_name(column.field.name))
+        place = len(draft.fields) if self.place is None else self.place
+        made = PartitionField(number, source, name, transform)
+        return replace(draft, fields=(*draft.fields[:place], made, *draft.fields[place:]))
+
+
+@dataclass(frozen=True)
+class DropPartitionField(Alteration):
+    """`field`: its name, or what it is: 'ts_day' or 'days(ts)'."""
+
+    field: str
+
+    def apply(self, draft: Draft) -> Draft:
+        place = _field_place(draft, self.field)
+        return replace(draft, fields=(*draft.fields[:place], *draft.fields[place + 1 :]))
+
+
+@dataclass(frozen=True)
+class ReplacePartitionField(Alteration):
+    field: str
+    term: str
+    name: str | None = None
+
+    def apply(self, draft: Draft) -> Draft:
+        place = _field_place(draft, self.field)
+        return AddPartitionField(self.term, self.name, place).apply(DropPartitionField(self.field).apply(draft))
+
+
+def _field_place(draft: Draft, given: str) -> int:
+    """The number of a partition field among those of the draft. Raises InvalidSchema."""
+    names = [field.name.lower() for field in draft.fields]
+    if given.lower() in names:
+        return names.index(given.lower())
+    columns = [field.name for field in draft.columns]
+    term, ids = Term.parse(given, columns, draft.where), {field.name: types.field_id(field) for field in draft.columns}
+    found = [place for place, one in enumerate(draft.fields) if one.means(ids.get(term.column, -1), term.transform)]
+    if not found:
+        raise InvalidSchema(
+            f"there is no partition field {given!r}",
+            where=draft.where,
+            expected=f"one of {[field.name for field in draft.fields]}",
+            cure="correct the name",
+        )
+    return found[0]
+
+
 def additions(found: pa.Schema, schema: Schema, ignored: Collection[str] = ()) -> list[Alteration]:
     """Returns what adds the columns of `found` that a table lacks, and the fields that its structs lack, nullable at all levels,
     in their order. `ignored`: columns of the data that are not stored. Raises InvalidSchema for a type that no column has."""
@@ -297,7 +358,13 @@ def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms:
         InvalidOption: An option is unknown, or contradicts the columns or other options.
     """
     draft = Draft(
-        tuple(schema.columns), schema.highest_field_id, schema.primary_key, schema.partition_by, dict(schema.options), where
+        tuple(schema.columns),
+        schema.highest_field_id,
+        schema.primary_key,
+        schema.partitioning,
+        schema.partitioning.spec.fields,
+        dict(schema.options),
+        where,
     )
     for each in alterations:
         if not isinstance(each, Alteration):
@@ -316,7 +383,7 @@ def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms:
         pa.schema(draft.columns),
         draft.highest_field_id,
         draft.primary_key,
-        draft.partition_by,
+        draft.partitioning.with_fields(draft.fields),
         draft.options,
         id,
         time_ms,

@@ -273,7 +273,7 @@ def _check_years(column: pa.ChunkedArray, where: str) -> None:
 
 
 def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
-    for name in dict.fromkeys((*schema.primary_key, *schema.partition_by)):
+    for name in dict.fromkeys((*schema.primary_key, *schema.identity_columns)):
         column = table[name] if name in table.column_names else None
         if column is None or not pa.types.is_floating(column.type):
             continue

@@ -10,16 +10,18 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema import types
 from lsmlake.schema.fields import Path, Siblings, edited, field_at, resolve, shown
+from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
 
 
 @dataclass(frozen=True)
 class Draft:
-    """`where` names the table in messages."""
+    """`partitioning`: the specs so far; `fields`: those of the next one. `where` names the table in messages."""
 
     columns: Siblings
     highest_field_id: int
     primary_key: tuple[str, ...]
-    partition_by: tuple[str, ...]
+    partitioning: Partitioning
+    fields: tuple[PartitionField, ...]
     options: Mapping[str, object]
     where: str
 
@@ -30,6 +32,11 @@ class Draft:
     def edited(self, parent: Sequence[int], edit: Callable[[Siblings], Sequence[pa.Field]]) -> Draft:
         """Edits the fields inside the field at `parent`; without positions, the columns."""
         return replace(self, columns=edited(self.columns, parent, edit))
+
+    def with_renamed_fields(self, source: int, old: str, new: str) -> Draft:
+        """After the renaming of a column: see `Partitioning.renamed`."""
+        pending = replace(self.partitioning, specs=(PartitionSpec(0, self.fields),)).renamed(source, old, new)
+        return replace(self, partitioning=self.partitioning.renamed(source, old, new), fields=pending.specs[0].fields)
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,10 @@ class Place:
     def role(self) -> str | None:
         """What makes the column part of the place of every row: "key" or "partition"."""
         name = self.column.name
-        return "partition" if name in self.draft.partition_by else "key" if name in self.draft.primary_key else None
+        fields = (*self.draft.partitioning.fields, *self.draft.fields)
+        if types.field_id(self.column) in {field.source for field in fields}:
+            return "partition"
+        return "key" if name in self.draft.primary_key else None
 
     @property
     def in_map_key(self) -> bool:

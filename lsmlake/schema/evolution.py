@@ -34,7 +34,10 @@ def through(schema: Schema, other: Schema) -> Schema:
         return schema
     mine = {field.name: field for field in schema.columns}
     theirs, mine_by_id = ({field_id(field): field for field in one.columns} for one in (other, schema))
-    used = {*schema.primary_key}.union(*(columns_in(name, value) for name, value in schema.options.items())) & mine.keys()
+    sources = {field.column for field in schema.all_partition_columns}
+    used = {*schema.primary_key, *sources}.union(
+        *(columns_in(name, value) for name, value in schema.options.items())
+    ) & mine.keys()
     kept = {
         name: mine[name].with_name(f"{RESERVED}{field_id(mine[name])}").with_nullable(True)
         for name in schema.columns.names
@@ -42,6 +45,8 @@ def through(schema: Schema, other: Schema) -> Schema:
     }
 
     def name_of(name: str) -> str:
+        if name not in mine:  # of a partition field
+            return name
         number = field_id(mine[name])
         return theirs[number].name if number in theirs else kept[name].name
 
@@ -51,13 +56,16 @@ def through(schema: Schema, other: Schema) -> Schema:
         after = {} if there is None else {field_id(field): field.name for field in inner_fields(_innermost(there.type))}
         return after.get(before.get(name, -1), name)
 
+    partitioning = schema.partitioning
+    for name in sources:
+        partitioning = partitioning.renamed(field_id(mine[name]), name, name_of(name))
     return replace(
         schema,
         id=UNWRITTEN,
         columns=pa.schema([*(_merged_as(_seen(field, mine_by_id), schema) for field in other.columns), *kept.values()]),
         highest_field_id=max(schema.highest_field_id, other.highest_field_id),
         primary_key=tuple(map(name_of, schema.primary_key)),
-        partition_by=tuple(map(name_of, schema.partition_by)),
+        partitioning=partitioning,
         options=renamed(schema.options, Renaming(name_of, inner_name_of)),
     )
 
@@ -101,6 +109,8 @@ def unfit(written: Schema, now: Schema) -> str | None:
     """Returns why rows written under the schema `written` cannot be read under `now`; None if they can."""
     if written.id == now.id:
         return None
+    if not now.append_only and written.spec_id != now.spec_id:
+        return "whose keys are in other partitions"
     theirs = through(written, now).parsed_options
     ours = now.parsed_options
     if theirs.meaning != ours.meaning or theirs.changelog.producer != ours.changelog.producer:

@@ -24,6 +24,13 @@ def values_text(values: tuple[object, ...]) -> str:
     return "(" + ", ".join(_short(_value(pa.array([value]))) for value in values) + ")"
 
 
+def value_text(value: object) -> str:
+    """A value that is not null as text, in the form of directory names: not escaped, not cut."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 def _value(column: pa.Array | pa.ChunkedArray) -> str:
     text = texts(column)[0]
     if text is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,21 @@ from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_CO
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
 from lsmlake.schema.defaults import WRITE, check_defaults, default_of
+from lsmlake.schema.partitioning import (
+    FIRST_ID,
+    OBJECT,
+    PartitionColumn,
+    PartitionField,
+    Partitioning,
+    Term,
+    check_fields,
+    from_json,
+    human_values,
+    to_json,
+)
+from lsmlake.schema.row_text import value_text
 from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.schema.transform import IDENTITY, Transform
 
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
@@ -33,6 +47,7 @@ _KINDS = {
     "highest_field_id": integer(0, types.FIELD_ID_MAX),
     "primary_key": listing(TEXT),
     "partition_by": listing(TEXT),
+    "partitioning": OBJECT,
     "options": mapping(TEXT),
     "comment": optional(TEXT),
     "time_ms": integer(0, 1 << 53),
@@ -43,8 +58,8 @@ _KINDS = {
 class Schema:
     """`columns`: canonical Arrow fields with `PARQUET:field_id` at all levels, key columns not nullable.
 
-    `table_uuid` identifies the table; a dropped table of the same name has another one. `primary_key` and `partition_by` are
-    column names; `options` are the options as set, as text.
+    `table_uuid` identifies the table; a dropped table of the same name has another one. `primary_key`: column names; `options`:
+    as set, as text.
     """
 
     id: int
@@ -52,7 +67,7 @@ class Schema:
     columns: pa.Schema
     highest_field_id: int
     primary_key: tuple[str, ...]
-    partition_by: tuple[str, ...]
+    partitioning: Partitioning
     options: Mapping[str, str]
     comment: str | None
     time_ms: int
@@ -70,32 +85,38 @@ class Schema:
     ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
-        columns = _with_write_defaults(types.canonical_schema(columns), columns, (*primary_key, *partition_by), where)
+        _check_lists(primary_key, partition_by, where)
+        terms = [Term.parse(text, columns.names, where) for text in partition_by]
+        keys = (*primary_key, *(term.column for term in terms))
+        columns = _with_write_defaults(types.canonical_schema(columns), columns, keys, where)
         _check_names(columns, where)
-        _check_keys(columns, primary_key, partition_by, where)
-        _check_options(columns, primary_key, partition_by, parsed, where)
-        key = [name for name in primary_key if name not in partition_by]
+        _check_are_columns("partition", [term.column for term in terms], columns, where)
+        identity = [term.column for term in terms if term.transform.is_identity]
+        key = [name for name in primary_key if name not in identity]
         columns = pa.schema([field.with_nullable(False) if field.name in key else field for field in columns])
         ids = itertools.count(1)
         columns = types.number_fields(columns, ids)
-        return Schema(
+        fields = ((_id_of(one.column, columns), one.transform.field_name(one.column), one.transform) for one in terms)
+        schema = Schema(
             0,
             table_uuid,
             columns,
             next(ids) - 1,
             tuple(primary_key),
-            tuple(partition_by),
+            Partitioning.first(fields),
             {k: _as_text(v) for k, v in options.items()},
             comment,
             time_ms,
         )
+        schema.check(parsed, where)
+        return schema
 
     def successor(
         self,
         columns: pa.Schema,
         highest_field_id: int,
         primary_key: Sequence[str],
-        partition_by: Sequence[str],
+        partitioning: Partitioning,
         options: Mapping[str, object],
         id: int,
         time_ms: int,
@@ -104,18 +125,23 @@ class Schema:
         """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
         _check_names(columns, where)
-        _check_keys(columns, primary_key, partition_by, where)
-        _check_options(columns, primary_key, partition_by, parsed, where)
-        return replace(
+        made = replace(
             self,
             id=id,
             columns=columns,
             highest_field_id=highest_field_id,
             primary_key=tuple(primary_key),
-            partition_by=tuple(partition_by),
+            partitioning=partitioning,
             options={k: _as_text(v) for k, v in options.items()},
             time_ms=time_ms,
         )
+        made.check(parsed, where)
+        return made
+
+    def check(self, options: Options, where: str) -> None:
+        """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns."""
+        _check_keys(self, where)
+        _check_options(self, options, where)
 
     @cached_property
     def parsed_options(self) -> Options:
@@ -133,8 +159,67 @@ class Schema:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The sort columns inside a bucket: the primary key without the partition columns. Empty for an append-only table."""
-        return tuple(name for name in self.primary_key if name not in self.partition_by)
+        """The sort columns inside a bucket: the primary key without the columns that all rows of a partition have the same value
+        of. Empty for an append-only table."""
+        return tuple(name for name in self.primary_key if name not in self.identity_columns)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition fields of new files as users write them, such as 'dt' or 'days(ts)'."""
+        return tuple(field.term for field in self.partition_columns)
+
+    @property
+    def spec_id(self) -> int:
+        """The partition spec of new files."""
+        return self.partitioning.current
+
+    @cached_property
+    def all_partition_columns(self) -> tuple[PartitionColumn, ...]:
+        """The partition fields of all specs."""
+        return tuple(_resolved(field, self.columns) for field in self.partitioning.fields)
+
+    @cached_property
+    def _partition_columns_by_spec(self) -> dict[int, tuple[PartitionColumn, ...]]:
+        known = {field.id: column for field, column in zip(self.partitioning.fields, self.all_partition_columns, strict=True)}
+        return {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
+
+    @property
+    def partition_columns(self) -> tuple[PartitionColumn, ...]:
+        """The partition fields of new files."""
+        return self.partition_columns_of(self.spec_id)
+
+    def partition_columns_of(self, spec: int) -> tuple[PartitionColumn, ...]:
+        """The partition fields of files of a spec, in the order of their values."""
+        return self._partition_columns_by_spec[spec]
+
+    def has_spec(self, spec: int) -> bool:
+        """Whether this is a partition spec of the table. A later schema may have others."""
+        return spec in self._partition_columns_by_spec
+
+    def partition_places(self, field: PartitionColumn) -> dict[int, int]:
+        """Where the values of a partition field are in the partitions of each spec that has it."""
+        specs = ((spec.id, self.partition_columns_of(spec.id)) for spec in self.partitioning.specs)
+        return {spec: fields.index(field) for spec, fields in specs if field in fields}
+
+    def partition_text(self, spec: int, partition: tuple) -> str | None:
+        """A partition as text, such as 'dt=2026-01-01, id_bucket=3'; None for a table without partitions."""
+        fields = self.partition_columns_of(spec)
+        return self.named_text(fields, human_values(fields, partition)) if partition else None
+
+    def named_text(self, fields: Sequence[PartitionColumn], values: Sequence[object]) -> str:
+        """Partition values, as Iceberg shows them, with the names of the fields. A null is shown as the name of its directory,
+        and text equal to that name is quoted."""
+        null = self.parsed_options.layout.default_partition
+
+        def shown(value: object) -> str:
+            return null if value is None else repr(value) if value == null else value_text(value)
+
+        return ", ".join(f"{field.name}={shown(value)}" for field, value in zip(fields, values, strict=True))
+
+    @cached_property
+    def identity_columns(self) -> tuple[str, ...]:
+        """The columns that are partition fields themselves."""
+        return tuple(field.column for field in self.partition_columns if field.transform.is_identity)
 
     @property
     def narrow(self) -> tuple[str, ...]:
@@ -157,9 +242,11 @@ class Schema:
         return pa.schema([field.with_nullable(True) for field in self.plain_columns])
 
     @cached_property
-    def types_by_id(self) -> tuple[tuple[int, str], ...]:
-        """The id and the type of each column. Schemas that are equal in this give manifest entries the same columns."""
-        return tuple((types.field_id(field), str(types.plain(field.type))) for field in self.columns)
+    def types_by_id(self) -> Hashable:
+        """The id and the type of each column, and the partition fields. Schemas that are equal in this give manifest entries the
+        same columns."""
+        columns = tuple((types.field_id(field), str(types.plain(field.type))) for field in self.columns)
+        return columns, tuple((field.id, field.source, field.transform) for field in self.partitioning.fields)
 
     def field_ids(self) -> dict[str, int]:
         return {field.name: types.field_id(field) for field in self.columns}
@@ -174,6 +261,7 @@ class Schema:
                 "highest_field_id": self.highest_field_id,
                 "primary_key": self.primary_key,
                 "partition_by": self.partition_by,
+                "partitioning": to_json(self.partitioning),
                 "options": dict(self.options),
                 "comment": self.comment,
                 "time_ms": self.time_ms,
@@ -184,12 +272,20 @@ class Schema:
     def decode(data: bytes, where: str) -> Schema:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)
-        check("schema", content, _KINDS, where)
+        check("schema", content, _KINDS, where, may_lack=("partitioning",))
         columns = pa.schema([types.from_json(field, where) for field in content["fields"]])
-        lists = {name: tuple(content[name]) for name in ("primary_key", "partition_by")}
-        schema = Schema(**{name: content[name] for name in _KINDS if name != "fields"} | lists, columns=columns)
         try:
-            _check_sound(schema, where)
+            if "partitioning" in content:
+                partitioning = from_json(content["partitioning"], where)
+            else:  # older files have partitions that are columns
+                _check_are_columns("partition", content["partition_by"], columns, where)
+                partitioning = Partitioning.first(
+                    (_id_of(name, columns), name, Transform(IDENTITY)) for name in content["partition_by"]
+                )
+            plain = {name: content[name] for name in _KINDS if name not in ("fields", "partition_by", "partitioning")}
+            key = tuple(content["primary_key"])
+            schema = Schema(**plain | {"primary_key": key}, columns=columns, partitioning=partitioning)
+            _check_sound(schema, content["partition_by"], where)
         except (InvalidSchema, InvalidOption) as broken:
             raise Corrupt(
                 "schema is none that a table can have", where=where, expected=broken.expected, found=broken.what, cure=RESTORE
@@ -197,7 +293,7 @@ class Schema:
         return schema
 
 
-def _check_sound(schema: Schema, where: str) -> None:
+def _check_sound(schema: Schema, partition_by: Sequence[str], where: str) -> None:
     """Checks what `Schema.create` guarantees. Raises InvalidSchema, InvalidOption."""
     if types.canonical_schema(schema.columns).types != [types.plain(field.type) for field in schema.columns]:
         raise InvalidSchema("a column has a type in another form than it must", where=where)
@@ -206,8 +302,24 @@ def _check_sound(schema: Schema, where: str) -> None:
         raise InvalidSchema("two fields have one id, or an id is above the highest", where=where)
     check_defaults(schema.columns, where)
     _check_names(schema.columns, where)
-    _check_keys(schema.columns, schema.primary_key, schema.partition_by, where)
-    _check_options(schema.columns, schema.primary_key, schema.partition_by, schema.parsed_options, where)
+    known = {types.field_id(field) for field in schema.columns}
+    if not all(field.source in known for field in schema.partitioning.fields):
+        raise InvalidSchema("a partition field has no column", where=where)
+    schema.check(schema.parsed_options, where)
+    if tuple(partition_by) != schema.partition_by:
+        expected = list(schema.partition_by)
+        raise InvalidSchema("partition_by contradicts partitioning", where=where, expected=expected)
+
+
+def _id_of(name: str, columns: pa.Schema) -> int:
+    return types.field_id(columns.field(name))
+
+
+def _resolved(field: PartitionField, columns: pa.Schema) -> PartitionColumn:
+    column = next(one for one in columns if types.field_id(one) == field.source)
+    type_ = types.plain(column.type)
+    made = field.transform.result(type_)
+    return PartitionColumn(field.id - FIRST_ID, field.name, field.transform, column.name, type_, made)
 
 
 def _as_text(value: object) -> str:
@@ -261,34 +373,42 @@ def _near(name: str, names: Sequence[str]) -> str:
     return f"did you mean {by_lower[near[0]]!r}?" if near else "correct the name"
 
 
-def _check_keys(columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
+def _check_lists(primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
     if isinstance(primary_key, str) or isinstance(partition_by, str):
         raise InvalidSchema(
             "primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']"
         )
-    for role, names in (("primary key", primary_key), ("partition", partition_by)):
-        if len(set(names)) != len(names):
-            raise InvalidSchema(f"a {role} column is named twice", where=where, found=list(names), cure="name it once")
-        for name in names:
-            if name not in columns.names:
-                raise InvalidSchema(
-                    f"{role} column {name!r} is not in the schema",
-                    where=where,
-                    expected=f"one of {columns.names}",
-                    cure=_near(name, columns.names),
-                )
-            types.check_orderable(columns.field(name).type, name)
+
+
+def _check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:
+    for name in names:
+        if name not in columns.names:
+            raise InvalidSchema(
+                f"{role} column {name!r} is not in the schema",
+                where=where,
+                expected=f"one of {columns.names}",
+                cure=_near(name, columns.names),
+            )
+        types.check_orderable(columns.field(name).type, name)
+
+
+def _check_keys(schema: Schema, where: str) -> None:
+    primary_key, columns = schema.primary_key, schema.columns
+    if len(set(primary_key)) != len(primary_key):
+        raise InvalidSchema("a primary key column is named twice", where=where, found=list(primary_key), cure="name it once")
+    _check_are_columns("primary key", primary_key, columns, where)
+    check_fields(schema.partition_columns, columns.names, where)
     if not primary_key:
         return
-    outside = [name for name in partition_by if name not in primary_key]
+    outside = [field.column for field in schema.partition_columns if field.column not in primary_key]
     if outside:
         raise InvalidSchema(
-            "the primary key must contain the partition columns",
+            "the primary key must contain the partition columns: all rows of a key must be in one partition",
             where=where,
             found=f"{outside} outside of it",
             cure="add them to the primary key, or partition by columns of the key",
         )
-    if set(primary_key) == set(partition_by):
+    if not schema.key:
         raise InvalidSchema(
             "the primary key is nothing but partition columns",
             where=where,
@@ -322,25 +442,23 @@ def _check_indexed(columns: pa.Schema, options: Options, where: str) -> None:
         )
 
 
-def _check_options(
-    columns: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options, where: str
-) -> None:
+def _check_options(schema: Schema, options: Options, where: str) -> None:
+    columns, primary_key, key = schema.columns, schema.primary_key, schema.key
     if not primary_key:
-        _check_append_options(columns, partition_by, options, where)
-    key = [name for name in primary_key if name not in partition_by]
+        _check_append_options(columns, schema.identity_columns, options, where)
     bucket_key = options.layout.bucket_key
     for name in bucket_key:
         if primary_key and name not in key:
             raise InvalidOption(
                 f"bucket-key column {name!r} is not in the primary key less the partition columns",
                 where=where,
-                expected=f"some of {key}",
+                expected=f"some of {list(key)}",
                 cure="a key must always fall into one bucket: choose columns of the key",
             )
     if len(set(bucket_key)) != len(bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
-    _check_partition_expiry(partition_by, options, where)
+    _check_partition_expiry([field.name for field in schema.partition_columns], options, where)
     _check_indexed(columns, options, where)
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)

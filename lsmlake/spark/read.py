@@ -87,7 +87,7 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")
     if merged := sum(len(split.merged) for split in native):
         lines.append(f"spark arrow: Python tasks merge {merged} files that overlap")
-    if plan.schema.partition_by:
+    if plan.schema.identity_columns:
         files = [file for split in native for file in (*split.files, *split.level0)]
         places = [(split.bucket, file) for split in native for file in (*split.files, *split.level0)]
         readable, _ = Scans(spark, plan.version.meta, plan.schema).by_directory(places)

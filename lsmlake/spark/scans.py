@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lsmlake.format.files import Bucket, DataFile
+from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.evolved import Reading, reading
 from lsmlake.spark.settings import READER
@@ -58,7 +59,7 @@ class Scans:
 
     def by_directory(self, files: Sequence[Place]) -> tuple[list[Place], list[Place]]:
         """Splits files into those whose partition values Spark can read from the directory name, and the others."""
-        if not self.schema.partition_by or not all(map(self._is_readable, self.schema.partition_by)):
+        if not self.schema.partition_columns or not all(map(self._is_readable, self.schema.partition_columns)):
             return [], list(files)
         matches = {(bucket, file.directory): self._matches(bucket, file.directory) for bucket, file in files}
         parts: dict[bool, list[Place]] = {True: [], False: []}
@@ -100,19 +101,21 @@ class Scans:
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
         """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is
         short, since each name costs up to 0.1 ms."""
-        first = list(map(quoted, self.schema.columns.names[: len(self.schema.partition_by)]))
-        if sorted(first) == sorted(map(quoted, self.schema.partition_by)):
+        first = list(map(quoted, self.schema.columns.names[: len(self.schema.identity_columns)]))
+        if sorted(first) == sorted(map(quoted, self.schema.identity_columns)):
             return (*first, f"* except ({', '.join([*first, *made])})")
         return tuple(map(quoted, self.schema.columns.names))
 
-    def _is_readable(self, name: str) -> bool:
-        type_ = self.schema.row_columns.field(name).type
-        return re.fullmatch(r"\w+", name) is not None and any(is_type(type_) for is_type in _DIRECTORY_TYPES)
+    def _is_readable(self, field: PartitionColumn) -> bool:
+        is_column = field.transform.is_identity and field.name == field.column and re.fullmatch(r"\w+", field.name) is not None
+        return is_column and any(is_type(field.type) for is_type in _DIRECTORY_TYPES)
 
     def _matches(self, bucket: Bucket, directory: str) -> bool:
         """Whether Spark reads the partition of `bucket` from a directory name."""
+        if bucket.spec != self.schema.spec_id:
+            return False
         found = [part.partition("=") for part in directory.split("/") if "=" in part]
-        expected = list(zip(self.schema.partition_by, bucket.partition, strict=True))
+        expected = list(zip(self.schema.identity_columns, bucket.partition, strict=True))
         return len(found) == len(expected) and all(
             name == column and _same(value, text) for (name, _, text), (column, value) in zip(found, expected, strict=True)
         )

@@ -36,11 +36,13 @@ from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
+from lsmlake.read.partitions import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, row_edit, write
 from lsmlake.spark.clauses import IS_SOURCE, IS_TARGET, LOST_VALUE, Clauses
 from lsmlake.spark.merge_source import MergeSource, as_text
+from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.places import FILE, POSITION, Places
 from lsmlake.spark.row_edit import ACTION, column
 from lsmlake.spark.types import quoted
@@ -82,7 +84,12 @@ def decided_by_partitions(planned: Plan) -> bool:
     """Whether a DELETE of the rows of a plan reads no rows."""
     predicate = planned.predicate
     by_position = planned.schema.append_only and planned.version.options.layout.deletion_vectors
-    return by_position and (predicate is None or predicate.columns <= set(planned.schema.partition_by))
+    if not by_position or predicate is None:
+        return by_position
+    buckets = {split.bucket for split in planned.splits}
+    return is_of_partitions(predicate, planned.schema) and all(
+        partition_matches(predicate, planned.schema, bucket) is not None for bucket in buckets
+    )
 
 
 @dataclass(frozen=True)
@@ -209,11 +216,11 @@ class Target:
     def _together(self, rows, clauses: Clauses):
         """Shuffles new rows so that each partition is written by few tasks; the rows to remove stay spread."""
         schema = self.version.schema
-        if not schema.partition_by:
+        if not schema.partition_columns:
             return rows
         writing = ", ".join(map(str, clauses.numbers(UPDATE, INSERT)))
-        names = [column(schema.columns.names.index(name)) for name in schema.partition_by]
-        return rows.repartition(*names, F.expr(f"if({ACTION} in ({writing}), 0L, {FILE})"))
+        partition = partition_values(schema, lambda name: column(schema.columns.names.index(name)))
+        return rows.repartition(*partition, F.expr(f"if({ACTION} in ({writing}), 0L, {FILE})"))
 
     # -- tables with a primary key --
 

@@ -30,6 +30,7 @@ from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
+from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files, joined
@@ -147,11 +148,12 @@ def _placed(df, write: _Write, parallelism: int):
     buckets = schema.parsed_options.layout.buckets
     bucket = f"{f'cast(pmod(hash({key}), {buckets}) as int)' if key else '0'} as {_BUCKET}"
     placed = numbered.selectExpr("*", bucket, f"monotonically_increasing_id() as {_ORDER}")
-    if not key and not schema.partition_by:
+    partition = partition_values(schema, lambda name: _numbered(columns.index(name)) if name in columns else None)
+    if not key and not partition:
         return placed
-    if not schema.partition_by:
+    if not partition:
         return placed.repartitionById(min(buckets, parallelism), _BUCKET)
-    return placed.repartition(*(_numbered(columns.index(name)) for name in schema.partition_by), _BUCKET)
+    return placed.repartition(*partition, _BUCKET)
 
 
 def _numbered(column: int) -> str:

@@ -88,7 +88,7 @@ def _definition(node: exp.Create, text: Text, zone: str) -> tuple[Definition, pa
     for item in (node.args.get("properties") or exp.Properties(expressions=[])).expressions:
         match item:
             case exp.PartitionedByProperty():
-                partition_by = _partition_columns(item, text)
+                partition_by = _partition_fields(item, text)
             case exp.SchemaCommentProperty():
                 comment = item.this.name
             case exp.FileFormatProperty():
@@ -134,11 +134,28 @@ def _plain(item: exp.Expression, key: list[str], defaults: dict[str, exp.Express
     return made
 
 
-def _partition_columns(item: exp.PartitionedByProperty, text: Text) -> list[str]:
+def _partition_fields(item: exp.PartitionedByProperty, text: Text) -> list[str]:
+    """The fields of PARTITIONED BY: a column, days(column), bucket(16, column)."""
     found = item.this.expressions if isinstance(item.this, (exp.Schema, exp.Tuple)) else [item.this]
-    if not all(isinstance(part, (exp.Identifier, exp.Column)) for part in found):
-        text.refuse(item, "PARTITIONED BY takes names of columns", cure="define the columns in the list of columns")
-    return [part.name for part in found]
+    return [_partition_field(part, item, text) for part in found]
+
+
+def _partition_field(part: exp.Expression, item: exp.Expression, text: Text) -> str:
+    match part:
+        case exp.Identifier() | exp.Column():
+            return part.name
+        case exp.PartitionedByBucket() | exp.PartitionByTruncate():
+            name = "bucket" if isinstance(part, exp.PartitionedByBucket) else "truncate"
+            return f"{name}({part.expression.name}, {_backticked(part.this.name)})"
+        case exp.Anonymous():
+            names = (one.name if isinstance(one, exp.Literal) else _backticked(one.name) for one in part.expressions)
+            return f"{part.name}({', '.join(names)})"
+    cure = "define the columns in the list of columns"
+    text.refuse(item, "PARTITIONED BY takes names of columns and transforms of them", cure=cure)
+
+
+def _backticked(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _property(item: exp.Expression) -> tuple[str, str]:
@@ -178,7 +195,8 @@ def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
 
 
 def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
-    """UNSET TBLPROPERTIES and ALTER COLUMN ... FIRST | AFTER, which sqlglot does not parse. None for other forms."""
+    """UNSET TBLPROPERTIES, ALTER COLUMN ... FIRST | AFTER and ... PARTITION FIELD, which sqlglot does not parse. None for other
+    forms."""
     if not words.take("TABLE"):
         return None
     name = words.name()
@@ -194,6 +212,10 @@ def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
         words.end()
         lake.table(name).alter(*(alterations.SetOption(option, None) for option in options))
         return pa.table({})
+    if (change := _partition_change(words)) is not None:
+        words.end()
+        lake.table(name).alter(change)
+        return pa.table({})
     if words.take("ALTER", "COLUMN"):
         column = words.name().split(".")
         if words.take("FIRST"):
@@ -206,6 +228,42 @@ def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
             lake.table(name).alter(alterations.MoveColumn(column, after, False))
             return pa.table({})
     return None
+
+
+def _partition_change(words: Words) -> alterations.Alteration | None:
+    """ADD | DROP | REPLACE PARTITION FIELD, as in Iceberg's extension of Spark's SQL. None for other forms."""
+    if words.take("ADD", "PARTITION", "FIELD"):
+        return alterations.AddPartitionField(_field_of(words), _name_after_as(words))
+    if words.take("DROP", "PARTITION", "FIELD"):
+        return alterations.DropPartitionField(_field_of(words))
+    if words.take("REPLACE", "PARTITION", "FIELD"):
+        old = _field_of(words)
+        if not words.take("WITH"):
+            words.refuse("expected WITH", cure="write REPLACE PARTITION FIELD old WITH new")
+        return alterations.ReplacePartitionField(old, _field_of(words), _name_after_as(words))
+    return None
+
+
+def _field_of(words: Words) -> str:
+    """A partition field in the text: a name, or a transform of a column."""
+    name = words.one("a partition field")
+    if not words.take("("):
+        return name
+    arguments = [_argument(words)]
+    while words.take(","):
+        arguments.append(_argument(words))
+    if not words.take(")"):
+        words.refuse("expected )")
+    return f"{name}({', '.join(arguments)})"
+
+
+def _argument(words: Words) -> str:
+    found = words.one("a column or a number")
+    return found if found.isdecimal() else _backticked(found)
+
+
+def _name_after_as(words: Words) -> str | None:
+    return words.one("a name") if words.take("AS") else None
 
 
 def _alterations(action: exp.Expression, text: Text, zone: str) -> Iterable[alterations.Alteration]:

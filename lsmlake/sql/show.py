@@ -50,10 +50,12 @@ def describe(lake: Lake, words: Words) -> pa.Table:
     table = lake.table(name)
     schema = table.current
     rows = [(field.name, _type(field), (field.metadata or {}).get(COMMENT, b"").decode() or None) for field in schema.columns]
-    if schema.partition_by:
+    if len(schema.identity_columns) < len(schema.partition_columns):  # Spark lists transforms in another form than columns
+        rows += [("# Partitioning", "", ""), *((f"Part {i}", term, "") for i, term in enumerate(schema.partition_by))]
+    elif schema.partition_columns:
         rows += [
             ("# Partition Information", "", ""),
-            *((one, _type(schema.columns.field(one)), None) for one in schema.partition_by),
+            *((one, _type(schema.columns.field(one)), None) for one in schema.identity_columns),
         ]
     if extended:
         if defaults := list(described(schema.columns)):
@@ -77,7 +79,8 @@ def create_statement(name: str, schema: Schema) -> str:
     key = f", PRIMARY KEY ({', '.join(map(_quoted, schema.primary_key))})" if schema.primary_key else ""
     made = f"CREATE TABLE {'.'.join(map(_quoted, name.split('.')))} ({columns}{key})"
     if schema.partition_by:
-        made += f" PARTITIONED BY ({', '.join(map(_quoted, schema.partition_by))})"
+        fields = (field.transform.sql(_quoted(field.column)) for field in schema.partition_columns)
+        made += f" PARTITIONED BY ({', '.join(fields)})"
     if schema.comment:
         made += f" COMMENT {_literal(schema.comment)}"
     if schema.options:

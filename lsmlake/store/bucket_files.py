@@ -65,7 +65,7 @@ class BucketFiles:
     ) -> tuple[DataFile, ...]:
         """Write one sorted run; see `write_run`."""
         null_name = self.schema.parsed_options.layout.default_partition
-        directory = bucket_directory(self.bucket, self.schema.partition_by, null_name)
+        directory = bucket_directory(self.bucket, self.schema.partition_columns_of(self.bucket.spec), null_name)
         return write_run(self.meta.env, self.meta.paths, self.schema, directory, tables, origin, nan_columns, prefix)
 
     def paths(self, files: Iterable[DataFile]) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ class Manifests:
         data = manifest.encode(table)
         name = self.files.write_new("manifest", data).name
         self.files.cache.put((self.files.paths.manifest(name), schema.types_by_id), table)
-        return manifest_list.describe(name, data, table, schema.id, sequence)
+        return manifest_list.describe(name, data, table, schema, sequence)
 
     def put_list(self, metas: Sequence[ManifestMeta]) -> Named:
         named = self.files.write_new("manifest-list", manifest_list.encode_list(metas))
@@ -187,27 +187,30 @@ def _index_bytes(index: IndexManifest) -> int:
 def _of_buckets(buckets: Collection[Bucket], schema: Schema) -> Selection:
     """The files of buckets, and perhaps others."""
     numbers = np.array(sorted({bucket.number for bucket in buckets}), np.int32)
+    specs = {bucket.spec for bucket in buckets}
+    places = ((field, schema.partition_places(field)) for field in schema.all_partition_columns)
     columns = [
-        pa.array([bucket.partition[i] for bucket in buckets], schema.plain_columns.field(name).type).unique()
-        for i, name in enumerate(schema.partition_by)
+        (field, pa.array([bucket.partition[place[bucket.spec]] for bucket in buckets], field.type).unique())
+        for field, place in places
+        if specs <= place.keys()
     ]
 
     def manifests(metas: Sequence[ManifestMeta], where: str) -> np.ndarray:
         first = np.searchsorted(numbers, [meta.bucket_min for meta in metas], "left")
         opened = first < np.searchsorted(numbers, [meta.bucket_max for meta in metas], "right")
-        for i, values in enumerate(columns):
+        for field, values in columns:
             if values.null_count or not len(values):
                 continue  # bounds ignore nulls
             span = pc.min_max(values)
-            low, high = manifest_list.partition_bounds(metas, schema, i, where)
+            low, high = manifest_list.partition_bounds(metas, schema, field, where)
             inside = pc.and_kleene(pc.less_equal(low, span["max"]), pc.greater_equal(high, span["min"]))
             opened &= inside.fill_null(True).to_numpy(zero_copy_only=False)
         return opened
 
     def entries(table: pa.Table) -> np.ndarray:
-        kept = np.isin(table["bucket"].to_numpy(), numbers)
-        for i, values in enumerate(columns):
-            kept &= pc.is_in(table[f"p:{i}"], value_set=values).to_numpy()
+        kept = np.isin(table["bucket"].to_numpy(), numbers) & np.isin(table["spec"].to_numpy(), list(specs))
+        for field, values in columns:
+            kept &= pc.is_in(table[f"p:{field.number}"], value_set=values).to_numpy()
         return kept
 
     return Selection(manifests, entries)

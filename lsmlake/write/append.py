@@ -120,13 +120,14 @@ def by_bucket(rows: pa.Table, schema: Schema) -> Iterator[tuple[Bucket, pa.Table
     numbers = bucket_of([rows[name] for name in key], buckets) if key else np.zeros(rows.num_rows, np.int64)
     codes, partitions = bucket_codes(rows, schema, numbers)
     if (codes == codes[0]).all():
-        yield _bucket(codes[0], partitions, buckets), rows
+        yield _bucket(codes[0], partitions, schema), rows
         return
     order = np.argsort(codes, kind="stable")
     edges = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist(), len(order)]
     for first, last in pairwise(edges):
-        yield _bucket(codes[order[first]], partitions, buckets), rows.take(order[first:last])
+        yield _bucket(codes[order[first]], partitions, schema), rows.take(order[first:last])
 
 
-def _bucket(code: np.int64, partitions: Sequence[tuple], buckets: int) -> Bucket:
-    return Bucket(partitions[int(code) // buckets], int(code) % buckets)
+def _bucket(code: np.int64, partitions: Sequence[tuple], schema: Schema) -> Bucket:
+    buckets = schema.parsed_options.layout.buckets
+    return Bucket(partitions[int(code) // buckets], int(code) % buckets, schema.spec_id)

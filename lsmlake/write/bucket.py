@@ -107,22 +107,22 @@ def _split(
     with ThreadPoolExecutor(_THREADS) as pool:
         for first, last in pairwise(edges):
             code = int(group_codes[first])
-            bucket = Bucket(partitions[code // buckets], code % buckets)
+            bucket = Bucket(partitions[code // buckets], code % buckets, schema.spec_id)
             yield bucket, fold(rows, groups.part(first, last), rule, schema.key, pool)
 
 
 def bucket_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
     """Returns (partition number * buckets + bucket number) per row, and the partition values by partition number."""
     buckets = schema.parsed_options.layout.buckets
-    if not schema.partition_by:
+    if not schema.partition_columns:
         return numbers.astype(np.int64), [()]
+    columns = [field.values(rows) for field in schema.partition_columns]
     code = np.zeros(rows.num_rows, np.int64)
-    for name in schema.partition_by:
-        encoded = joined(rows[name]).dictionary_encode(null_encoding="encode")
+    for column in columns:
+        encoded = (joined(column) if isinstance(column, pa.ChunkedArray) else column).dictionary_encode(null_encoding="encode")
         _, code = np.unique(code * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
     _, first = np.unique(code, return_index=True)
-    values = rows.select(schema.partition_by).take(first)
-    partitions = list(zip(*(column.to_pylist() for column in values.columns), strict=True))
+    partitions = list(zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True))
     return code * buckets + numbers, partitions
 
 

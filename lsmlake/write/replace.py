@@ -7,7 +7,7 @@ rows of commits after it stay. The snapshot has no changelog; readers of changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
-from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.read.plan import partition_matches
+from lsmlake.read.partitions import is_of_partitions, lies_in, partition_matches
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
@@ -29,6 +29,10 @@ from lsmlake.store.version import Version
 Check = Callable[[Version, Sequence[CommitMessage]], None]
 """Is given the version that a commit follows, in each attempt, and what was written. Raises Overtaken if the rows depend on
 another version."""
+_DIVIDED = Wording(
+    "use the bounds of partitions, or delete the rows by delete(where) and append the new ones",
+    command="use the bounds of partitions, or delete the rows by `lsmlake sql` and load the new ones",
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Replacement:
     def of(schema: Schema, where: str | None, truncate: bool, zone: str, name: str) -> Replacement:
         """The arguments of `Table.overwrite` as a value. Raises InvalidQuery."""
         if where is None:
-            return Replacement(everything=truncate or not schema.partition_by)
+            return Replacement(everything=truncate or not schema.partition_columns)
         if truncate:
             raise InvalidQuery(
                 "where and truncate contradict each other",
@@ -52,7 +56,7 @@ class Replacement:
                 found="both",
                 cure="leave out truncate to replace some partitions, or where to replace all rows",
             )
-        if not schema.partition_by:
+        if not schema.all_partition_columns:
             raise InvalidQuery(
                 "where needs partitions, and the table has none",
                 where=name,
@@ -66,12 +70,30 @@ class Replacement:
         """Those of the buckets that are replaced. `messages`: what was written."""
         if self.everything:
             return list(there)
-        partitions = {bucket.partition for bucket in there}
+        partitions = {bucket.partition_key: bucket for bucket in there}
+        if not all(schema.has_spec(spec) for spec, _ in partitions):
+            cure = "run it again"
+            raise CommitConflict(
+                "the partitions of the table were altered meanwhile", found="rows of other partitions", cure=cure
+            )
+        written = {message.bucket.partition_key: message.bucket for message in messages}
         if self.where is None:
-            partitions &= {message.bucket.partition for message in messages}
+            chosen = {key for key, bucket in partitions.items() if _is_replaced(bucket, written, schema)}
         else:
-            partitions = {partition for partition in partitions if partition_matches(self.where, schema, partition)}
-        return [bucket for bucket in there if bucket.partition in partitions]
+            chosen = {key for key, bucket in partitions.items() if self._is_chosen(bucket, schema)}
+        return [bucket for bucket in there if bucket.partition_key in chosen]
+
+    def _is_chosen(self, bucket: Bucket, schema: Schema) -> bool:
+        """Raises InvalidQuery if `where` is true of some rows of the partition only."""
+        found = partition_matches(self.where, schema, bucket)
+        if found is None:
+            raise InvalidQuery(
+                "where divides a partition",
+                expected="a condition that is true of all rows of a partition or of none",
+                found=f"partition {schema.partition_text(bucket.spec, bucket.partition)}",
+                cure=_DIVIDED,
+            )
+        return found
 
     def check(self, rows: pa.Table, schema: Schema, kept: np.ndarray | None, first_row: int | None) -> None:
         """Raises InvalidData for a row outside of the replaced partitions. `kept`: the numbers of the rows in the data, as
@@ -87,18 +109,37 @@ class Replacement:
             "a row lies outside of the partitions to overwrite",
             where=f"row {first_row + number}" if first_row is not None else "data",
             expected="rows that satisfy where",
-            found=row_text(rows.select(list(schema.partition_by)).slice(row, 1)),
+            found=row_text(rows.select(sorted(self.where.columns)).slice(row, 1)),
             cure="filter the data by where, or overwrite without where: the partitions of the data are then replaced",
         )
+
+
+def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema) -> bool:
+    """Whether new rows replace a partition. It may be one of an older spec, if it lies inside of a partition that was written.
+    Raises InvalidQuery if it lies partly inside."""
+    if bucket.spec == schema.spec_id:
+        return bucket.partition_key in written
+    found = [one for one in written.values() if lies_in(bucket, one, schema) is not False]
+    if found and not any(lies_in(bucket, one, schema) for one in found):
+        raise InvalidQuery(
+            "the overwrite divides a partition from before the partitions were altered",
+            expected="older partitions inside or outside of those that the data names",
+            found=f"{schema.partition_text(bucket.spec, bucket.partition) or 'the unpartitioned rows'}, "
+            f"partly in {schema.partition_text(found[0].spec, found[0].partition)}",
+            cure=_DIVIDED,
+        )
+    return bool(found)
 
 
 def partition_predicate(schema: Schema, where: str, zone: str) -> Predicate:
     """A predicate on partition columns. `zone`: the time zone of times in `where` that name none. Raises InvalidQuery."""
     predicate = parse(where, schema.plain_columns, zone=zone)
-    if other := sorted(predicate.columns - set(schema.partition_by)):
+    if not is_of_partitions(predicate, schema):
+        columns = dict.fromkeys(field.column for field in schema.all_partition_columns)
+        other = sorted(predicate.columns - columns.keys())
         raise InvalidQuery(
             "where may use partition columns only",
-            expected=f"partition columns {list(schema.partition_by)}",
+            expected=f"partition columns {list(columns)}",
             found=other,
             cure="remove the other columns",
         )

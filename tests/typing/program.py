@@ -180,6 +180,9 @@ def maintained(orders: lsmlake.Table) -> None:
         lsmlake.set_not_null("total"),
         lsmlake.drop_not_null("total"),
         lsmlake.set_default("total", 5),
+        lsmlake.add_partition_field("days(ts)", name="day"),
+        lsmlake.drop_partition_field("day"),
+        lsmlake.replace_partition_field("days(ts)", "hours(ts)"),
         lsmlake.drop_default("total"),
         lsmlake.drop_column("remark"),
     ]

@@ -65,7 +65,7 @@ class Handle:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns, in the order in which they were declared; empty for a table without partitions."""
+        """The partition fields of new files, such as "dt" and "days(ts)", in order; empty for a table without partitions."""
         return self.current.partition_by
 
     @property

@@ -28,7 +28,7 @@ from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.maintain.repair import RepairReport, repair
 from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
 from lsmlake.maintain.verify import Finding, verify
-from lsmlake.read.plan import partition_matches
+from lsmlake.read.partitions import partition_matches
 from lsmlake.read.travel import milliseconds
 from lsmlake.schema.alterations import Alteration
 from lsmlake.schema.schema import Schema
@@ -153,7 +153,8 @@ class Upkeep(Handle):
 
         Commits do this automatically, see option `partition.expiration-check-interval`. The time of a partition is read from its
         values (`values-time`) or is that of its newest file (`update-time`), see option `partition.expiration-strategy`; all
-        times are in UTC. A partition whose values are no time never expires by values-time. At most
+        times are in UTC. A partition by years, months, days or hours expires once its latest instant is older. A partition whose
+        values are no time never expires by values-time. At most
         `partition.expiration-max-num` partitions expire in one call, the oldest first. Older snapshots keep the rows until they
         expire.
 
@@ -285,7 +286,7 @@ def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zo
 
     def wanted(bucket: Bucket) -> bool:
         return (numbers is None or bucket.number in numbers) and (
-            predicate is None or partition_matches(predicate, schema, bucket.partition)
+            predicate is None or partition_matches(predicate, schema, bucket) is not False
         )
 
     return wanted
