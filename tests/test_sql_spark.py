@@ -52,6 +52,11 @@ MEANINGS = [
     "SELECT id, e FROM range(1, 8, 3), LATERAL (SELECT id * 2 AS e)",
     "SELECT k FROM d.n WHERE (k, g) IN (SELECT k + 1, 'a' FROM d.n)",
     "SELECT struct(k, g).g AS a, (array(struct(g)))[0].g AS b FROM d.n ORDER BY ALL",
+    "SELECT size(collect_set(y)) AS a, array_max(collect_list(i) FILTER (WHERE b)) AS l, bit_or(y) AS o FROM d.n GROUP BY b",
+    "SELECT percentile(y, 0.3) AS p, percentile_approx(i, 0.5) AS a, approx_percentile(y, 0.25, 100) AS q FROM d.n GROUP BY b",
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY y) AS c, percentile_disc(0.3) WITHIN GROUP (ORDER BY y) AS d FROM d.n",
+    "SELECT listagg(g, '-') WITHIN GROUP (ORDER BY g DESC, k) AS l, approx_count_distinct(g) AS a, kurtosis(y) AS u FROM d.n",
+    "SELECT first(y, true) AS f, last_value(y) IGNORE NULLS AS v FROM d.n WHERE k = 3 OR k = 4",
     "SELECT sum(y) FILTER (WHERE b) AS s, first(k) FILTER (WHERE k = 3) AS f, max_by(g, k) AS m FROM d.n",
 ]
 ERRORS = [

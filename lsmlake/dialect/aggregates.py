@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, duck_name, is_number
+from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, array_of, duck_name, is_number
 
 Over = Callable[[str], str]
 """Adds FILTER and OVER to a call of DuckDB."""
@@ -28,6 +28,10 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
         if is_number(kind) and is_number(other):
             return over(f"{name}(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"), DOUBLE
         return None
+    if len(arguments) == 2 and name in ("string_agg", "listagg") and arguments[0][1] == arguments[1][1] == STRING:
+        return over(f"string_agg({prefix}{arguments[0][0]}, {arguments[1][0]})"), STRING
+    if name in _PERCENTILES and len(arguments) in _PERCENTILES[name] and not distinct:
+        return _percentile(name, *arguments[:2], over)
     if len(arguments) != 1:
         return None
     (sql, kind), t = arguments[0], pa.types
@@ -45,12 +49,19 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
         return over(f"{_SPREADS[name]}({prefix}CAST({sql} AS DOUBLE))"), DOUBLE
     if name == "median" and is_number(kind):
         return over(f"quantile_cont({prefix}CAST({sql} AS DOUBLE), 0.5)"), DOUBLE
-    if name in ("collect_list", "array_agg"):
-        if "FILTER" in over(""):
-            return None
-        return f"coalesce({over(f'list({prefix}{sql}) FILTER (WHERE ({sql}) IS NOT NULL)')}, [])", pa.list_(
-            pa.field("element", kind)
-        )
+    if name in ("collect_list", "array_agg", "collect_set"):
+        found = over(f"list({'DISTINCT ' if name == 'collect_set' else prefix}{sql})")
+        return f"coalesce(list_filter({found}, lambda e: e IS NOT NULL), [])", array_of(kind)
+    if name == "approx_count_distinct" and not distinct:
+        return over(f"approx_count_distinct({sql})"), BIGINT
+    if name in ("bit_and", "bit_or", "bit_xor") and t.is_integer(kind):
+        return over(f"{name}({prefix}{sql})"), kind
+    if name == "mode" and not distinct:
+        return over(f"mode({sql})"), kind
+    if name == "kurtosis" and is_number(kind):
+        return over(f"kurtosis_pop({prefix}CAST({sql} AS DOUBLE))"), DOUBLE
+    if name in ("string_agg", "listagg") and kind == STRING:
+        return over(f"string_agg({prefix}{sql}, '')"), STRING
     return None
 
 
@@ -63,6 +74,30 @@ _SPREADS = {
     "var_samp": "var_samp",
     "var_pop": "var_pop",
 }
+
+
+_PERCENTILES = {
+    "percentile": (2,),
+    "percentile_cont": (2,),
+    "percentile_disc": (2,),
+    "percentile_approx": (2, 3),
+    "approx_percentile": (2, 3),
+}
+"""Name -> numbers of arguments. The approximate ones are exact here."""
+
+
+def _percentile(
+    name: str, value: tuple[str, pa.DataType], part: tuple[str, pa.DataType], over: Over
+) -> tuple[str, pa.DataType] | None:
+    (sql, kind), (share, share_type) = value, part
+    if not is_number(kind) or not is_number(share_type):
+        return None
+    share = f"CAST({share} AS DOUBLE)"
+    if name in ("percentile", "percentile_cont"):
+        return over(f"quantile_cont(CAST({sql} AS DOUBLE), {share})"), DOUBLE
+    if name == "percentile_disc":
+        return over(f"quantile_disc(CAST({sql} AS DOUBLE), {share})"), DOUBLE
+    return over(f"quantile_disc({sql}, {share})"), kind
 
 
 def _sum(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType]:
@@ -101,7 +136,8 @@ AGGREGATES = frozenset(
     (
         "count", "sum", "avg", "mean", "min", "max", "first", "first_value", "last", "last_value", "any_value", "bool_and",
         "every", "bool_or", "some", "any", "count_if", "median", "collect_list", "array_agg", "max_by", "min_by", "corr",
-        "covar_pop", "covar_samp", *_SPREADS,
+        "covar_pop", "covar_samp", "collect_set", "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "mode", "kurtosis",
+        "string_agg", "listagg", *_PERCENTILES, *_SPREADS,
     )
 )  # fmt: skip
 

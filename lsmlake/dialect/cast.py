@@ -40,7 +40,7 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     if wanted == BOOLEAN and is_number(found):
         return f"({sql} <> 0)"
     if is_time(found) and is_time(wanted):
-        return plain
+        return f"spark_instant(CAST({sql} AS TIMESTAMP))" if wanted == TIMESTAMP else plain
     if t.is_list(found) and t.is_list(wanted):
         return plain if _widens(found.value_type, wanted.value_type) else None
     if t.is_struct(found) and t.is_struct(wanted) and [f.name for f in found] == [f.name for f in wanted]:
@@ -79,7 +79,7 @@ def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | No
     if wanted == DATE:
         return f"{word}(spark_whole_date({macro}_date_text({sql})) AS DATE)"
     if wanted == TIMESTAMP:
-        return f"{word}({macro}_zoned_text({sql}) AS {name})"
+        return f"{macro}_instant_text({macro}_zoned_text({sql}))"
     return f"{word}({macro}_time_text({sql}) AS TIMESTAMP)" if wanted == TIMESTAMP_NTZ else None
 
 

@@ -33,11 +33,15 @@ def connected(zone: str, what: str = "SQL", sql: str | None = None):  # the type
     connection = duckdb.connect(":memory:")
     try:
         connection.execute(_SETTINGS)
-        connection.execute(f"SET TimeZone = '{zone}'")
-        connection.execute(create_macros(sql))
+        connection.execute(f"SET TimeZone = '{_zone_in_duckdb(zone)}'")
+        connection.execute(create_macros(zone, sql))
         yield connection
     finally:
         connection.close()
+
+
+def _zone_in_duckdb(zone: str) -> str:
+    return f"GMT{zone}" if zone.startswith(("+", "-")) else {"Z": "UTC", "UT": "UTC"}.get(zone, zone)
 
 
 def memory_limit(memory_bytes: int) -> str:

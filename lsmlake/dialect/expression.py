@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import polymorphic
+from lsmlake.dialect import collections, polymorphic, times
 from lsmlake.dialect.aggregates import AGGREGATES, RANKS, SHIFTS, aggregate, unit
 from lsmlake.dialect.cast import cast
-from lsmlake.dialect.functions import EXTRACTS, FUNCTIONS, INTERVALS, Function
+from lsmlake.dialect.functions import EXTRACTS, FUNCTIONS, INTERVALS, SECONDS, SECONDS_OF_A_DAY, Function
 from lsmlake.dialect.literals import decimal_of, literal_number
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
@@ -50,6 +50,7 @@ _BITS = {exp.BitwiseAnd: "({} & {})", exp.BitwiseOr: "({} | {})", exp.BitwiseXor
 _MIXED = (*_BITS, exp.DPipe)
 _INT64_DIGITS = 18
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_BY_TYPE = {**polymorphic.FUNCTIONS, **collections.FUNCTIONS, **times.FUNCTIONS}
 _NULLSAFE = {exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM"}
 
 Subquery = Callable[[exp.Expression, Scope], tuple[str, list[pa.DataType]]]
@@ -135,8 +136,12 @@ class Translator:
                 return self._element(node)
             case exp.Window():
                 return self._window(node)
-            case exp.Filter() | exp.Anonymous():
+            case exp.Filter() | exp.Anonymous() | exp.WithinGroup() | exp.IgnoreNulls() | exp.RespectNulls():
                 return self._call(node)
+            case exp.Transform():
+                return self._function(node, "transform", [node.this, node.expression])
+            case exp.Exists() if isinstance(node.args.get("expression"), exp.Lambda):
+                return self._function(node, "exists", [node.this, node.expression])
             case exp.Subquery() | exp.Exists():
                 return self._subquery(node)
             case exp.CurrentDate() | exp.CurrentTimestamp():
@@ -149,7 +154,7 @@ class Translator:
         self.text.only(node, "this", "table", "db", "catalog", "expression", "quoted")
         if isinstance(node, exp.Dot) and not _is_name(node.this) and isinstance(node.expression, exp.Identifier):
             return self._field(node, self.typed(node.this), node.expression.name)
-        parts = [node] if isinstance(node, exp.Identifier) else node.parts
+        parts = _parts(node)
         if not all(isinstance(part, exp.Identifier) for part in parts):
             self.text.refuse(node, "this is not supported here")
         path = [part.name for part in parts]
@@ -397,9 +402,13 @@ class Translator:
         kind = made.type
         if pa.types.is_date(kind) and INTERVALS[name] == "time":
             made, kind = Typed(cast(made.sql, kind, TIMESTAMP), TIMESTAMP), TIMESTAMP
-        op = "+" if isinstance(node, exp.Add) else "-"
-        shifted = f"{made.sql} {op} to_{name.lower()}s(CAST({int(number)} AS INTEGER))"
-        return Typed(f"CAST({shifted} AS {duck_name(kind)})", kind)
+        signed = int(number) if isinstance(node, exp.Add) else -int(number)
+        step = f"to_{name.lower()}s(CAST({signed} AS INTEGER))"
+        if name in SECONDS:  # whole days of it are days of the calendar, which may have 23 or 25 hours
+            days, seconds = divmod(abs(signed) * SECONDS[name], SECONDS_OF_A_DAY)
+            sign = "-" if signed < 0 else ""
+            step = f"to_days({sign}{days}) + to_seconds({sign}{seconds})"
+        return Typed(f"CAST({made.sql} + {step} AS {duck_name(kind)})", kind)
 
     def _negated(self, node: exp.Neg) -> Typed:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -526,10 +535,12 @@ class Translator:
         return f"{made} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 
     def _call(self, node: exp.Expression, over: str = "") -> Typed:
-        condition, ignores = "", False
-        while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+        condition, ignores, order = "", False, None
+        while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
             if isinstance(node, exp.Filter):
-                condition = f" FILTER (WHERE {Translator.without(self)._as(node.expression.this, BOOLEAN)})"
+                condition = Translator.without(self)._as(node.expression.this, BOOLEAN)
+            elif isinstance(node, exp.WithinGroup):
+                order = node.expression
             ignores = ignores or isinstance(node, exp.IgnoreNulls)
             node = node.this
         if not isinstance(node, exp.Anonymous):
@@ -538,12 +549,12 @@ class Translator:
         if name in ("grouping", "grouping_id"):
             return self._grouping(node, name)
         if name in AGGREGATES and (self.aggregates or over):
-            return self._aggregate(node, name, condition, over, ignores)
+            return self._aggregate(node, name, condition, over, ignores, order)
         if over and not condition:
             return self._window_function(node, name, over, ignores)
         if name in AGGREGATES:
             self.text.refuse(node, "an aggregate function is not allowed here", cure="compute it in a subquery")
-        if condition or ignores or over:
+        if condition or ignores or over or order:
             self.text.refuse(node, "only an aggregate function takes this")
         return self._function(node, name, node.expressions)
 
@@ -558,32 +569,55 @@ class Translator:
         kind = TINYINT if name == "grouping" else BIGINT
         return Typed(f"CAST(grouping_id({', '.join(self.without().typed(one).sql for one in nodes)}) AS {duck_name(kind)})", kind)
 
+    def inside(self, scope: Scope) -> Translator:
+        """A translator for the body of a lambda."""
+        return replace(self, scope=scope, subquery=None, aggregates=False, windows=False)
+
     def without(self) -> Translator:
         """A translator that refuses aggregates and windows."""
         return replace(self, aggregates=False, windows=False)
 
-    def _aggregate(self, node: exp.Anonymous, name: str, condition: str, over: str, ignores: bool) -> Typed:
+    def _aggregate(
+        self, node: exp.Anonymous, name: str, condition: str, over: str, ignores: bool, order: exp.Order | None
+    ) -> Typed:
         arguments, distinct = list(node.expressions), False
         if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
             arguments, distinct = list(arguments[0].expressions), True
         inner = replace(self, aggregates=bool(over) and self.aggregates, windows=False)
         if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
-            return Typed(f"count(*){condition}{over}", BIGINT)
+            return Typed(f"count(*){_filter(condition)}{over}", BIGINT)
+        if name in _ENDS and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
+            ignores = ignores or bool(arguments.pop().this)
+        sorting = "" if order is None else self._within(node, name, order, arguments, inner)
         typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
-        nulls = " IGNORE NULLS" if ignores else ""
-        if nulls and not (over and name in ("first", "first_value", "last", "last_value")):
+        if ignores and name not in _ENDS:
             self.text.refuse(node, "IGNORE NULLS is not supported here", cure="use FILTER (WHERE ... IS NOT NULL)")
+        if ignores and not over:
+            condition = " AND ".join([*([f"({condition})"] if condition else []), f"({typed[0][0]}) IS NOT NULL"])
+        nulls = " IGNORE NULLS" if ignores and over else ""
 
         def wrapped(call: str) -> str:
-            if over and name in ("first", "first_value", "last", "last_value", "any_value"):
+            if over and name in _ENDS:
                 call = f"{'last_value' if name.startswith('last') else 'first_value'}({call.partition('(')[2][:-1]}{nulls})"
-            return call + condition + over
+            return f"{call[:-1]}{sorting})" + _filter(condition) + over
 
         found = aggregate(name, typed, distinct, wrapped)
         if found is None:
             kinds = ", ".join(format_type(kind) for _, kind in typed)
             self.text.refuse(node, f"{name} is not supported for these arguments", found=kinds or "none")
         return Typed(*found)
+
+    def _within(
+        self, node: exp.Anonymous, name: str, order: exp.Order, arguments: list[exp.Expression], inner: Translator
+    ) -> str:
+        """WITHIN GROUP (ORDER BY ...): the value of a percentile, which joins `arguments`, or the order of a list as SQL."""
+        items = order.expressions
+        if name in ("listagg", "string_agg"):
+            return f" ORDER BY {', '.join(map(inner.ordered, items))}"
+        if name not in ("percentile_cont", "percentile_disc") or len(items) != 1 or items[0].args.get("desc"):
+            self.text.refuse(node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg")
+        arguments.insert(0, items[0].this)
+        return ""
 
     def _window_function(self, node: exp.Anonymous, name: str, over: str, ignores: bool) -> Typed:
         inner, arguments = self.without(), node.expressions
@@ -605,12 +639,12 @@ class Translator:
         self.text.refuse(node, f"{name} is not a window function that lsmlake knows in process", cure="attach Spark")
 
     def _function(self, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
-        if name in polymorphic.FUNCTIONS:
-            return polymorphic.FUNCTIONS[name](self, node, list(arguments))
+        if name in _BY_TYPE:
+            return _BY_TYPE[name](self, node, list(arguments))
         if name in ("current_date", "curdate", "current_timestamp", "now") and not arguments:
             return self._now(node, name in ("current_date", "curdate"))
         if name not in FUNCTIONS:
-            known = [*FUNCTIONS, *polymorphic.FUNCTIONS, *AGGREGATES]
+            known = [*FUNCTIONS, *_BY_TYPE, *AGGREGATES]
             near = difflib.get_close_matches(name, known, 1)
             cure = f"did you mean {near[0]}? " if near else ""
             self.text.refuse(
@@ -651,13 +685,27 @@ def _may_be_zero(node: exp.Expression) -> bool:
     return not (isinstance(node, exp.Literal) and not node.is_string and any(digit in "123456789" for digit in node.this))
 
 
+def _parts(node: exp.Expression) -> list[exp.Expression]:
+    """The parts of a dotted name."""
+    if isinstance(node, exp.Dot):
+        return [*_parts(node.this), node.expression]
+    return [node] if isinstance(node, exp.Identifier) else node.parts
+
+
+_ENDS = ("first", "first_value", "last", "last_value", "any_value")
+
+
+def _filter(condition: str) -> str:
+    return f" FILTER (WHERE {condition})" if condition else ""
+
+
 def _is_name(node: exp.Expression) -> bool:
     """Whether a node is a dotted name; otherwise what a dot follows is a value."""
     return isinstance(node, (exp.Column, exp.Identifier)) or (isinstance(node, exp.Dot) and _is_name(node.this))
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark converts an argument of a function so without a chance of an error."""
+    """Whether Spark converts an argument of a function so; text that is no time raises an error."""
     t = pa.types
     if found in (wanted, NULL):
         return True
@@ -665,4 +713,6 @@ def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
         return is_number(found)
     if t.is_integer(wanted):
         return t.is_integer(found) and found.bit_width <= wanted.bit_width
-    return (wanted == BINARY and found == STRING) or (wanted == TIMESTAMP and found == DATE)
+    if found == STRING:
+        return wanted in (BINARY, DATE, TIMESTAMP)
+    return wanted in (DATE, TIMESTAMP) and is_time(found)

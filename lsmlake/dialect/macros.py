@@ -23,6 +23,17 @@ def _checked(value: str, pattern: str, what: str) -> str:
 
 _ROUNDED = "sign(n) * sign(d) * (abs(n) // abs(d) + CASE WHEN abs(n) % abs(d) >= abs(d) - abs(n) % abs(d) THEN 1 ELSE 0 END)"
 
+
+def _month_number(day: str) -> str:
+    return f"((year({day}) * 12 + month({day})) * 32 + day({day}))"
+
+
+_DAYS_LEFT = (
+    "CASE WHEN CAST(b AS DATE) > CAST(a AS DATE) AND CAST(b AS TIME) < CAST(a AS TIME) THEN -1 "
+    "WHEN CAST(b AS DATE) < CAST(a AS DATE) AND CAST(b AS TIME) > CAST(a AS TIME) THEN 1 ELSE 0 END"
+)
+"""The day by which a later time of day than another moves a whole number of months between two moments."""
+
 MACROS = {
     "spark_divide(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('division by zero; "
     "divide by nullif(divisor, 0) to get NULL instead') ELSE a / b END",
@@ -53,6 +64,28 @@ MACROS = {
     "spark_element(a, i)": "CASE WHEN a IS NULL OR i IS NULL THEN NULL WHEN i < 0 OR i >= len(a) "
     "THEN error('the index ' || i || ' is outside of an array of ' || len(a) || ' elements; use get() to get NULL instead') "
     "ELSE a[i + 1] END",
+    "spark_initcap(s)": "CASE WHEN s IS NOT NULL THEN array_to_string(list_transform(string_split(lower(s), ' '), "
+    "lambda w: upper(left(w, 1)) || substr(w, 2)), ' ') END",
+    "spark_substring_index(s, d, n)": "CASE WHEN s IS NULL OR d IS NULL OR n IS NULL THEN NULL WHEN d = '' OR n = 0 THEN '' "
+    "WHEN n > 0 THEN array_to_string(list_slice(string_split(s, d), 1, n), d) "
+    "ELSE array_to_string(list_slice(string_split(s, d), greatest(1, len(string_split(s, d)) + n + 1), "
+    "len(string_split(s, d))), d) END",
+    "spark_split_part(s, d, n)": "CASE WHEN s IS NULL OR d IS NULL OR n IS NULL THEN NULL WHEN n = 0 "
+    "THEN error('the index 0 of split_part is invalid; parts are counted from 1') WHEN d = '' AND n IN (1, -1) THEN s "
+    "WHEN d = '' THEN '' ELSE split_part(s, d, n) END",
+    "spark_chr(n)": "CASE WHEN n IS NULL THEN NULL WHEN n < 0 THEN '' ELSE chr(CAST(n & 255 AS INTEGER)) END",
+    "spark_shift_left(a, n)": "CAST(CAST((CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) + 2147483648) % 4294967296 "
+    "+ CASE WHEN (CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) + 2147483648) % 4294967296 < 0 THEN 4294967296 ELSE 0 END "
+    "- 2147483648 AS BIGINT) AS INTEGER)",
+    "spark_months_between(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL "
+    "WHEN day(a) = day(b) OR (CAST(a AS DATE) = last_day(CAST(a AS DATE)) AND CAST(b AS DATE) = last_day(CAST(b AS DATE))) "
+    "THEN CAST((year(a) - year(b)) * 12 + month(a) - month(b) AS DOUBLE) "
+    "ELSE (year(a) - year(b)) * 12 + month(a) - month(b) + ((day(a) - day(b)) * 86400 + "
+    "(epoch_us(a) - epoch_us(date_trunc('day', a))) // 1000000 - (epoch_us(b) - epoch_us(date_trunc('day', b))) // 1000000) "
+    "/ CAST(2678400 AS DOUBLE) END",
+    "spark_floor_div(a, n)": "(a - ((a % n) + n) % n) // n",
+    "spark_months(a, b)": f"({_month_number('CAST(b AS DATE) + CAST(' + _DAYS_LEFT + ' AS INTEGER)')} "
+    f"- {_month_number('CAST(a AS DATE)')}) // 32",
     "spark_round(x, n)": "CASE WHEN x IS NULL OR isnan(x) OR abs(x) >= 1e17 THEN x "
     "ELSE CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38,20)), n) AS DOUBLE) END",
 }
@@ -70,10 +103,33 @@ TRYING = {
 """The conversions of text for try_cast: null instead of an error."""
 
 
-def create_macros(sql: str | None = None) -> str:
-    """The statements that create all macros, or those that `sql` calls."""
+_INSTANT = "CAST({0} AS TIMESTAMP WITH TIME ZONE)"
+_DAY_BEFORE = f"({_INSTANT} - to_hours(24))"
+_EARLIER = f"make_timestamptz(epoch_us({{0}}) - epoch_us(CAST({_DAY_BEFORE} AS TIMESTAMP)) + epoch_us({_DAY_BEFORE}))"
+"""The instant of a local time by the offset of the day before: the earlier one, if clocks were set back and it came twice."""
+_LOCAL_INSTANT = f"CASE WHEN CAST({_EARLIER} AS TIMESTAMP) = {{0}} THEN {_EARLIER} ELSE {_INSTANT} END"
+_OFFSET = "(Z|[+-][0-9]{2}:[0-9]{2})$"
+_TRUNCATED = "CAST(t AS TIMESTAMP)) - epoch_us(date_trunc(u, CAST(t AS TIMESTAMP)))"
+ZONED = {
+    "spark_instant(l)": (_INSTANT.format("l"), _LOCAL_INSTANT.format("l")),
+    **{
+        f"spark_{name}instant_text(s)": (
+            f"{word}(s AS TIMESTAMP WITH TIME ZONE)",
+            f"CASE WHEN regexp_matches(s, '{_OFFSET}') THEN {word}(s AS TIMESTAMP WITH TIME ZONE) "
+            f"ELSE {_LOCAL_INSTANT.format(f'{word}(s AS TIMESTAMP)')} END",
+        )
+        for name, word in (("", "CAST"), ("try_", "TRY_CAST"))
+    },
+    "spark_time_trunc(u, t)": ("date_trunc(u, t)", f"make_timestamptz(epoch_us(t) - (epoch_us({_TRUNCATED}))"),
+}
+"""Head -> body in UTC, and in zones whose clocks may be set: a local time that comes twice is the earlier instant, as in Java."""
+
+
+def create_macros(zone: str, sql: str | None = None) -> str:
+    """The statements that create all macros for the time zone of a session, or those that `sql` calls."""
+    zoned = {head: in_utc if zone == "UTC" else local for head, (in_utc, local) in ZONED.items()}
     return "; ".join(
         f"CREATE OR REPLACE TEMP MACRO {head} AS {body}"
-        for head, body in {**MACROS, **TRYING}.items()
+        for head, body in {**MACROS, **TRYING, **zoned}.items()
         if sql is None or head.partition("(")[0] in sql
     )

@@ -11,10 +11,11 @@ from sqlglot import exp
 
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.functions import DATE_UNITS, UNITS
-from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import (
     BIGINT,
+    BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -22,6 +23,7 @@ from lsmlake.dialect.types import (
     NULL,
     STRING,
     TIMESTAMP,
+    array_of,
     duck_name,
     is_number,
     quoted,
@@ -35,8 +37,11 @@ class Context(Protocol):
 
     @property
     def text(self) -> Text: ...
+    @property
+    def scope(self) -> Scope: ...
+    def inside(self, scope: Scope) -> Context: ...
     def typed(self, node: exp.Expression) -> Typed: ...
-    def converted(self, node: exp.Expression, made: Typed, wanted: pa.DataType) -> str: ...
+    def converted(self, node: exp.Expression, made: Typed, wanted: pa.DataType, *, safe: bool = False) -> str: ...
     def unified(self, nodes: Sequence[exp.Expression], typed: Sequence[Typed]) -> tuple[list[str], pa.DataType]: ...
 
 
@@ -44,10 +49,12 @@ Arguments = list[exp.Expression]
 _REGEX_REFUSED = re.compile(r"\(\?|\\(?![.dDwW\\|()\[\]{}*+?^$/-])|&&|[*+?}]\+|\[[^\]]*\[|(?<!\\)\$")
 """Parts of a regular expression whose meaning to Java and RE2 differs, or that RE2 lacks."""
 _ROUND_DIGITS_MAX = 10
+_JSON_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*|\[\d+\])*")
 _LINE_ENDS = r"[^\n\r\x{0085}\x{2028}\x{2029}]"
 
 
-def _count(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> list[Typed]:
+def counted(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> list[Typed]:
+    """The translated arguments; another number of them is refused."""
     if len(arguments) not in counts:
         expected = " or ".join(map(str, counts))
         context.text.refuse(node, "the number of arguments does not fit", expected=expected, found=len(arguments))
@@ -55,14 +62,14 @@ def _count(context: Context, node: exp.Expression, arguments: Arguments, *counts
 
 
 def _coalesce(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, *range(1, 100))
+    typed = counted(context, node, arguments, *range(1, 100))
     sqls, kind = context.unified(arguments, typed)
     return Typed(f"coalesce({', '.join(sqls)})", kind)
 
 
 def _extreme(call: str) -> Callable[[Context, exp.Expression, Arguments], Typed]:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        typed = _count(context, node, arguments, *range(2, 100))
+        typed = counted(context, node, arguments, *range(2, 100))
         sqls, kind = context.unified(arguments, typed)
         if pa.types.is_nested(kind):
             context.text.refuse(node, f"{call} is not supported for {format_type(kind)}")
@@ -72,20 +79,20 @@ def _extreme(call: str) -> Callable[[Context, exp.Expression, Arguments], Typed]
 
 
 def _nullif(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, 2)
+    typed = counted(context, node, arguments, 2)
     (left, right), _ = context.unified(arguments, typed)
     return Typed(f"CASE WHEN {left} = {right} THEN NULL ELSE {typed[0].sql} END", typed[0].type)
 
 
 def _nvl2(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, 3)
+    typed = counted(context, node, arguments, 3)
     (some, none), kind = context.unified(arguments[1:], typed[1:])
     return Typed(f"CASE WHEN {typed[0].sql} IS NOT NULL THEN {some} ELSE {none} END", kind)
 
 
 def _null_test(word: str) -> Callable[[Context, exp.Expression, Arguments], Typed]:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        return Typed(f"({_count(context, node, arguments, 1)[0].sql} IS {word})", BOOLEAN)
+        return Typed(f"({counted(context, node, arguments, 1)[0].sql} IS {word})", BOOLEAN)
 
     return made
 
@@ -99,13 +106,13 @@ def _number(context: Context, node: exp.Expression, made: Typed) -> Typed:
 
 
 def _abs(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made = _number(context, node, _count(context, node, arguments, 1)[0])
+    made = _number(context, node, counted(context, node, arguments, 1)[0])
     return Typed(f"CAST(abs({made.sql}) AS {duck_name(made.type)})", made.type)
 
 
 def _to_whole(call: str) -> Callable[[Context, exp.Expression, Arguments], Typed]:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        value = _number(context, node, _count(context, node, arguments, 1)[0])
+        value = _number(context, node, counted(context, node, arguments, 1)[0])
         if pa.types.is_integer(value.type):
             return Typed(f"CAST({value.sql} AS BIGINT)", BIGINT)
         if pa.types.is_decimal(value.type):
@@ -117,7 +124,7 @@ def _to_whole(call: str) -> Callable[[Context, exp.Expression, Arguments], Typed
 
 
 def _round(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, 1, 2)
+    typed = counted(context, node, arguments, 1, 2)
     value = _number(context, node, typed[0])
     digits = typed[1].constant if len(typed) > 1 else 0
     if digits is None or not 0 <= digits <= _ROUND_DIGITS_MAX:
@@ -132,12 +139,12 @@ def _round(context: Context, node: exp.Expression, arguments: Arguments) -> Type
 
 
 def _mod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    _count(context, node, arguments, 2)
+    counted(context, node, arguments, 2)
     return context.typed(exp.Mod(this=exp.Paren(this=arguments[0]), expression=exp.Paren(this=arguments[1])))
 
 
 def _pmod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, 2)
+    typed = counted(context, node, arguments, 2)
     (left, right), kind = context.unified(arguments, typed)
     if not pa.types.is_integer(kind):
         context.text.refuse(node, "pmod is supported for integers only", found=format_type(kind))
@@ -146,22 +153,32 @@ def _pmod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed
 
 
 def _concat(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, *range(1, 100))
-    if any(pa.types.is_nested(made.type) for made in typed):
-        context.text.refuse(node, "concat is supported for text only")
+    typed = counted(context, node, arguments, *range(1, 100))
+    if any(pa.types.is_list(made.type) for made in typed):
+        sqls, kind = context.unified(arguments, typed)
+        given = " AND ".join(f"({sql}) IS NOT NULL" for sql in sqls)
+        return Typed(f"CASE WHEN {given} THEN {' || '.join(f'({sql})' for sql in sqls)} END", kind)
     parts = [context.converted(node, made, STRING) for node, made in zip(arguments, typed, strict=True)]
     return Typed(f"({' || '.join(parts)})", STRING)
 
 
 def _concat_ws(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, *range(1, 100))
+    typed = counted(context, node, arguments, *range(1, 100))
     separator, *parts = (context.converted(node, made, STRING) for node, made in zip(arguments, typed, strict=True))
     return Typed(
         f"concat_ws({separator}, {', '.join(parts)})" if parts else f"CASE WHEN {separator} IS NOT NULL THEN '' END", STRING
     )
 
 
-def _literal_text(context: Context, node: exp.Expression, what: str) -> str:
+def _reverse(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    (made,) = counted(context, node, arguments, 1)
+    if pa.types.is_list(made.type):
+        return Typed(f"list_reverse({made.sql})", made.type)
+    return Typed(f"reverse({context.converted(node, made, STRING)})", STRING)
+
+
+def literal_text(context: Context, node: exp.Expression, what: str) -> str:
+    """The text of a literal; other expressions are refused."""
     if not (isinstance(node, exp.RawString) or (isinstance(node, exp.Literal) and node.is_string)):
         context.text.refuse(node, f"{what} must be a literal")
     return node.this
@@ -169,7 +186,7 @@ def _literal_text(context: Context, node: exp.Expression, what: str) -> str:
 
 def _regex(context: Context, node: exp.Expression) -> str:
     """A pattern of Java that means the same to RE2. Refuses others."""
-    pattern = _literal_text(context, node, "the regular expression")
+    pattern = literal_text(context, node, "the regular expression")
     if found := _REGEX_REFUSED.search(pattern):
         cure = "use simpler expressions: groups, classes, * + ? {n} |"
         context.text.refuse(node, "this regular expression may mean something else here", found=found[0], cure=cure)
@@ -197,7 +214,7 @@ def like(context: Context, node: exp.Expression) -> Typed:
     """LIKE, ILIKE and RLIKE with a literal pattern."""
     escape = "\\"
     if isinstance(node, exp.Escape):
-        escape = _literal_text(context, node.expression, "the escape character")
+        escape = literal_text(context, node.expression, "the escape character")
         node = node.this
     context.text.only(node, "this", "expression", "negate")
     made = context.typed(node.this)
@@ -208,7 +225,7 @@ def like(context: Context, node: exp.Expression) -> Typed:
         return Typed(f"regexp_matches({value}, {text(_regex(context, node.expression))})", BOOLEAN)
     if isinstance(node.expression, exp.Null):
         return Typed("CAST(NULL AS BOOLEAN)", BOOLEAN)
-    pattern = _literal_text(context, node.expression, "the pattern of LIKE")
+    pattern = literal_text(context, node.expression, "the pattern of LIKE")
     if len(escape) != 1 or re.search(f"{re.escape(escape)}(?![%_{re.escape(escape)}])", pattern.replace(escape * 2, "")):
         context.text.refuse(node, f"in LIKE {pattern!r} the escape {escape!r} must be followed by %, _ or itself")
     word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
@@ -217,8 +234,25 @@ def like(context: Context, node: exp.Expression) -> Typed:
 
 
 def _regexp_like(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    _count(context, node, arguments, 2)
+    counted(context, node, arguments, 2)
     return like(context, exp.RegexpLike(this=arguments[0], expression=arguments[1]))
+
+
+def _position(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    """position(part, text), position(part IN text)"""
+    if len(arguments) == 1 and isinstance(arguments[0], exp.In) and arguments[0].args.get("field") is not None:
+        arguments = [arguments[0].this, arguments[0].args["field"]]
+    counted(context, node, arguments, 2)
+    part, value = (_text_argument(context, one) for one in arguments)
+    return Typed(f"CAST(instr({value}, {part}) AS INTEGER)", INT)
+
+
+def _like_call(kind: type[exp.Binary]) -> Callable[[Context, exp.Expression, Arguments], Typed]:
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        counted(context, node, arguments, 2)
+        return like(context, kind(this=arguments[0], expression=arguments[1]))
+
+    return made
 
 
 def _text_argument(context: Context, node: exp.Expression) -> str:
@@ -229,17 +263,38 @@ def _text_argument(context: Context, node: exp.Expression) -> str:
 
 
 def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    _count(context, node, arguments, 3)
+    counted(context, node, arguments, 3)
     value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
-    by = _literal_text(context, arguments[2], "the replacement")
+    by = literal_text(context, arguments[2], "the replacement")
     if re.search(r"\\|\$(?!\d)|\$\d\d", by) or re.fullmatch(pattern.replace(_LINE_ENDS, "."), ""):
         context.text.refuse(node, "this replacement may mean something else here", cure="use $1 to $9 and plain text")
     by = re.sub(r"\$(\d)", r"\\\1", by)
     return Typed(f"regexp_replace({value}, {text(pattern)}, {text(by)}, 'g')", STRING)
 
 
+def _regexp_extract_all(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    typed = counted(context, node, arguments, 2, 3)
+    value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
+    group = typed[2].constant if len(typed) > 2 else 1
+    if group is None or group > re.compile(pattern.replace(_LINE_ENDS, ".")).groups:
+        context.text.refuse(node, "the pattern has no such group")
+    return Typed(f"regexp_extract_all({value}, {text(pattern)}, {group})", array_of(STRING))
+
+
+def _regexp_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 2)
+    value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
+    return Typed(f"CAST(len(regexp_extract_all({value}, {text(pattern)})) AS INTEGER)", INT)
+
+
+def _regexp_substr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 2)
+    value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
+    return Typed(f"regexp_extract_all({value}, {text(pattern)})[1]", STRING)
+
+
 def _regexp_extract(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, 2, 3)
+    typed = counted(context, node, arguments, 2, 3)
     value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
     group = typed[2].constant if len(typed) > 2 else 1
     if group is None or group > re.compile(pattern.replace(_LINE_ENDS, ".")).groups:
@@ -248,15 +303,15 @@ def _regexp_extract(context: Context, node: exp.Expression, arguments: Arguments
 
 
 def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    _count(context, node, arguments, 2)
+    counted(context, node, arguments, 2)
     value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
     if re.search(pattern.replace(_LINE_ENDS, "."), ""):
         context.text.refuse(node, "split needs an expression that never matches the empty text")
-    return Typed(f"string_split_regex({value}, {text(pattern)})", pa.list_(pa.field("element", STRING)))
+    return Typed(f"string_split_regex({value}, {text(pattern)})", array_of(STRING))
 
 
 def _size(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made = _count(context, node, arguments, 1)[0]
+    made = counted(context, node, arguments, 1)[0]
     t = pa.types
     if made.type == NULL:
         return Typed("CAST(NULL AS INTEGER)", INT)
@@ -267,9 +322,9 @@ def _size(context: Context, node: exp.Expression, arguments: Arguments) -> Typed
 
 
 def _array(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, *range(1, 1000))
+    typed = counted(context, node, arguments, *range(1, 1000))
     sqls, kind = context.unified(arguments, typed)
-    return Typed(f"[{', '.join(sqls)}]", pa.list_(pa.field("element", kind)))
+    return Typed(f"[{', '.join(sqls)}]", array_of(kind))
 
 
 def _list(context: Context, node: exp.Expression, made: Typed) -> Typed:
@@ -279,23 +334,25 @@ def _list(context: Context, node: exp.Expression, made: Typed) -> Typed:
 
 
 def _element_at(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made, index = _count(context, node, arguments, 2)
+    made, index = counted(context, node, arguments, 2)
     if pa.types.is_map(made.type):
         return Typed(f"{made.sql}[{context.converted(node, index, made.type.key_type)}]", made.type.item_type)
     made = _list(context, node, made)
-    if index.constant is None or index.constant <= 0:
-        context.text.refuse(node, "element_at takes a literal index from 1 on", cure="write array[index], which counts from 0")
+    if not index.constant:
+        context.text.refuse(node, "element_at takes a literal index other than 0", cure="write array[index], which counts from 0")
+    if index.constant < 0:
+        return Typed(f"spark_element({made.sql}, len({made.sql}) + {index.constant})", made.type.value_type)
     return Typed(f"spark_element({made.sql}, {index.constant - 1})", made.type.value_type)
 
 
 def _get(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made, index = _count(context, node, arguments, 2)
+    made, index = counted(context, node, arguments, 2)
     made, index_sql = _list(context, node, made), context.converted(node, index, INT)
     return Typed(f"CASE WHEN {index_sql} >= 0 THEN {made.sql}[{index_sql} + 1] END", made.type.value_type)
 
 
 def _array_contains(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made, value = _count(context, node, arguments, 2)
+    made, value = counted(context, node, arguments, 2)
     made = _list(context, node, made)
     wanted = context.converted(node, value, made.type.value_type)
     has_null = f"len({made.sql}) > list_aggregate({made.sql}, 'count')"
@@ -303,8 +360,62 @@ def _array_contains(context: Context, node: exp.Expression, arguments: Arguments
     return Typed(f"{found} WHEN {has_null} THEN NULL ELSE false END", BOOLEAN)
 
 
+def _json(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 2)
+    value, path = _text_argument(context, arguments[0]), literal_text(context, arguments[1], "the path")
+    if not _JSON_PATH.fullmatch(path):
+        context.text.refuse(arguments[1], "this path is not supported", expected="$.name and [index], such as $.items[0].id")
+    return Typed(f"CASE WHEN json_valid({value}) THEN json_extract_string({value}, {text(path)}) END", STRING)
+
+
+def _if(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    condition, *_ = counted(context, node, arguments, 3)
+    if condition.type not in (BOOLEAN, NULL):
+        context.text.refuse(arguments[0], "this is not a condition", expected="BOOLEAN", found=format_type(condition.type))
+    (yes, no), kind = context.unified(arguments[1:], [context.typed(one) for one in arguments[1:]])
+    return Typed(f"CASE WHEN {cast(condition.sql, condition.type, BOOLEAN)} THEN {yes} ELSE {no} END", kind)
+
+
+def _tried(operator: type[exp.Binary]) -> Callable[[Context, exp.Expression, Arguments], Typed]:
+    """Arithmetic with NULL instead of an overflow."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        typed = counted(context, node, arguments, 2)
+        if not all(is_number(one.type) for one in typed):
+            context.text.refuse(node, "arithmetic needs numbers", found=", ".join(format_type(one.type) for one in typed))
+        if operator in (exp.Div, exp.Mod):
+            divisor = exp.Anonymous(this="nullif", expressions=[arguments[1], exp.Literal.number(0)])
+            return context.typed(operator(this=exp.Paren(this=arguments[0]), expression=divisor))
+        found = context.typed(operator(this=exp.Paren(this=arguments[0]), expression=exp.Paren(this=arguments[1])))
+        return Typed(f"TRY({found.sql})", found.type)
+
+    return made
+
+
+def _or_zero(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 1)
+    return _coalesce(context, node, [arguments[0], exp.Literal.number(0)])
+
+
+def _null_if_zero(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 1)
+    return _nullif(context, node, [arguments[0], exp.Literal.number(0)])
+
+
+def _equal_null(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 2)
+    return context.typed(exp.NullSafeEQ(this=arguments[0], expression=arguments[1]))
+
+
+def _sha2(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    value, bits = counted(context, node, arguments, 2)
+    if bits.constant not in (0, 256):
+        context.text.refuse(node, "sha2 is supported for 256 bits", found=arguments[1].sql())
+    return Typed(f"sha256({context.converted(arguments[0], value, BINARY)})", STRING)
+
+
 def _struct(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = _count(context, node, arguments, *range(1, 1000))
+    typed = counted(context, node, arguments, *range(1, 1000))
     names = [
         argument.alias if isinstance(argument, exp.Alias) else argument.name if isinstance(argument, exp.Column) else f"col{i}"
         for i, argument in enumerate(arguments, 1)
@@ -315,7 +426,7 @@ def _struct(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
 def _named_struct(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) % 2 or not arguments:
         context.text.refuse(node, "named_struct takes pairs of a name and a value")
-    names = [_literal_text(context, name, "the name of a field") for name in arguments[::2]]
+    names = [literal_text(context, name, "the name of a field") for name in arguments[::2]]
     return _packed(names, [context.typed(value) for value in arguments[1::2]])
 
 
@@ -327,7 +438,7 @@ def _packed(names: list[str], typed: list[Typed]) -> Typed:
 
 
 def _unit(context: Context, node: exp.Expression) -> str:
-    name = _literal_text(context, node, "the unit").upper()
+    name = literal_text(context, node, "the unit").upper()
     if name not in UNITS:
         context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(UNITS)}")
     return UNITS[name]
@@ -340,7 +451,8 @@ def _date_trunc(context: Context, node: exp.Expression, arguments: Arguments) ->
     if made.type not in (DATE, TIMESTAMP, pa.timestamp("us")):
         context.text.refuse(node, "date_trunc needs a timestamp", found=format_type(made.type))
     value = context.converted(node, made, TIMESTAMP)
-    return Typed(f"date_trunc('{_unit(context, arguments[0])}', {value})", TIMESTAMP)
+    unit = _unit(context, arguments[0])
+    return Typed(f"{'date_trunc' if unit in (*DATE_UNITS, 'day') else 'spark_time_trunc'}('{unit}', {value})", TIMESTAMP)
 
 
 def _trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -356,7 +468,7 @@ def _cast_to(kind: str) -> Callable[[Context, exp.Expression, Arguments], Typed]
     """The function that Spark names after a type."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        _count(context, node, arguments, 1)
+        counted(context, node, arguments, 1)
         return context.typed(exp.cast(arguments[0], kind, dialect="spark"))
 
     return made
@@ -388,6 +500,25 @@ FUNCTIONS: dict[str, Callable[[Context, exp.Expression, Arguments], Typed]] = {
     "rlike": _regexp_like,
     "regexp_replace": _regexp_replace,
     "regexp_extract": _regexp_extract,
+    "regexp_extract_all": _regexp_extract_all,
+    "regexp_count": _regexp_count,
+    "regexp_substr": _regexp_substr,
+    "reverse": _reverse,
+    "position": _position,
+    "like": _like_call(exp.Like),
+    "ilike": _like_call(exp.ILike),
+    "get_json_object": _json,
+    "if": _if,
+    "iff": _if,
+    "try_add": _tried(exp.Add),
+    "try_subtract": _tried(exp.Sub),
+    "try_multiply": _tried(exp.Mul),
+    "try_divide": _tried(exp.Div),
+    "try_mod": _tried(exp.Mod),
+    "zeroifnull": _or_zero,
+    "nullifzero": _null_if_zero,
+    "equal_null": _equal_null,
+    "sha2": _sha2,
     "split": _split,
     "size": _size,
     "cardinality": _size,

@@ -41,6 +41,11 @@ def duck_name(kind: pa.DataType) -> str:
     return _NAMES[kind]
 
 
+def array_of(kind: pa.DataType) -> pa.DataType:
+    """The type of an array."""
+    return pa.list_(pa.field("element", kind))
+
+
 def quoted(name: str) -> str:
     """A name as an identifier of DuckDB."""
     return '"' + name.replace('"', '""') + '"'
@@ -84,7 +89,7 @@ def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return TIMESTAMP if TIMESTAMP in (a, b) else TIMESTAMP_NTZ
     if t.is_list(a) and t.is_list(b):
         inner = common(a.value_type, b.value_type)
-        return None if inner is None else pa.list_(pa.field("element", inner))
+        return None if inner is None else array_of(inner)
     return None
 
 

@@ -1,0 +1,217 @@
+"""Functions of Spark SQL over times that take a pattern or a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.functions import EXTRACTS, INTERVALS
+from lsmlake.dialect.polymorphic import Arguments, Context, counted, literal_text
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, is_time, text
+from lsmlake.schema.type_text import format_type
+
+Function = Callable[[Context, exp.Expression, Arguments], Typed]
+
+
+class _Part(NamedTuple):
+    """A letter of a pattern, repeated: what DuckDB writes for it, and what is read for it; an empty `digits` is not read."""
+
+    write: str
+    digits: str
+
+
+_PARTS = {
+    "yyyy": _Part("%Y", r"\d{4}"), "yy": _Part("%y", ""), "MM": _Part("%m", r"\d{2}"), "M": _Part("%-m", r"\d{1,2}"),
+    "MMM": _Part("%b", ""), "MMMM": _Part("%B", ""), "dd": _Part("%d", r"\d{2}"), "d": _Part("%-d", r"\d{1,2}"),
+    "HH": _Part("%H", r"\d{2}"), "H": _Part("%-H", r"\d{1,2}"), "hh": _Part("%I", ""), "h": _Part("%-I", ""),
+    "mm": _Part("%M", r"\d{2}"), "m": _Part("%-M", r"\d{1,2}"), "ss": _Part("%S", r"\d{2}"), "s": _Part("%-S", r"\d{1,2}"),
+    "SSS": _Part("%g", r"\d{3}"), "SSSSSS": _Part("%f", r"\d{6}"), "E": _Part("%a", ""), "EEE": _Part("%a", ""),
+    "EEEE": _Part("%A", ""), "a": _Part("%p", ""), "DDD": _Part("%j", ""),
+}  # fmt: skip
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_TOKENS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+
+
+def _parts(context: Context, node: exp.Expression) -> list[_Part]:
+    """A literal pattern of Java. Refuses letters that have no equal."""
+    pattern, made = literal_text(context, node, "the pattern"), []
+    for token in _TOKENS.finditer(pattern):
+        word = token[0]
+        if token[2] is None:
+            plain = word[1:-1].replace("''", "'") or "'" if word.startswith("'") else word
+            made.append(_Part(plain.replace("%", "%%"), re.escape(plain)))
+        elif word in _PARTS:
+            made.append(_PARTS[word])
+        else:
+            context.text.refuse(
+                node, "this letter of a pattern is not supported", expected=f"one of {', '.join(_PARTS)}", found=word
+            )
+    return made
+
+
+def _moment(context: Context, node: exp.Expression, given: exp.Expression) -> str:
+    made = context.typed(given)
+    if made.type == STRING or is_time(made.type) or made.type == pa.null():
+        return context.converted(given, made, TIMESTAMP)
+    context.text.refuse(node, "expected a timestamp", found=format_type(made.type))
+
+
+def _date_format(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 2)
+    pattern = "".join(part.write for part in _parts(context, arguments[1]))
+    return Typed(f"strftime({_moment(context, node, arguments[0])}, {text(pattern)})", STRING)
+
+
+def _parsed(context: Context, node: exp.Expression, arguments: Arguments, safe: bool) -> str:
+    """A text as a TIMESTAMP in the session's zone, read by a pattern."""
+    made = context.typed(arguments[0])
+    if made.type != STRING:
+        context.text.refuse(node, "a pattern reads STRING", found=format_type(made.type))
+    parts = _parts(context, arguments[1])
+    if not all(part.digits for part in parts) or not any(part.write == "%Y" for part in parts):
+        context.text.refuse(arguments[1], "this pattern only writes times", expected="numbers, among them the year as yyyy")
+    format, regex = (
+        "".join(each) for each in zip(*((part.write.replace("%-", "%"), part.digits) for part in parts), strict=True)
+    )
+    fits = f"regexp_full_match({made.sql}, {text(regex)})"
+    tried = f"spark_instant(try_strptime({made.sql}, {text(format)}))"
+    if safe:
+        return f"CASE WHEN {fits} THEN {tried} END"
+    wrong = f"error('''' || {made.sql} || ''' does not fit the pattern; use try_to_timestamp to get NULL instead')"
+    return f"CASE WHEN {made.sql} IS NULL THEN NULL WHEN {fits} AND {tried} IS NOT NULL THEN {tried} ELSE {wrong} END"
+
+
+def _to_date(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    if len(arguments) == 2:
+        return Typed(f"CAST({_parsed(context, node, arguments, False)} AS DATE)", DATE)
+    (made,) = counted(context, node, arguments, 1)
+    return Typed(context.converted(node, made, DATE), DATE)
+
+
+def _to_timestamp(safe: bool) -> Function:
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        if len(arguments) == 2:
+            return Typed(_parsed(context, node, arguments, safe), TIMESTAMP)
+        (value,) = counted(context, node, arguments, 1)
+        return Typed(context.converted(node, value, TIMESTAMP, safe=safe), TIMESTAMP)
+
+    return made
+
+
+def _unix_timestamp(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 1, 2)
+    pattern = arguments[1] if len(arguments) > 1 else exp.Literal.string("yyyy-MM-dd HH:mm:ss")
+    given = context.typed(arguments[0])
+    both = [arguments[0], pattern]
+    moment = _parsed(context, node, both, False) if given.type == STRING else _moment(context, node, arguments[0])
+    return Typed(f"(epoch_us({moment}) // 1000000)", BIGINT)
+
+
+def _from_unixtime(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 1, 2)
+    seconds = context.converted(arguments[0], context.typed(arguments[0]), BIGINT)
+    pattern = arguments[1] if len(arguments) > 1 else exp.Literal.string("yyyy-MM-dd HH:mm:ss")
+    made = "".join(part.write for part in _parts(context, pattern))
+    return Typed(f"strftime(make_timestamptz({seconds} * 1000000), {text(made)})", STRING)
+
+
+def counted_only(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> None:
+    """Refuses another number of arguments."""
+    if len(arguments) not in counts:
+        expected = " or ".join(map(str, counts))
+        context.text.refuse(node, "the number of arguments does not fit", expected=expected, found=len(arguments))
+
+
+def _unit(context: Context, node: exp.Expression) -> str:
+    name = node.name.upper() if isinstance(node, (exp.Column, exp.Var, exp.Literal)) else ""
+    if name.removesuffix("S") not in (*INTERVALS, "QUARTER"):
+        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join((*INTERVALS, 'QUARTER'))}")
+    return name.removesuffix("S")
+
+
+def _shift(sign: int) -> Function:
+    """`date_add` and the like: days and a date, or a unit, a number and a time."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        counted_only(context, node, arguments, 2, 3)
+        if len(arguments) == 3:
+            unit = _unit(context, arguments[0])
+            number = context.converted(arguments[1], context.typed(arguments[1]), INT)
+            step = f"to_months(CAST({number} * 3 AS INTEGER))" if unit == "QUARTER" else f"to_{unit.lower()}s({number})"
+            value = context.typed(arguments[2])
+            return Typed(f"({context.converted(arguments[2], value, TIMESTAMP)} + {step})", TIMESTAMP)
+        value, days = counted(context, node, arguments, 2)
+        if not (pa.types.is_integer(days.type) and days.type != BIGINT):
+            context.text.refuse(arguments[1], "expected a number of days", found=format_type(days.type))
+        date = context.converted(arguments[0], value, DATE)
+        return Typed(f"({date} {'+' if sign > 0 else '-'} CAST({days.sql} AS INTEGER))", DATE)
+
+    return made
+
+
+def _between(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    """`datediff`: days from the second date to the first, or whole units from the second argument to the third."""
+    counted_only(context, node, arguments, 2, 3)
+    if len(arguments) == 3:
+        unit = _unit(context, arguments[0])
+        first, last = (f"CAST({_moment(context, node, one)} AS TIMESTAMP)" for one in arguments[1:])
+        if unit in _MONTHS:
+            return Typed(f"(spark_months({first}, {last}) // {_MONTHS[unit]})", BIGINT)
+        return Typed(f"datesub('{unit.lower()}', {first}, {last})", BIGINT)
+    last, first = (context.converted(one, context.typed(one), DATE) for one in arguments)
+    return Typed(f"CAST({last} - {first} AS INTEGER)", INT)
+
+
+def _months_between(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 2, 3)
+    rounded = len(arguments) == 2 or (isinstance(arguments[2], exp.Boolean) and bool(arguments[2].this))
+    last, first = (_moment(context, node, one) for one in arguments[:2])
+    made = f"spark_months_between({last}, {first})"
+    return Typed(f"spark_round({made}, 8)" if rounded else made, DOUBLE)
+
+
+def _date_part(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 2)
+    field = literal_text(context, arguments[0], "the field").upper()
+    field = field.removesuffix("S") if field.removesuffix("S") in EXTRACTS else field
+    if field not in EXTRACTS:
+        context.text.refuse(arguments[0], "this field is not supported", expected=f"one of {', '.join(EXTRACTS)}")
+    return context.typed(exp.Anonymous(this=EXTRACTS[field], expressions=[arguments[1]]))
+
+
+def _next_day(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 2)
+    name = literal_text(context, arguments[1], "the day of the week").upper()
+    days = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+    found = [number for number, day in enumerate(days, 1) if name in (day, day[:3], day[:2])]
+    if not found:
+        context.text.refuse(arguments[1], "unknown day of the week", expected=f"one of {', '.join(days)}")
+    date = context.converted(arguments[0], context.typed(arguments[0]), DATE)
+    return Typed(f"({date} + CAST((({found[0]} - isodow({date}) + 6) % 7) + 1 AS INTEGER))", DATE)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "date_format": _date_format,
+    "to_date": _to_date,
+    "to_timestamp": _to_timestamp(False),
+    "try_to_timestamp": _to_timestamp(True),
+    "unix_timestamp": _unix_timestamp,
+    "to_unix_timestamp": _unix_timestamp,
+    "from_unixtime": _from_unixtime,
+    "date_add": _shift(1),
+    "dateadd": _shift(1),
+    "timestampadd": _shift(1),
+    "date_sub": _shift(-1),
+    "datediff": _between,
+    "date_diff": _between,
+    "timestampdiff": _between,
+    "months_between": _months_between,
+    "date_part": _date_part,
+    "datepart": _date_part,
+    "next_day": _next_day,
+}
