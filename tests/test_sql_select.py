@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 
 import duckdb
 import polars as pl
@@ -221,3 +222,22 @@ def test_files_of_older_schemas_are_read_by_duckdb_too(lake):
     assert bag(found.to_pylist()) == bag(table.scan().to_arrow().to_pylist()) and found.schema.names == table.schema.names
     condition = "gone = 'y' AND a IS NULL AND none IS NULL AND t = 'it''s'"
     assert lake.sql(f"SELECT id FROM d.t WHERE {condition}").fetchall() == [(1,)]
+
+
+def test_a_lake_keeps_what_statements_read_of_a_table_but_not_of_a_dropped_one(tmp_path):
+    lake, other = lsmlake.connect(tmp_path), lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    lake.create_table("d.t", "id BIGINT NOT NULL, v INT", primary_key=["id"]).upsert({"id": [1, 2], "v": [1, 2]})
+    query = "SELECT sum(v) FROM d.t"
+    assert lake.sql(query).fetchall() == [(3,)]
+    first = lake.kept.of(lake.table("d.t").meta)
+    other.table("d.t").upsert({"id": [2], "v": [5]})
+    assert lake.sql(query).fetchall() == [(6,)]
+    assert lake.kept.of(lake.table("d.t").meta) is first
+    other.drop_table("d.t")
+    with pytest.raises(TableNotFound):
+        lake.sql(query)
+    other.create_table("d.t", "id BIGINT NOT NULL, v STRING", primary_key=["id"]).upsert({"id": [1], "v": ["7"]})
+    assert lake.sql("SELECT v FROM d.t").fetchall() == [("7",)]
+    assert lake.kept.of(lake.table("d.t").meta) is not first
+    assert pickle.loads(pickle.dumps(lake.kept)).of(first) is first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 
@@ -33,6 +33,7 @@ from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.schema import Schema
 from lsmlake.store.env import Env
+from lsmlake.store.kept import Kept
 from lsmlake.store.location import storage_at
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.schemas import read_first_schema
@@ -75,6 +76,7 @@ class Lake:
 
     env: Env
     runtime: Runtime
+    kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<lsmlake lake in {self.env.storage}>"
@@ -504,11 +506,11 @@ def _without(columns: pa.Schema, kinds: rowkind.Source | None) -> pa.Schema:
 
 def _check_guessed_key(columns: pa.Schema, primary_key: Sequence[str]) -> None:
     """Raises InvalidSchema for a key column whose texts look like DOUBLE: rounding could make two keys equal."""
-    for field in columns:
-        if field.name in primary_key and pa.types.is_floating(field.type):
+    for column in columns:
+        if column.name in primary_key and pa.types.is_floating(column.type):
             raise InvalidSchema(
                 "the numbers of a key column have fractions or exponents",
-                where=f"column {field.name!r}",
+                where=f"column {column.name!r}",
                 expected="integers or text: the values look like DOUBLE, and rounding could make two keys equal",
                 cure=Wording(
                     "create the table with a schema, such as DECIMAL(20,2) or STRING for the column, then upsert the files",

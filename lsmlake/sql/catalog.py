@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -58,7 +58,8 @@ class Catalog:
         if name not in self._tables:
             if "." not in name:
                 self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=self._cure(name))
-            self._tables[name] = self.lake.table(name)
+            table = self.lake.table(name)
+            self._tables[name] = replace(table, meta=self.lake.kept.of(table.meta))
         return self._tables[name]
 
     def _cure(self, name: str) -> str:

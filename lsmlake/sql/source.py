@@ -3,7 +3,8 @@
 1. The level-0 rows of each bucket are merged in memory (`read.scan.freshen`). They are an Arrow table; the older rows that they
    supersede join the vectors of their files.
 2. The files of one schema become one `read_parquet` call (`sql.stored` has the columns). DuckDB numbers files and rows. Per file
-   one bitmap says which rows are dead, and `get_bit` leaves them out. Files without dead rows need no bitmap.
+   one bitmap says which rows are dead, and `get_bit` leaves them out. Files without dead rows have a bitmap of zeros, because
+   DuckDB plans joins of one scan better than those of a UNION; very many rows without dead ones are a scan of their own.
 3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.scan` as a
    stream.
 
@@ -29,6 +30,8 @@ from lsmlake.sql.stored import selection
 from lsmlake.store.local import LocalStorage
 from lsmlake.store.together import ahead
 
+_ZERO_ROWS_MAX = 1 << 28
+"""Rows whose bitmaps of zeros are 32 MB."""
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 
 
@@ -149,6 +152,8 @@ def create_view(connection, name: str, source: Source) -> None:
 def _scans(connection, name: str, columns: str, select: str, files: Sequence[Direct]) -> list[str]:
     """Queries over the live rows of files of one schema."""
     masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
+    if masked and sum(file.rows for file in clean) <= _ZERO_ROWS_MAX:
+        masked, clean = list(files), []
     parts = [f"SELECT {select} FROM {_parquet(clean)}"] if clean else []
     if masked:
         bitmaps = pa.table(
