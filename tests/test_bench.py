@@ -134,7 +134,7 @@ def test_compact_memory(tmp_path: Path):
 
 
 def test_planning(tmp_path: Path):
-    report = planning.run(tmp_path, files=200, rounds=1)
+    report = planning.run(tmp_path, files=200, rounds=1, commits=40)
     assert report.checksum == "200, 20, 1, 100 files" and len(report.measures) == 9
     *measures, growth = report.measures
     assert all(measure.theirs is None and measure.value > 0 for measure in measures)
@@ -202,7 +202,7 @@ def test_every_workload_has_a_command(capsys: pytest.CaptureFixture[str]):
 
 
 def test_the_command_line_prints_a_section(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    main(["planning", "--files", "100", "--rounds", "1", "--markdown", "--work", str(tmp_path)])
+    main(["planning", "--files", "100", "--rounds", "1", "--commits", "8", "--markdown", "--work", str(tmp_path)])
     assert capsys.readouterr().out.startswith("### planning\n")
     assert not list(tmp_path.iterdir())
 

@@ -109,7 +109,6 @@ def test_an_interval_that_cannot_be_is_refused(table, start, end, error, words):
 
 
 @pytest.mark.spark
-@pytest.mark.connect
 def test_changes_as_a_dataframe(spark, spark_lake):
     made = spark_lake.create_table("d.t", COLUMNS, primary_key=["k", "p"], partition_by=["p"], options={"bucket": 2})
     table = fill(made)

@@ -58,7 +58,6 @@ WIDENINGS = {
 }
 
 
-@pytest.mark.connect
 def test_widened_columns_are_scanned_once_with_pushed_filters(lake, spark_lake, capsys):
     table = made(lake)
     table.alter(*(lsmlake.change_type(name, type_) for name, (type_, _) in WIDENINGS.items()))
@@ -121,12 +120,12 @@ FILTERS = {
 }
 
 
-ON_CONNECT = ("renamed", "nested")
-"""The alterations that are read a second time on Connect: columns found by id, and one schema per scan."""
+ON_CONNECT = "renamed"
+"""Columns found by id; the plans of the other alterations are made by the same server."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.connect) if name in ON_CONNECT else name for name in ALTERATIONS]
+    "name", [pytest.param(name, marks=pytest.mark.connect) if name == ON_CONNECT else name for name in ALTERATIONS]
 )
 def test_files_of_an_older_schema_give_the_rows_of_the_embedded_reader(lake, spark_lake, name):
     table = made(lake)

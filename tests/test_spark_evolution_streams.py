@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from spark_support import on_connect, same
+from spark_support import same
 
 import lsmlake
 from lsmlake.api.table import Table
@@ -123,7 +123,6 @@ def add_file(folder: Path, **row: object) -> None:
     time.sleep(0.02)  # files are taken in the order of their times
 
 
-@pytest.mark.connect
 def test_a_stream_of_upserts_goes_on_while_rows_fit_and_continues_with_new_columns(spark, lake, spark_lake, tmp_path):
     table, folder = lake.create_table("d.t", DDL, primary_key=["id"], options={"bucket": 2}), tmp_path / "in"
     on_spark, checkpoint = spark_lake.table("d.t"), str(tmp_path / "checkpoint")
@@ -152,8 +151,6 @@ def test_a_stream_of_upserts_goes_on_while_rows_fit_and_continues_with_new_colum
     expected = [(1, 1, 1, 7, None), (2, 2, 2, 7, None), (3, 3, 3, 7, 3)]
     same(table.scan(columns=["id", "c", "b", "n", "more"]).to_arrow(), expected)
     assert table.schema.names == ["b", "id", "c", "n", "more"]
-    if on_connect():  # each query starts a process there
-        return
     table.alter(lsmlake.rename_column("more", "note"))
     for path in Path(checkpoint, "commits").iterdir():  # as if the driver had died after the last commit
         if path.name.strip(".").split(".")[0] == "2":

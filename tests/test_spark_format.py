@@ -120,8 +120,7 @@ def stream_by_format(spark, folder: Path, into: str, **options: object):
     return writer.trigger(availableNow=True).start(into)
 
 
-@pytest.mark.connect
-@pytest.mark.parametrize("engine", ["deduplicate", "aggregation", "append-only"])
+@pytest.mark.parametrize("engine", ["deduplicate", pytest.param("aggregation", marks=pytest.mark.connect), "append-only"])
 def test_a_stream_is_written_exactly_once_by_the_id_of_its_query(spark, spark_lake, tmp_path, engine):
     """Also if Spark repeats a micro-batch that is committed already. Of rows with one key that of the later partition wins."""
     lsmlake.register(spark)

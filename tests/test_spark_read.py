@@ -434,8 +434,7 @@ def test_small_files_do_not_crowd_the_large_ones_into_one_task(spark, spark_lake
 # --- a limit ---
 
 
-@pytest.mark.connect
-@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("order", [pytest.param("asc", marks=pytest.mark.connect), "desc"])
 def test_the_first_rows_by_key(lake, spark_lake, order):
     table = lake.create_table("d.first", "p INT, k INT NOT NULL, v STRING", primary_key=["p", "k"], partition_by=["p"])
     for start in (0, 10, 20):
