@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -130,7 +131,7 @@ def test_false_positives_are_as_many_as_asked_for(rate):
     assert len(made.bits) * 8 == pytest.approx(20_000 * math.log(1 / rate) / math.log(2) ** 2, rel=0.001)
 
 
-def _values(name: str, *parts: list) -> ValueIndex:
+def _values(name: str, *parts: Iterable) -> ValueIndex:
     kind = type_of(name)
     return ValueIndex.of("bitmap", family(kind), [encoded(pa.chunked_array([pa.array(part, kind)])) for part in parts])
 
@@ -148,6 +149,13 @@ def test_indexes_survive_their_bytes_and_damage_is_noticed():
             file_index.decode(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], 6, "here")
     with pytest.raises(Corrupt, match="here"):
         file_index.decode(wrap("FIDX", b"nothing"), 6, "here")
+
+
+def test_an_index_that_nearly_vanishes_is_read():
+    """Its content is a thousand times larger than what is stored, and more."""
+    index = _values("STRING", [f"{'x' * 100_000}{number:03d}" for number in range(300)])
+    data = file_index.encode(FileIndex({}, {1: index}))
+    assert len(data) < 20_000 and file_index.decode(data, 300, "here").values[1].values.equals(index.values)
 
 
 FORGED = {

@@ -16,6 +16,7 @@ from lsmlake.format.value_index import ValueIndex
 from lsmlake.schema.shape import Kind, check, integer, listing
 
 _KIND = "FIDX"
+_RATIO_MAX = 1 << 15  # consecutive values nearly vanish; zstd does not reach more
 _OBJECTS = listing(Kind("an object", lambda value: isinstance(value, dict)))
 
 
@@ -41,7 +42,7 @@ def encode(index: FileIndex) -> bytes:
 
 def decode(data: bytes, rows: int, where: str) -> FileIndex:
     """`rows`: of the data file. Raises Corrupt or UnsupportedFormat naming `where`."""
-    found = unpack(_KIND, data, where)
+    found = unpack(_KIND, data, where, _RATIO_MAX)
     check("file index", found, {"bloom_filters": _OBJECTS, "values": _OBJECTS}, where)
     for one in found["bloom_filters"]:
         check("Bloom filter", one, {"id": integer(), **bloom_filter.FIELDS}, where)

@@ -26,10 +26,11 @@ def pack(kind: str, content: dict) -> bytes:
     return envelope.wrap(kind, len(raw).to_bytes(8, "big") + _CODEC.compress(raw, asbytes=True))
 
 
-def unpack(kind: str, data: bytes, where: str) -> dict:
-    """Returns the object in a file. Raises Corrupt or UnsupportedFormat naming `where`."""
+def unpack(kind: str, data: bytes, where: str, ratio_max: int = _CONTENT_RATIO_MAX) -> dict:
+    """Returns the object in a file. `ratio_max`: of its size to that of the payload, aside from a constant. Raises Corrupt or
+    UnsupportedFormat naming `where`."""
     payload = envelope.unwrap(kind, data, where)
-    size, most = int.from_bytes(payload[:8], "big"), min(_CONTENT_BYTES_MAX, _CONTENT_RATIO_MAX * len(payload) + _CONTENT_SLACK)
+    size, most = int.from_bytes(payload[:8], "big"), min(_CONTENT_BYTES_MAX, ratio_max * len(payload) + _CONTENT_SLACK)
     if size > most:
         raise Corrupt("content is too large", where=where, expected=f"at most {most} bytes", found=size, cure=RESTORE)
     try:
