@@ -11,6 +11,7 @@ from lsmlake.api.types import SparkSession
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
+from lsmlake.predicate.spark_sql.literal import zone_named
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.env import Env
 from lsmlake.store.location import storage_at
@@ -25,6 +26,7 @@ def connect(
     *,
     storage_options: Mapping[str, object] | None = None,
     spark: SparkSession | None = None,
+    time_zone: str | None = None,
 ) -> Lake:
     """Open a warehouse. The first write creates its directory; a bucket must exist.
 
@@ -37,9 +39,12 @@ def connect(
             variables, profiles and roles.
         spark: a SparkSession, classic or Connect, that runs the operations on DataFrames. Without it, all methods except those of
             Spark run in this process.
+        time_zone: the zone of every time that is given without one, in SQL, `where`, converted data and time travel, and of the
+            hours and days that SQL computes: a name such as "Europe/Berlin", or an offset such as "+01:00". Default: UTC, or with
+            Spark the session's `spark.sql.session.timeZone`.
 
     Raises:
-        InvalidQuery: `location` is not a path or an address of these kinds.
+        InvalidQuery: `location` is not a path or an address of these kinds, `time_zone` is not a time zone, or Spark has its own.
         InvalidOption: a storage option is unknown or has a value that does not fit.
         MissingDependency: PySpark is not installed, or obstore for an object store.
 
@@ -49,7 +54,7 @@ def connect(
     storage = storage_at(os.fspath(location), storage_options)
     if spark is not None:
         storage.place(_ANY)  # raises if the tasks cannot reach it
-    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(spark))
+    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(spark, time_zone))
 
 
 @public
@@ -101,10 +106,24 @@ def _check_session(spark: SparkSession, where: str) -> None:
         raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
 
 
-def _runtime(spark: SparkSession | None) -> Runtime:
+def _runtime(spark: SparkSession | None, time_zone: str | None = None) -> Runtime:
     if spark is None:
-        return EmbeddedRuntime(_runtime)
+        return EmbeddedRuntime(_runtime, "UTC" if time_zone is None else _checked_zone(time_zone))
+    if time_zone is not None:
+        cure = f"set spark.sql.session.timeZone to {time_zone}"
+        raise InvalidQuery("with Spark, the session has the time zone", where="time_zone", found=time_zone, cure=cure)
     need_spark("connect(..., spark=...)")
     from lsmlake.spark.runtime import SparkRuntime
 
     return SparkRuntime(spark)
+
+
+def _checked_zone(name: str) -> str:
+    try:
+        zone_named(name)
+    except ValueError as error:
+        cure = "pass the name of a time zone"
+        raise InvalidQuery(
+            "unknown time zone", where="time_zone", expected="a name such as Europe/Berlin or +01:00", found=name, cure=cure
+        ) from error
+    return "UTC" if name in ("GMT", "UT", "Z", "Etc/UTC") else name

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 UTC = dt.timezone.utc
 FILE = Path(__file__).parent / "spark_expressions.txt"
+ZONES = Path(__file__).parent / "spark_zones.txt"
+"""As `FILE`, with a session's time zone before each expression: what the zone changes, at both edges of daylight saving, too."""
 ROWS = pa.table(
     {
         "i": [1, None, -(2**31)],
@@ -51,6 +53,15 @@ ERROR = "error"
 def table() -> dict[str, str]:
     """Expression -> what Spark makes of it."""
     return dict(line.split("\t") for line in FILE.read_text().splitlines())
+
+
+def zoned() -> dict[str, dict[str, str]]:
+    """Time zone -> expression -> what Spark makes of it in a session of this zone."""
+    found: dict[str, dict[str, str]] = {}
+    for line in ZONES.read_text().splitlines():
+        zone, expression, expected = line.split("\t")
+        found.setdefault(zone, {})[expression] = expected
+    return found
 
 
 def outcome(kind: str, values: list) -> str:
@@ -92,3 +103,8 @@ if __name__ == "__main__":
     view(session)
     lines = [f"{expression}\t{by_spark(session, expression)}\n" for expression in table()]
     FILE.write_text("".join(lines))
+    lines = []
+    for zone, expressions in zoned().items():
+        session.conf.set("spark.sql.session.timeZone", zone)
+        lines += [f"{zone}\t{expression}\t{by_spark(session, expression)}\n" for expression in expressions]
+    ZONES.write_text("".join(lines))

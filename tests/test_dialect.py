@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from spark_expressions import ERROR, ROWS, outcome, table
+from spark_expressions import ERROR, ROWS, outcome, table, zoned
 
 from lsmlake.dialect.connection import connected, translated_errors
 from lsmlake.dialect.evaluate import columns_of, condition_of
@@ -28,6 +28,13 @@ def test_expressions_mean_what_they_mean_to_spark():
             found[expression] = by_duckdb(connection, expression)
     expected = {expression: line for expression, line in table().items() if expression not in ONLY_HERE}
     assert {expression: found[expression] for expression in expected} == expected
+
+
+def test_times_mean_what_they_mean_to_spark_in_any_zone():
+    for zone, expressions in zoned().items():
+        with connected(zone) as connection:
+            connection.register("rows", ROWS)
+            assert {one: by_duckdb(connection, one) for one in expressions} == expressions, zone
 
 
 def by_duckdb(connection, expression: str) -> str:

@@ -89,6 +89,7 @@ VALID: dict[str, object] = {
     "column": "v",
     "columns": ["k", "v"],
     "connection": None,
+    "time_zone": None,
     "consumer": "c",
     "comment": "text",
     "commit_id": 5,

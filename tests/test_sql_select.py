@@ -156,6 +156,37 @@ def test_other_data_joins_tables(filled):
     assert "5000  c" in repr(result) and "(1 row)" in repr(result) and "<td" in result._repr_html_()
 
 
+def test_times_are_in_the_zone_of_the_lake(lake, tmp_path):
+    """SQL, predicates, defaults, converted data and time travel, where clocks are set back at 2026-10-25 03:00."""
+    with pytest.raises(InvalidQuery, match="unknown time zone"):
+        lsmlake.connect(tmp_path, time_zone="Europe/Bonn")
+    for zone, hours in (("Europe/Berlin", 2), ("+02:00", 2), ("UTC", 0)):
+        berlin = lsmlake.connect(tmp_path / zone.replace("/", ""), time_zone=zone)
+        berlin.create_database("d")
+        berlin.sql("CREATE TABLE d.t (id INT, ts TIMESTAMP DEFAULT '2026-07-01 12:00:00', PRIMARY KEY (id))")
+        berlin.sql("INSERT INTO d.t VALUES (1, TIMESTAMP '2026-10-25 02:30:00'), (2, DEFAULT), (3, current_timestamp())")
+        berlin.sql("ALTER TABLE d.t ALTER COLUMN ts SET DEFAULT '2026-07-01 13:00:00'")
+        table = berlin.table("d.t")
+        table.upsert({"id": [4], "ts": ["2026-10-25 02:30:00"]}, cast=True)
+        berlin.sql("INSERT INTO d.t (id) VALUES (5)")
+        first = dt.datetime(2026, 10, 25, 2, 30, tzinfo=dt.timezone.utc) - dt.timedelta(hours=hours)
+        noon = dt.datetime(2026, 7, 1, 12, tzinfo=dt.timezone.utc) - dt.timedelta(hours=hours)
+        found = dict(berlin.sql("SELECT id, ts FROM d.t WHERE id <> 3").fetchall())
+        assert found == {1: first, 2: noon, 4: first, 5: noon + dt.timedelta(hours=1)}, zone
+        for where in ("ts = '2026-10-25 02:30:00'", "ts + INTERVAL 0 DAYS = TIMESTAMP '2026-10-25 02:30:00'"):
+            assert berlin.sql(f"SELECT id FROM d.t WHERE {where} ORDER BY 1").fetchall() == [(1,), (4,)], where
+        assert table.scan(where="ts = '2026-07-01 12:00:00'").to_arrow()["id"].to_pylist() == [2]
+        assert berlin.sql("SELECT hour(ts), CAST(ts AS STRING), to_date(ts) FROM d.t WHERE id = 2").fetchall() == [
+            (12, "2026-07-01 12:00:00", dt.date(2026, 7, 1))
+        ]
+        made = table.snapshots()["time"][1].as_py() + dt.timedelta(hours=hours if zone != "Europe/Berlin" else 0)
+        if zone != "Europe/Berlin":  # its offset is that of today
+            moment = made.replace(tzinfo=None).isoformat(sep=" ")
+            assert berlin.sql(f"SELECT count(*) FROM d.t TIMESTAMP AS OF '{moment}'").fetchall() == [(4,)]
+        assert berlin.sql("UPDATE d.t SET ts = date_trunc('day', ts) WHERE hour(ts) = 12").fetchall()[0][:1] == (1,)
+        assert berlin.sql("SELECT ts FROM d.t WHERE id = 2").fetchall() == [(noon - dt.timedelta(hours=12),)]
+
+
 def test_a_missing_or_damaged_file_is_damage(lake, tmp_path):
     table = lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 1})
     table.upsert(rows(range(100)), compact=True)

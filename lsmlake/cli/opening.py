@@ -17,14 +17,16 @@ from lsmlake.warehouse import connect
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
 
 
-def open_lake(ctx: typer.Context, warehouse: str | None, debug: bool, *, create: bool = False) -> Lake:
+def open_lake(
+    ctx: typer.Context, warehouse: str | None, debug: bool, *, create: bool = False, time_zone: str | None = None
+) -> Lake:
     """Open the warehouse named after the command, else before it, else by the environment. With `create` it need not exist.
     Raises InvalidQuery."""
     note_debug(ctx, debug)
     location = warehouse or ctx.obj.warehouse
     if not location:
         raise InvalidQuery("no warehouse given", cure=f"add --warehouse DIR or set {VARIABLE}")
-    lake = connect(location)
+    lake = connect(location, time_zone=time_zone)
     if not create and not is_directory(location):
         raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=f"check --warehouse or {VARIABLE}")
     return lake

@@ -33,6 +33,10 @@ Arguments = Annotated[
     list[str] | None,
     typer.Option("--arg", metavar="NAME=VALUE", help="The text that the parameter :NAME stands for; may be repeated."),
 ]
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--time-zone", metavar="ZONE", help="The zone of times without one. Default: UTC.", show_default=False),
+]
 
 
 def sql(
@@ -40,6 +44,7 @@ def sql(
     statement: Statement = None,
     format: Format = "table",
     arg: Arguments = None,
+    time_zone: TimeZone = None,
     json: Json = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
@@ -50,7 +55,7 @@ def sql(
     """
     if format not in _FORMATS:
         raise InvalidQuery("unknown format", where="--format", expected=" or ".join(_FORMATS), found=repr(format))
-    lake, chosen = open_lake(ctx, warehouse, debug), "json" if json else format
+    lake, chosen = open_lake(ctx, warehouse, debug, time_zone=time_zone), "json" if json else format
     args = dict(pairs(arg, "NAME=VALUE")) or None
     if statement is None and sys.stdin.isatty():
         run_shell(lake, lambda text: _run(lake, text, None, chosen))

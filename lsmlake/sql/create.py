@@ -110,7 +110,7 @@ def _with_defaults(columns: pa.Schema, defaults: dict[str, exp.Expression], text
     for name, node in defaults.items():
         number = columns.names.index(name)
         try:
-            value = scalar_of(constant(node, text, zone), columns.field(number), "CREATE TABLE")
+            value = scalar_of(constant(node, text, zone, columns.field(number).type), columns.field(number), "CREATE TABLE")
         except InvalidSchema as error:
             text.refuse(node, f"the default does not fit column {name}", expected=error.expected, cure="correct the default")
         columns = columns.set(number, with_default(columns.field(number), WRITE, value))
@@ -191,7 +191,8 @@ def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
     if len(actions) == 1 and isinstance(actions[0], exp.AlterRename):
         lake.rename_table(name, ".".join(part.name for part in actions[0].this.parts))
         return
-    lake.table(name).alter(*(made for action in actions for made in _alterations(action, text, lake.runtime.zone)))
+    table, zone = lake.table(name), lake.runtime.zone
+    table.alter(*(made for action in actions for made in _alterations(action, table.current.columns, text, zone)))
 
 
 def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
@@ -266,7 +267,7 @@ def _name_after_as(words: Words) -> str | None:
     return words.one("a name") if words.take("AS") else None
 
 
-def _alterations(action: exp.Expression, text: Text, zone: str) -> Iterable[alterations.Alteration]:
+def _alterations(action: exp.Expression, columns: pa.Schema, text: Text, zone: str) -> Iterable[alterations.Alteration]:
     match action:
         case exp.Schema():
             return [_added(item, text, zone) for item in action.expressions]
@@ -280,7 +281,7 @@ def _alterations(action: exp.Expression, text: Text, zone: str) -> Iterable[alte
             found = [item for part in action.expressions for item in part.expressions]
             return [alterations.SetOption(*_property(item)) for item in found]
         case exp.AlterColumn():
-            return [_changed(action, text, zone)]
+            return [_changed(action, columns, text, zone)]
     text.refuse(action, "this ALTER is not supported")
 
 
@@ -297,7 +298,7 @@ def _added(item: exp.Expression, text: Text, zone: str) -> alterations.Alteratio
             case exp.CommentColumnConstraint() as found:
                 comment = found.name
             case exp.DefaultColumnConstraint() as found:
-                default = constant(found.this, text, zone)
+                default = constant(found.this, text, zone, ddl.type_of(item.args["kind"]))
             case _:
                 text.refuse(constraint, "this is not supported for a new column")
     place = item.args.get("position")
@@ -307,7 +308,7 @@ def _added(item: exp.Expression, text: Text, zone: str) -> alterations.Alteratio
     return alterations.AddColumn(_path(item.this), kind, after, first, default, comment)
 
 
-def _changed(action: exp.AlterColumn, text: Text, zone: str) -> alterations.Alteration:
+def _changed(action: exp.AlterColumn, columns: pa.Schema, text: Text, zone: str) -> alterations.Alteration:
     path, given = _path(action.this), action.args
     if given.get("dtype") is not None:
         return alterations.ChangeType(path, format_type(ddl.type_of(given["dtype"])))
@@ -316,7 +317,8 @@ def _changed(action: exp.AlterColumn, text: Text, zone: str) -> alterations.Alte
     if given.get("comment") is not None:
         return alterations.SetComment(path, given["comment"].this)
     if given.get("default") is not None:
-        return alterations.SetDefault(path, constant(given["default"], text, zone))
+        kind = columns.field(path[0]).type if len(path) == 1 and path[0] in columns.names else None
+        return alterations.SetDefault(path, constant(given["default"], text, zone, kind))
     if given.get("drop"):
         return alterations.SetDefault(path, None, dropped=True)
     text.refuse(action, "this ALTER COLUMN is not supported")

@@ -13,13 +13,17 @@ from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import literal
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import NULL
+from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
 
 
-def constant(node: exp.Expression, text: Text, zone: str) -> object:
-    """The value of an expression without columns. Refuses others, with their place."""
-    made = Translator(text, Scope(())).typed(node)
+def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | None = None) -> object:
+    """The value of an expression without columns. Refuses others, with their place. `kind`: the type of its column; text for a
+    TIMESTAMP is local time in `zone`."""
+    translator = Translator(text, Scope(()))
+    made = translator.typed(node)
+    if kind == TIMESTAMP and made.type == STRING:
+        made = made._replace(sql=translator.converted(node, made, TIMESTAMP), type=TIMESTAMP)
     if made.type == NULL:
         return None
     if pa.types.is_nested(made.type):

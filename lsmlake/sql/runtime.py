@@ -13,9 +13,11 @@ from lsmlake.api.types import SparkSession
 
 @dataclass(frozen=True)
 class EmbeddedRuntime(Runtime):
-    """All work in this process; SQL is executed by DuckDB. `attach`: makes the runtime of a Spark session."""
+    """All work in this process; SQL is executed by DuckDB. `attach`: makes the runtime of a Spark session. `zone`: see
+    `Runtime.zone`."""
 
     attach: Callable[[SparkSession], Runtime]
+    zone: str = "UTC"
 
     def attached(self, spark: SparkSession) -> Runtime:
         return self.attach(spark)

@@ -38,7 +38,7 @@ assert_type(lsmlake.__version__, str)
 
 def opened() -> lsmlake.Table:
     lake = assert_type(lsmlake.connect("warehouse"), lsmlake.Lake)
-    lsmlake.connect(Path("warehouse"))
+    lsmlake.connect(Path("warehouse"), time_zone="Europe/Berlin")
     lsmlake.connect("s3://bucket/prefix", storage_options={"region": "eu-central-1", "allow_http": True})
     lake.create_database("sales", if_not_exists=True)
     assert_type(lake.databases(), list[str])
