@@ -452,6 +452,18 @@ def test_indexes_come_and_go_with_the_options():
     assert table.verify() == []
 
 
+def test_a_full_compaction_gives_an_index_to_files_without_one():
+    for where in (INSIDE, BESIDE):
+        table = new_lake().create_table("d.t", "k INT", options={})
+        table.append({"k": [1, 2]})
+        assert table.compact(full=True).files_in == 0
+        table.alter(set_option(BITMAP, "k"), *(set_option(*each) for each in where.items()))
+        assert table.compact().files_in == 0
+        assert table.compact(full=True).files_in == 1
+        assert table.system_table("file_indexes")["index_type"].to_pylist() == ["bitmap"]
+        assert table.compact(full=True).files_in == 0
+
+
 def test_the_listing_of_indexes_shows_where_they_are():
     for options, kind in (({THRESHOLD: "1 mb"}, "MANIFEST"), (BESIDE, "FILE")):
         table = _many(**options)

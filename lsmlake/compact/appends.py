@@ -22,7 +22,8 @@ def files_to_rewrite(files: BucketFiles, state: BucketState, *, full: bool) -> t
     """Returns the files that a compaction of the bucket rewrites. Reads nothing."""
     options = files.schema.parsed_options
     dead = {name: ref.cardinality for name, ref in state.vectors.items()}
-    return pick_appends(state.files, dead, options.appends, options.files.target_bytes, full=full)
+    indexed = bool(options.index.columns)
+    return pick_appends(state.files, dead, options.appends, options.files.target_bytes, full=full, indexed=indexed)
 
 
 def compact_appends(files: BucketFiles, state: BucketState, *, full: bool) -> CommitMessage | None:

@@ -15,7 +15,13 @@ _SMALL = 0.7  # of the target size, as in Paimon
 
 
 def pick_appends(
-    files: Sequence[DataFile], dead: Mapping[str, int], options: AppendOptions, target_bytes: int, *, full: bool
+    files: Sequence[DataFile],
+    dead: Mapping[str, int],
+    options: AppendOptions,
+    target_bytes: int,
+    *,
+    full: bool,
+    indexed: bool = False,
 ) -> tuple[DataFile, ...]:
     """Returns the files to rewrite, in the order given; empty if there is nothing to do.
 
@@ -24,7 +30,8 @@ def pick_appends(
         dead: The number of dead rows by file name.
         options: The options of the table.
         target_bytes: The size of a full file.
-        full: Rewrite every file with dead rows, and small files if there are at least two.
+        full: Rewrite every file with dead rows or without an index that it would get, and small files if there are at least two.
+        indexed: New files get an index.
     """
     unclustered = full and options.clustering_columns and any(file.source != COMPACT for file in files)
     ratio, least = (0.0, 2) if full else (options.delete_ratio, options.min_files)
@@ -32,7 +39,8 @@ def pick_appends(
     small = {file.name for file in files if _live_bytes(file, dead) < _SMALL * target_bytes}
     if len(small) < least:
         small = set()
-    return tuple(file for file in files if unclustered or file.name in worn or file.name in small)
+    bare = {file.name for file in files if full and indexed and file.index is None and file.index_bytes is None}
+    return tuple(file for file in files if unclustered or file.name in worn | small | bare)
 
 
 def _live_bytes(file: DataFile, dead: Mapping[str, int]) -> float:
