@@ -372,9 +372,12 @@ class Translator:
         if op == "%":
             return Typed(f"CAST(spark_mod({left.sql}, {right.sql}) AS {duck_name(kind)})", kind)
         if op in "+-":
-            left, right = (side._replace(sql=f"CAST({side.sql} AS DECIMAL(38,{kind.scale}))") for side in (left, right))
-        elif left.type.precision + right.type.precision > _INT64_DIGITS:
-            left = left._replace(sql=f"CAST({left.sql} AS DECIMAL(38,{left.type.scale}))")
+            digits = kind.precision if kind.precision <= _INT64_DIGITS else 38
+            left, right = (side._replace(sql=f"CAST({side.sql} AS DECIMAL({digits},{kind.scale}))") for side in (left, right))
+        elif left.type.precision + right.type.precision > _INT64_DIGITS:  # DuckDB would compute 64 bits and raise an error
+            digits = max(left.type.precision, _INT64_DIGITS + 1)
+            digits = digits if digits + right.type.precision <= 38 else 38
+            left = left._replace(sql=f"CAST({left.sql} AS DECIMAL({digits},{left.type.scale}))")
         return Typed(f"CAST({left.sql} {op} {right.sql} AS {duck_name(kind)})", kind)
 
     @staticmethod
