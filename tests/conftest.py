@@ -6,6 +6,7 @@ that also carry `connect` run a second time on Spark Connect, in a process of th
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -44,6 +45,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
     session = connect_session(folder) if on_connect() else classic_session(folder)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For workloads of `bench` at tiny sizes, whose times mean nothing: no garbage is collected before each measure."""
+    monkeypatch.setattr(gc, "collect", lambda: 0)
 
 
 @pytest.fixture

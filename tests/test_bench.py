@@ -33,6 +33,8 @@ from bench.result import Measure, Report, markdown, text
 from bench.rows import SCHEMA, orders
 from bench.timing import Spent, take_turns
 
+pytestmark = pytest.mark.usefixtures("untimed")
+
 
 def check(report: Report, rows: int) -> None:
     """`rows`: what the answer must count."""

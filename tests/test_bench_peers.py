@@ -25,6 +25,8 @@ from bench.peers.workloads.degradation import BY_ROUND, slope
 from bench.peers.workloads.delete_heavy import DEAD, DELETES, OVER_DEAD
 from bench.peers.workloads.stream_upsert import BY_BATCH
 
+pytestmark = pytest.mark.usefixtures("untimed")
+
 ROOT = Path(__file__).parent.parent
 SIZES = Sizes((300,), 60, 2, 3, 3, "generated")
 SERIES = {
