@@ -179,10 +179,10 @@ def test_times_are_in_the_zone_of_the_lake(lake, tmp_path):
         assert berlin.sql("SELECT hour(ts), CAST(ts AS STRING), to_date(ts) FROM d.t WHERE id = 2").fetchall() == [
             (12, "2026-07-01 12:00:00", dt.date(2026, 7, 1))
         ]
-        made = table.snapshots()["time"][1].as_py() + dt.timedelta(hours=hours if zone != "Europe/Berlin" else 0)
+        made = table.snapshots()["commit_time"][0].as_py() + dt.timedelta(hours=hours if zone != "Europe/Berlin" else 0)
         if zone != "Europe/Berlin":  # its offset is that of today
             moment = made.replace(tzinfo=None).isoformat(sep=" ")
-            assert berlin.sql(f"SELECT count(*) FROM d.t TIMESTAMP AS OF '{moment}'").fetchall() == [(4,)]
+            assert berlin.sql(f"SELECT count(*) FROM d.t TIMESTAMP AS OF '{moment}'").fetchall() == [(3,)]
         assert berlin.sql("UPDATE d.t SET ts = date_trunc('day', ts) WHERE hour(ts) = 12").fetchall()[0][:1] == (1,)
         assert berlin.sql("SELECT ts FROM d.t WHERE id = 2").fetchall() == [(noon - dt.timedelta(hours=12),)]
 
