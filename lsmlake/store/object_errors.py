@@ -23,20 +23,24 @@ class _Case(NamedTuple):
     cure: str
 
 
+_NO_CONNECTION = _Case(re.compile(r"kind: Connect"), "no connection", "check the endpoint and the network")
+_NO_ANSWER = _Case(
+    re.compile(r"kind: Timeout|TimedOut|timed out"),
+    "no answer in time",
+    "try again; the storage option timeout allows more seconds for each request",
+)
+_BROKEN = _Case(re.compile(r"kind: (?:Interrupted|Request|Decode|Body)|NotPartial"), "the connection broke", "try again")
+_CONNECTION = (_NO_CONNECTION, _NO_ANSWER, _BROKEN)
 _CASES = [
     _Case(re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist"), "the bucket does not exist", _NO_BUCKET),
     _Case(re.compile(r"status code: 40[13]|Unauthenticated|PermissionDenied"), "access denied", _PERMISSION),
     _Case(re.compile(r"dns error"), "the name of the server is unknown", "check the endpoint and the network"),
     _Case(re.compile(r"URL scheme is not allowed|BadScheme"), "http:// is not allowed", "use https://, or pass allow_http=True"),
-    _Case(re.compile(r"kind: Connect"), "no connection", "check the endpoint and the network"),
+    _NO_CONNECTION,
     _Case(re.compile(r"status code: (?:429|503)|SlowDown"), "the store refuses so many requests", _BUSY),
     _Case(re.compile(r"status code: 5\d\d"), "the store failed", _BUSY),
-    _Case(
-        re.compile(r"kind: Timeout|TimedOut|timed out"),
-        "no answer in time",
-        "try again; the storage option timeout allows more seconds for each request",
-    ),
-    _Case(re.compile(r"kind: (?:Interrupted|Request|Decode|Body)|NotPartial"), "the connection broke", "try again"),
+    _NO_ANSWER,
+    _BROKEN,
     _Case(
         re.compile(r"credential|169\.254|metadata", re.I), "no credentials", "set the usual environment variables, or pass them"
     ),
@@ -45,13 +49,14 @@ _CASES = [
 
 class Refusal(NamedTuple):
     """What the store answered. `is_missing`: the object does not exist. `exists`: it does, although it must not.
-    `certain`: the request had no effect."""
+    `certain`: the request had no effect. `passing`: the connection failed, and the client has not repeated the request."""
 
     found: str
     cure: str
     is_missing: bool = False
     exists: bool = False
     certain: bool = False
+    passing: bool = False
 
     def failed(self, verb: str, where: str) -> StorageFailed:
         return StorageFailed(f"cannot {verb}", where=where, found=self.found, cure=self.cure)
@@ -69,4 +74,5 @@ def refusal(error: Exception) -> Refusal:
         return Refusal("no such object", "", is_missing=True, certain=True)
     exists = name in ("AlreadyExistsError", "PreconditionError")
     certain = not exists and cure in (_PERMISSION, _NO_BUCKET)
-    return Refusal(f"{found} ({', '.join(about)})" if about else found, cure, exists=exists, certain=certain)
+    passing = case in _CONNECTION and retries is None
+    return Refusal(f"{found} ({', '.join(about)})" if about else found, cure, exists=exists, certain=certain, passing=passing)

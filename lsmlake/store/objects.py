@@ -36,7 +36,7 @@ _PARTS_AT_ONCE = 4
 _COALESCED_BYTES = 1 << 20
 _PAGE = 1_000
 _TOKEN = "lsmlakewriter"  # the name of an attribute of objects: letters only, which all stores accept
-_CREATES = 3
+_CREATES = _REPEATS = 3
 _proven: set[tuple[Address, str]] = set()
 """The stores of which this process knows that they have a conditional create."""
 
@@ -65,11 +65,15 @@ class ObjectStorage(Storage):
     def read(self, path: str) -> pa.NativeFile:
         """One request reads a small object as a whole, and finds the size of a large one."""
         located = checked(path)
-        answer = self._call("read", path, lambda: self._obstore.get(self._client, located))
-        size, tag = answer.meta["size"], answer.meta["e_tag"]
-        if size <= _WHOLE_BYTES:
-            return pa.BufferReader(pa.py_buffer(self._call("read", path, answer.bytes)))
-        return RangedFile(Ranges(self._fetch(path, tag), size))
+
+        def get() -> pa.NativeFile:
+            answer = self._obstore.get(self._client, located)
+            size, tag = answer.meta["size"], answer.meta["e_tag"]
+            if size <= _WHOLE_BYTES:
+                return pa.BufferReader(pa.py_buffer(answer.bytes()))
+            return RangedFile(Ranges(self._fetch(path, tag), size))
+
+        return self._call("read", path, get)
 
     def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
         """One request reads the end, and all of a small object."""
@@ -77,16 +81,21 @@ class ObjectStorage(Storage):
         length = max(1, size if size <= _ENDING_BYTES else min(size, length))
         # Azure has no requests for the last bytes of an object
         ending = (max(0, size - length), max(1, size)) if self.address.kind == AZURE else {"suffix": length}
-        answer = self._attempt(lambda: self._obstore.get(self._client, located, options={"range": ending}))
-        if isinstance(answer, Refusal):
-            if answer.is_missing:
+
+        def get() -> pa.NativeFile:
+            answer = self._obstore.get(self._client, located, options={"range": ending})
+            found, tag, (start, stop) = answer.meta["size"], answer.meta["e_tag"], answer.range
+            data = memoryview(answer.bytes())
+            if start == 0 and stop == found:
+                return pa.BufferReader(pa.py_buffer(data))
+            return RangedFile(Ranges(self._fetch(path, tag), found, data if stop == found else None))
+
+        opened = self._patiently(get)
+        if isinstance(opened, Refusal):
+            if opened.is_missing:
                 raise _missing(path)
             return self.read(path)  # an empty object, or one that is shorter than `size`
-        found, tag, (start, stop) = answer.meta["size"], answer.meta["e_tag"], answer.range
-        data = memoryview(self._call("read", path, answer.bytes))
-        if start == 0 and stop == found:
-            return pa.BufferReader(pa.py_buffer(data))
-        return RangedFile(Ranges(self._fetch(path, tag), found, data if stop == found else None))
+        return opened
 
     def _fetch(self, path: str, tag: str | None) -> Callable[[Sequence[Range]], list[memoryview]]:
         """Reads ranges of the object that has this tag."""
@@ -104,7 +113,7 @@ class ObjectStorage(Storage):
 
     def size(self, path: str) -> int | None:
         located = checked(path)
-        found = self._attempt(lambda: self._obstore.head(self._client, located))
+        found = self._patiently(lambda: self._obstore.head(self._client, located))
         if isinstance(found, Refusal):
             if found.is_missing:
                 return None
@@ -113,11 +122,21 @@ class ObjectStorage(Storage):
 
     def list(self, prefix: str) -> Iterator[Entry]:
         located = checked(prefix) if prefix else None
-        pages = self._call("list", prefix, lambda: self._obstore.list(self._client, located, chunk_size=_PAGE))
-        while page := self._call("list", prefix, lambda: next(pages, None)):
-            for found in page:
-                if not found["path"].rpartition("/")[2].startswith(TEMPORARY):
-                    yield Entry(found["path"], found["size"], int(found["last_modified"].timestamp() * 1000))
+        pages, last = None, None
+
+        def page() -> Sequence[Mapping[str, object]] | None:
+            nonlocal pages
+            stream = self._obstore.list(self._client, located, offset=last, chunk_size=_PAGE) if pages is None else pages
+            pages = None  # after an error begin again, behind the last object
+            found = next(stream, None)
+            pages = stream
+            return found
+
+        while listed := self._call("list", prefix, page):
+            for found in listed:
+                last = found["path"]
+                if not last.rpartition("/")[2].startswith(TEMPORARY):
+                    yield Entry(last, found["size"], int(found["last_modified"].timestamp() * 1000))
 
     def folders(self, prefix: str) -> Iterator[str]:
         located = checked(prefix) if prefix else None
@@ -151,12 +170,17 @@ class ObjectStorage(Storage):
             failed = refused.failed("create", self.place(path))
             if refused.certain:
                 raise failed
-            there = self._attempt(lambda: self._obstore.get(self._client, path, options={"head": True}).attributes)
+            there = self._token(path)
             if not isinstance(there, Refusal):
-                return there.get(_TOKEN) == token
+                return there == token
             if not there.is_missing:
                 raise failed
         raise failed  # the store refuses, yet there is no such object
+
+    def _token(self, path: str) -> str | Refusal | None:
+        """The token of the writer of an object."""
+        get = self._obstore.get
+        return self._patiently(lambda: get(self._client, path, options={"head": True}).attributes.get(_TOKEN))
 
     def _prove(self) -> None:
         """Raises InvalidQuery unless the store has a conditional create."""
@@ -180,21 +204,21 @@ class ObjectStorage(Storage):
 
     def delete(self, path: str) -> None:
         located = checked(path)
-        refused = self._attempt(lambda: self._obstore.delete(self._client, located))
+        refused = self._patiently(lambda: self._obstore.delete(self._client, located))
         if isinstance(refused, Refusal) and not refused.is_missing:
             raise refused.failed("delete", self.place(path))
 
     def delete_all(self, paths: Sequence[str]) -> None:
         located = [checked(path) for path in paths]
         if len(located) > 1:
-            refused = self._attempt(lambda: self._obstore.delete(self._client, located))
+            refused = self._patiently(lambda: self._obstore.delete(self._client, located))
             if not isinstance(refused, Refusal):
                 return
         super().delete_all(located)  # some stores stop at the first missing object
 
     def copy(self, source: str, target: str) -> None:
         old, new = checked(source), checked(target)
-        refused = self._attempt(lambda: self._obstore.copy(self._client, old, new))
+        refused = self._patiently(lambda: self._obstore.copy(self._client, old, new))
         if isinstance(refused, Refusal):
             if refused.is_missing:
                 raise _missing(source)
@@ -230,9 +254,18 @@ class ObjectStorage(Storage):
         except Exception as error:
             return refusal(error)
 
+    def _patiently(self, request: Callable[[], Result]) -> Result | Refusal:
+        """As `_attempt`, for a request that can be repeated. The client repeats most requests itself, but not after it has read
+        the beginning of an answer."""
+        for _ in range(_REPEATS):
+            answer = self._attempt(request)
+            if not isinstance(answer, Refusal) or not answer.passing:
+                break
+        return answer
+
     def _call(self, verb: str, path: str, request: Callable[[], Result]) -> Result:
-        """Raises FileNotFoundError, StorageFailed."""
-        answer = self._attempt(request)
+        """The answer to a request that can be repeated. Raises FileNotFoundError, StorageFailed."""
+        answer = self._patiently(request)
         if isinstance(answer, Refusal):
             raise _missing(path) if answer.is_missing else answer.failed(verb, self.place(path))
         return answer
@@ -250,7 +283,7 @@ class _Sink:
 
     def __init__(self, storage: ObjectStorage, path: str) -> None:
         self._storage, self._path, self._kept, self._size = storage, path, [], 0
-        self._upload = None
+        self._upload, self._token = None, uuid.uuid4().hex
 
     def __enter__(self) -> _Sink:
         return self
@@ -258,36 +291,39 @@ class _Sink:
     def write(self, data: bytes) -> int:
         data = bytes(data)  # the caller may use its buffer again
         self._size += len(data)
-        if self._upload is not None:
-            self._call(lambda: self._upload.write(data))
-            return len(data)
         self._kept.append(data)
-        if self._size > _PART_BYTES:
-            self._upload = self._call(self._begin)
+        if self._upload is None and self._size > _PART_BYTES:
+            self._upload = self._done(self._storage._attempt(self._begin))
+        if self._upload is not None:
             for kept in self._kept:
-                self._call(lambda kept=kept: self._upload.write(kept))
+                self._done(self._storage._attempt(lambda kept=kept: self._upload.write(kept)))
             self._kept = []
         return len(data)
 
     def _begin(self) -> object:
-        obstore, client = self._storage._obstore, self._storage._client
-        return obstore.open_writer(client, self._path, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
-
-    def _put(self) -> None:
-        data, obstore = b"".join(self._kept), self._storage._obstore
-        obstore.put(self._storage._client, self._path, data, use_multipart=False)
+        return self._storage._obstore.open_writer(
+            self._storage._client,
+            self._path,
+            buffer_size=_PART_BYTES,
+            max_concurrency=_PARTS_AT_ONCE,
+            attributes={_TOKEN: self._token},
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._upload is None:
             if kind is None:
-                self._call(self._put)
+                self._done(self._storage._patiently(self._put))
         elif kind is None:
-            self._call(self._upload.close)
+            refused = self._storage._attempt(self._upload.close)
+            if not isinstance(refused, Refusal) or self._storage._token(self._path) != self._token:
+                self._done(refused)
         else:  # remove the parts; those that stay are not visible
             self._storage._attempt(lambda: self._upload.__exit__(kind, error, trace))
 
-    def _call(self, request: Callable[[], Result]) -> Result:
-        answer = self._storage._attempt(request)
+    def _put(self) -> None:
+        self._storage._obstore.put(self._storage._client, self._path, b"".join(self._kept), use_multipart=False)
+
+    def _done(self, answer: Result | Refusal) -> Result:
         if isinstance(answer, Refusal):
             raise answer.failed("write", self._storage.place(self._path))
         return answer
