@@ -203,7 +203,6 @@ def test_a_batch_that_spark_runs_again_is_applied_once(spark, table, tmp_path):
     assert [number for _, number, _ in commits(table)] == [0, 1]
 
 
-@pytest.mark.connect
 def test_a_stream_without_its_checkpoint_begins_anew(spark, table, source, tmp_path):
     """Batches are numbered from 0 again, and are others: none of them may be taken for one that was applied."""
     checkpoint = tmp_path / "checkpoint"
