@@ -259,6 +259,16 @@ def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
     assert table.scan().count() == 4
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_is_merged_with_itself_is_read_at_one_version(kind):
+    storage = MemoryStorage()
+    table = created(storage, kind, [(1, 1, 10, "a"), (2, 2, 20, "b")])
+    target = opened(Meanwhile(storage, lambda other: other.update({"v": "100"}, "id = 1")), "b-")
+    assert target.merge(target, "t.id = s.id").when_matched_update({"v": "s.v + 1"}).execute().updated == 2
+    assert ids(table) == [(1, 101), (2, 21)]
+    in_order(table)
+
+
 # --- two statements in every order of their storage calls ---
 
 

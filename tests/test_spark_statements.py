@@ -1,17 +1,15 @@
-"""DELETE, UPDATE and MERGE as Spark plans: the same reports and rows as in process, on a copy of the table."""
+"""DELETE, UPDATE and MERGE as Spark plans. What each statement does is in `scenarios`; here is what only Spark does."""
 
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from naive import unreferenced
-from spark_support import configured, same
+from spark_support import configured
 
-import lsmlake
 from lsmlake import add_column
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
@@ -39,10 +37,10 @@ SOURCE = {"id": [3, 4, 21, 22, 90, 91], "k": [1, None, 2, 0, 1, None], "v": [1, 
 
 
 @pytest.fixture
-def pair(spark_lake, lake, tmp_path):
-    """Makes a table of a kind, where no statement is small enough for the driver, and a copy of it without Spark."""
+def of_kind(spark_lake, lake):
+    """Makes a table of a kind, where no statement is small enough for the driver."""
 
-    def made(kind: str) -> tuple[Table, Table]:
+    def made(kind: str) -> Table:
         table = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=500)), spark_lake.runtime).create_table(
             "d.t", DDL, **KINDS[kind]
         )
@@ -50,49 +48,9 @@ def pair(spark_lake, lake, tmp_path):
         for first in (0, 20):
             write([{"id": n, "k": n % 3 or None, "v": 10 * n, "s.1": f"a{n % 5}"} for n in range(first, first + 30)])
         lake.table("d.t").delete("id = 7")
-        shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
-        return table, lsmlake.connect(tmp_path / "copy").table("d.t")
+        return table
 
     return made
-
-
-def merged(table: Table, source: object) -> lsmlake.DmlReport:
-    """The first clause that matches counts; `*` takes the columns by name."""
-    merge = table.merge(source, "t.id = s.id")
-    merge = merge.when_matched_update({"v": "s.v"}, "t.v > 200").when_matched_delete("s.k = 1").when_matched_update_all()
-    merge = merge.when_not_matched_insert({"id": "s.id + 1000", "v": "s.k"}, "s.k = 1")
-    return merge.when_not_matched_insert_all().execute()
-
-
-def pruned(table: Table, source: object) -> lsmlake.DmlReport:
-    merge = table.merge(source, "t.id = s.id").when_not_matched_by_source_update({"v": "-1"}, "t.id < 5")
-    return merge.when_not_matched_by_source_delete("t.id > 30").execute()
-
-
-STEPS = {
-    "delete": lambda table, source: table.delete("v < 300 and `s.1` <> 'a1'"),
-    "update": lambda table, source: table.update({"v": "v + 1", "s.1": "upper(`s.1`)"}, "k = 2"),
-    "update to null": lambda table, source: table.update({"V": "NULL"}, "id in (2, 5, 23)"),
-    "merge": merged,
-    "not matched by source": pruned,
-    "a sole delete matches several times": lambda table, source: table.merge(source, "t.v > s.v").when_matched_delete().execute(),
-    "nothing": lambda table, source: table.delete("v = -77"),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_statements_change_what_they_change_in_process(spark, pair, kind):
-    ours, copy = pair(kind)
-    source = spark.createDataFrame(pa.table(SOURCE, schema=COLUMNS))
-    for name, step in STEPS.items():
-        if kind == "copy on write" and name not in ("update", "merge"):
-            continue
-        found, expected = step(ours, source), step(copy, pa.table(SOURCE, schema=COLUMNS))
-        counts = [(one.inserted, one.updated, one.deleted) for one in (found, expected)]
-        assert counts[0] == counts[1], name
-        assert (found.snapshot is None) == (expected.snapshot is None), name
-        same(ours.scan().to_arrow(), copy.scan().to_arrow())
-    assert ours.verify() == [] and unreferenced(ours) == []
 
 
 REFUSED = {
@@ -102,21 +60,14 @@ REFUSED = {
         "several source rows match one row",
     ),
     "an unknown column": (lambda table, source: table.update({"v": "nothing"}), InvalidQuery, "nothing"),
-    "an unknown column to update": (lambda table, source: table.update({"nothing": "1"}), InvalidQuery, "unknown column"),
-    "a value of another type": (lambda table, source: table.update({"k": "'x'"}), InvalidQuery, "does not fit column"),
     "a value that is lost": (lambda table, source: table.update({"k": "v + 3000000000"}), InvalidQuery, "without loss"),
     "a division by zero": (lambda table, source: table.update({"v": "1 / (v - v)"}), InvalidQuery, "(?i)zero"),
-    "a clause that cannot apply": (
-        lambda table, source: table.merge(source, "true").when_matched_delete().when_matched_update({"v": "1"}).execute(),
-        InvalidQuery,
-        "can never apply",
-    ),
 }
 
 
 @pytest.mark.parametrize("kind", ["vectors", pytest.param("key", marks=pytest.mark.connect)])
-def test_what_only_spark_can_evaluate_and_what_is_refused(spark, pair, kind):
-    table, _ = pair(kind)
+def test_what_only_spark_can_evaluate_and_what_is_refused(spark, of_kind, kind):
+    table = of_kind(kind)
     source = spark.createDataFrame(pa.table(SOURCE, schema=COLUMNS))
     odd = sum(value % 4 == 2 for value in table.scan().to_arrow()["v"].to_pylist())
     assert table.update({"s.1": "repeat('b', 2)"}, "v % 4 = 2").updated == odd
@@ -129,8 +80,8 @@ def test_what_only_spark_can_evaluate_and_what_is_refused(spark, pair, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_statement_that_is_overtaken_is_evaluated_again(lake, pair, kind, monkeypatch):
-    table, _ = pair(kind)
+def test_a_statement_that_is_overtaken_is_evaluated_again(lake, of_kind, kind, monkeypatch):
+    table = of_kind(kind)
     place, name = (write, "upsert") if kind == "key" else (statements, "replace_rows")
     publish, left = getattr(place, name), [1]
 
@@ -146,8 +97,8 @@ def test_a_statement_that_is_overtaken_is_evaluated_again(lake, pair, kind, monk
     assert table.verify() == [] and unreferenced(table) == []
 
 
-def test_sources_of_a_merge_and_rows_that_tasks_read(spark, lake, pair):
-    table, _ = pair("vectors")
+def test_sources_of_a_merge_and_rows_that_tasks_read(spark, lake, of_kind):
+    table = of_kind("vectors")
     lake.table("d.t").alter(add_column("day", "DATE", default=dt.date(2026, 1, 2)))
     merge = table.merge({"id": [3, 900], "new": ["x", "y"]}, "t.id = s.id", evolve=True)
     merge = merge.when_matched_update({"new": "s.new"}).when_not_matched_insert({"id": "s.id", "new": "s.new"})

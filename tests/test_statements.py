@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
+from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
@@ -180,41 +182,6 @@ def orders(lake) -> Table:
     return table
 
 
-def test_the_first_clause_that_matches_counts(orders):
-    source = {"id": [1, 2, 8, 9], "w": [1, 2, 3, None]}
-    merge = orders.merge(source, "t.id = s.id")
-    merge = merge.when_matched_update({"s": "'first'"}, "s.w = 1").when_matched_update({"s": "'second'"})
-    merge = merge.when_not_matched_insert({"id": "s.id", "s": "'third'"}, "s.w > 0").when_not_matched_insert({"id": "-s.id"})
-    report = merge.execute()
-    assert (report.inserted, report.updated, report.deleted) == (2, 2, 0)
-    found = {row["id"]: row["s"] for row in orders.scan().to_arrow().to_pylist()}
-    assert found == {0: "a", 1: "first", 2: "second", 3: "a", 8: "third", -9: None}
-
-
-REPEATS = {
-    "an update": lambda merge: merge.when_matched_update({"v": "0"}),
-    "a delete with a condition": lambda merge: merge.when_matched_delete("s.id > 0"),
-    "a delete among others": lambda merge: merge.when_matched_delete("t.v > 100").when_matched_update({"v": "0"}),
-}
-
-
-@pytest.mark.parametrize("what", REPEATS)
-def test_a_row_that_matches_several_source_rows_is_an_error(orders, what):
-    with pytest.raises(InvalidData, match="several source rows match one row"):
-        REPEATS[what](orders.merge({"id": [1, 1]}, "t.id = s.id")).execute()
-    assert orders.snapshots().num_rows == 1 and unreferenced(orders) == []
-
-
-def test_a_sole_delete_may_match_several_times(orders):
-    assert orders.merge({"id": [1, 1]}, "t.id = s.id").when_matched_delete().execute().deleted == 1
-
-
-def test_the_source_may_be_the_table_itself(orders):
-    report = orders.merge(orders, "t.id = s.id + 1").when_matched_update({"v": "s.v"}).when_not_matched_insert_all().execute()
-    assert (report.updated, report.inserted) == (3, 1)
-    assert sorted(orders.scan(columns=["v"]).to_arrow()["v"].to_pylist()) == [0, 0, 10, 20, 30]
-
-
 def test_a_merge_may_add_columns_and_fills_defaults(orders):
     orders.alter(add_column("d", "INT", default=5))
     source = {"id": [3, 7], "new": ["x", "y"]}
@@ -341,3 +308,28 @@ def test_a_merge_of_all_columns_notices_that_they_changed(orders, monkeypatch):
     monkeypatch.undo()
     assert orders.merge(source, "t.id = s.id").when_matched_update_all().execute().updated == 1
     assert orders.scan(where="w = 5").count() == 1
+
+
+def test_a_source_that_gives_its_rows_once_is_read_once(orders):
+    for source in (iter([pa.table({"id": [1]})]), pa.table({"id": [1]}).to_reader()):
+        merge = orders.merge(source, "t.id = s.id").when_matched_update({"v": "0"}).when_not_matched_by_source_delete("t.id < 0")
+        assert merge.execute().updated == 1
+        with pytest.raises(InvalidQuery, match="gives its rows once"):
+            merge.execute()
+    twice = orders.merge({"id": [1]}, "t.id = s.id").when_matched_update({"v": "t.v + 1"})
+    assert twice.execute().updated == twice.execute().updated == 1
+    assert orders.scan(where="id = 1").to_arrow()["v"].to_pylist() == [2]
+
+
+def test_columns_of_a_text_file_have_the_types_of_the_table(lake, tmp_path):
+    table = lake.create_table("d.t", "id INT NOT NULL, day DATE, price DECIMAL(10,2), code STRING")
+    table.append([{"id": 1, "day": None, "price": None, "code": None}])
+    (tmp_path / "a.csv").write_text("ID,day,price,code,more\n1,2026-01-02,1.5,007,x\n9,,2.25,,y\n")
+    merge = table.merge(str(tmp_path / "a.csv"), "t.id = s.id AND s.more < 'z'").when_matched_update_all()
+    report = merge.when_not_matched_insert({"id": "s.id", "price": "s.price * 2"}).execute()
+    assert (report.updated, report.inserted) == (1, 1)
+    found = [(1, dt.date(2026, 1, 2), Decimal("1.50"), "007"), (9, None, Decimal("4.50"), None)]
+    assert sorted(rows_of(table.scan().to_arrow())) == found
+    (tmp_path / "b.csv").write_text("id\n1\nx\n")
+    with pytest.raises(InvalidData, match="a value does not fit"):
+        table.merge(str(tmp_path / "b.csv"), "t.id = s.id").when_matched_delete().execute()

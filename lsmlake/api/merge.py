@@ -6,8 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lsmlake.border import public
+from lsmlake.store.version import Version
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.write.statement import DmlReport
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """A source made of rows of the table that a merge changes: made anew for each version on which the merge is evaluated."""
+
+    at: Callable[[Version], object]
 
 
 @public

@@ -128,8 +128,10 @@ class Runtime:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
         return None
 
-    def merge(self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
-        """A MERGE on one version. Raises Overtaken."""
+    def merge(
+        self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str, own: bool
+    ) -> DmlReport:
+        """A MERGE on one version. `own`: the source is made of rows of this version. Raises Overtaken."""
         _needs_spark("merge of a distributed data set")
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:

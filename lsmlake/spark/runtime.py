@@ -123,10 +123,12 @@ class SparkRuntime(Runtime):
         limit = version.meta.env.limits.driver_statement_bytes
         return None if small else MergeSource(statements.small_source(self.spark, as_input(data).tables, limit))
 
-    def merge(self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str) -> DmlReport:
+    def merge(
+        self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str, own: bool
+    ) -> DmlReport:
         from lsmlake.spark import statements  # loads sqlglot
 
-        return statements.Target(source.session, version, isolation=isolation).merge(source, on, clauses)
+        return statements.Target(source.session, version, isolation=isolation, own=own).merge(source, on, clauses)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)

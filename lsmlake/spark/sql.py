@@ -106,7 +106,7 @@ class SparkEngine:
             isolation = version.options.isolation
             level = isolation.delete if isinstance(node, exp.Delete) else isolation.update
             refine = partial(_refined, name=name, condition=condition, values=texts)
-            target = Target(self.spark, version, isolation=level, refine=refine)
+            target = Target(self.spark, version, isolation=level, refine=refine, own=catalog.reads(node, node.this))
             if isinstance(node, exp.Delete):
                 return target.delete()
             return target.update({column: f"{_VALUE}{number}" for number, column in enumerate(values)})

@@ -95,13 +95,14 @@ def decided_by_partitions(planned: Plan) -> bool:
 @dataclass(frozen=True)
 class Target:
     """The rows of a version that a statement may change: those for which `where` is true, which is also `predicate` if lsmlake
-    knows its meaning."""
+    knows its meaning. `own`: the statement reads other rows of this version, too."""
 
     spark: object
     version: Version
     where: str | None = None
     predicate: Predicate | None = None
     isolation: str = SERIALIZABLE
+    own: bool = False
     refine: Callable[[object], object] | None = None
     """Chooses among the rows, and adds columns to them."""
 
@@ -169,6 +170,8 @@ class Target:
         read."""
         if self.isolation != SERIALIZABLE:
             return None
+        if self.own:
+            return Wanted(everything=True)
         by_source = any(clause.when == BY_SOURCE for clause in clauses.clauses)
         if (source is None and (self.predicate is not None or self.where is None)) or (source is not None and by_source):
             return Wanted(self.predicate)

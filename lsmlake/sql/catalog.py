@@ -48,6 +48,12 @@ class Catalog:
         """Makes a name stand for a version of its table."""
         self._found[(self.name(node).lower(), Moment())] = version
 
+    def reads(self, part: exp.Expression, target: exp.Table) -> bool:
+        """Whether a part of a statement reads the table that the statement changes, as it is now."""
+        name = self.name(target).lower()
+        others = (one for one in part.find_all(exp.Table) if one is not target and one.args.get("version") is None)
+        return any(self.name(one).lower() == name for one in others)
+
     def name(self, node: exp.Table) -> str:
         """The full name of a table in the text."""
         return ".".join(part.name for part in node.parts)

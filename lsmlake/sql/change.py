@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.api.merge import OwnRows
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.evaluate import columns_from, condition_from
@@ -110,7 +111,8 @@ def _changed(
         with ExitStack() as stack:
             sources = sources_of(plans, stack)
             load = partial(create_views, uses=queries.uses, sources=sources)
-            return change(version, on, assigned, known, level.delete if deletes else level.update, zone, load)
+            isolation = level.delete if deletes else level.update
+            return change(version, on, assigned, known, isolation, zone, load, catalog.reads(node, node.this))
 
     return evaluated(meta, evaluate)
 
@@ -124,7 +126,8 @@ def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.
     """MERGE INTO table USING source ON condition WHEN ..."""
     text.only(node, "this", "using", "on", "whens")
     table = catalog.table(node.this)
-    source = rows_of(exp.select("*").from_(node.args["using"].copy()))
+    query = exp.select("*").from_(node.args["using"].copy())
+    source = rows_of(query)
     names = {_alias(node.this): "t", _alias(node.args["using"]): "s"}
     columns = {"t": {name.lower() for name in table.schema.names}, "s": {name.lower() for name in source.schema.names}}
 
@@ -133,7 +136,12 @@ def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.
             part = without_database(part, table)
         return text_of(_qualified(part, names, columns, text), text)
 
-    merging = table.merge(source, spoken(node.args["on"]))
+    def again(version: Version) -> pa.Table:
+        catalog.pin(node.this, version)
+        return rows_of(query)
+
+    rows = OwnRows(again) if catalog.reads(node.args["using"], node.this) else source
+    merging = table.merge(rows, spoken(node.args["on"]))
     for when in node.args["whens"].expressions:
         condition = when.args.get("condition")
         merging = _clause(merging, when, None if condition is None else spoken(condition), table, spoken, text)

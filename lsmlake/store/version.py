@@ -55,6 +55,10 @@ class Version:
         """See `Snapshots.unless_expired`."""
         return self.meta.snapshots.unless_expired(self.snapshot)
 
+    def kinds_until(self, later: Version) -> set[str]:
+        """The kinds of the snapshots after this one, until that of a later version."""
+        return {self.meta.snapshots.get(number).kind for number in range(self.number + 1, later.number + 1)}
+
     def live(self, selection: Selection | None = None) -> pa.Table:
         """The live files, as manifest entries; or those that a selection needs."""
         return self.meta.manifests.live(self.snapshot, self.schema, selection)

@@ -76,6 +76,7 @@ def change(
     isolation: str,
     zone: str,
     load: Load | None = None,
+    own: bool = False,
 ) -> DmlReport:
     """Deletes the rows that satisfy a condition, or gives them new values, in one commit.
 
@@ -87,6 +88,7 @@ def change(
         isolation: See `write.statement`.
         zone: The session's time zone.
         load: Called before the condition is evaluated.
+        own: Whether this reads the table that is changed.
 
     Raises:
         InvalidQuery: An expression fails for a row, or the merge engine cannot update rows.
@@ -96,4 +98,4 @@ def change(
     clause = Checked(MATCHED, DELETE if values is None else UPDATE, values, None)
     statement = Statement(condition, (), (clause,), known)
     with Join(statement, [_ONE_ROW], _ONE_ROW.schema, zone, version.options.write.buffer_bytes, load) as join:
-        return merge(version, join, isolation)
+        return merge(version, join, isolation, own)

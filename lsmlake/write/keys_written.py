@@ -39,8 +39,10 @@ class KeysWritten:
 
     def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
         """Raises Overtaken if the rows that the statement depends on are not the same at `now`. `messages`: what it wrote."""
-        if not _appended(self.base, now):
+        if not _changed_rows(self.base, now):
             return
+        if self.wanted is not None and self.wanted.everything:
+            raise Overtaken
         try:
             with self.base.unless_expired():
                 self._check_written(now, messages)
@@ -115,13 +117,11 @@ def _distinct(rows: pa.Table, schema: Schema) -> pa.Table:
     return rows.select(list(schema.primary_key)).filter(pa.array(first))
 
 
-def _appended(base: Version, now: Version) -> bool:
-    """Whether commits after `base` wrote rows. Raises Overtaken if they changed rows otherwise, or the schema."""
+def _changed_rows(base: Version, now: Version) -> bool:
+    """Whether commits after `base` changed rows of keys. Raises Overtaken if they changed rows otherwise, or the schema."""
     if now.schema.id != base.schema.id:
         raise Overtaken
-    kinds = {base.meta.snapshots.get(number).kind for number in range(base.number + 1, now.number + 1)}
-    if kinds <= {COMPACT}:
-        return False
+    kinds = base.kinds_until(now)
     if kinds - {COMPACT, APPEND}:
         raise Overtaken
-    return True
+    return APPEND in kinds

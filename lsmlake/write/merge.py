@@ -43,23 +43,23 @@ from lsmlake.write.upsert_tables import Part, upsert_parts
 from lsmlake.write.wanted import Wanted
 
 
-def merge(version: Version, join: Join, isolation: str) -> DmlReport:
-    """Evaluates a MERGE on a version and commits it. Raises Overtaken."""
+def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:
+    """Evaluates a MERGE on a version and commits it. `own`: the source is made of rows of this version. Raises Overtaken."""
     statement = join.statement
     for clause in statement.clauses:
         if clause.action == UPDATE:
             check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
-    wanted = _wanted(statement, join, of_rows(predicate)) if isolation == SERIALIZABLE else None
+    wanted = _wanted(statement, join, of_rows(predicate), own) if isolation == SERIALIZABLE else None
     if version.schema.append_only:
         return _by_position(version, join, predicate, wanted)
     return _by_key(version, join, predicate, wanted)
 
 
-def _wanted(statement: Statement, join: Join, predicate: Predicate | None) -> Wanted:
+def _wanted(statement: Statement, join: Join, predicate: Predicate | None, own: bool) -> Wanted:
     """The rows that overtake a MERGE: those that match a source row; all, if clauses are for rows that match none."""
-    if statement.of(BY_SOURCE):
-        return Wanted()
+    if statement.of(BY_SOURCE) or own:
+        return Wanted(everything=own)
     names = tuple(sorted(name.removeprefix(TARGET) for name in statement.on.needs if name.startswith(TARGET)))
     return Wanted(predicate, names, lambda rows: join.matching(_placed(rows.select(list(names)), *_places(rows.num_rows))))
 

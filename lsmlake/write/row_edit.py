@@ -21,6 +21,7 @@ from lsmlake.commit.replay import Identity
 from lsmlake.commit.requirements import Overtaken
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
+from lsmlake.format.snapshot import COMPACT as SNAPSHOT_OF_COMPACTION
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import Matched, matched, rows_at
@@ -156,6 +157,8 @@ def check_no_new_rows(base: Version, now: Version, wanted: Wanted) -> None:
     """Raises Overtaken if files that were added after `base` hold wanted rows, or after a rollback, which brings old files back.
     Reads the columns that decide in those files whose statistics allow a match."""
     if (now.snapshot.newest_rollback or 0) > base.number:
+        raise Overtaken
+    if wanted.everything and base.kinds_until(now) - {SNAPSHOT_OF_COMPACTION}:
         raise Overtaken
     found = plan(now, wanted.predicate)
     splits = (replace(split, files=tuple(file for file in split.files if file.sequence > base.number)) for split in found.splits)

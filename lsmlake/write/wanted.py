@@ -15,12 +15,14 @@ from lsmlake.predicate import Predicate, evaluate
 class Wanted:
     """The rows for which `predicate` is true (None: all rows) and, of these, those that `among` flags (None: all of them).
 
-    `columns`: what `among` reads. It gives one flag per row.
+    `columns`: what `among` reads. It gives one flag per row. `everything`: the statement depends on all rows of the table, so any
+    change overtakes it.
     """
 
     predicate: Predicate | None = None
     columns: tuple[str, ...] = ()
     among: Callable[[pa.Table], np.ndarray] | None = None
+    everything: bool = False
 
     @property
     def all_rows(self) -> bool:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
-from lsmlake.api.inputs import as_input
-from lsmlake.api.merge import Merge
+import pyarrow as pa
+
+from lsmlake.api.inputs import Input, as_input
+from lsmlake.api.merge import Merge, OwnRows
+from lsmlake.api.scan import Scan
 from lsmlake.api.types import (
     Data,
     Isolation,
@@ -14,7 +20,9 @@ from lsmlake.api.types import (
 from lsmlake.api.verbs.reading import Reading
 from lsmlake.api.verbs.writing import Writing
 from lsmlake.border import verbs_of
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.read.travel import Moment
+from lsmlake.schema.conform import converted
 from lsmlake.store.version import Version
 from lsmlake.write.clause import Clause
 from lsmlake.write.prepare import Request
@@ -94,14 +102,16 @@ class Statements(Writing, Reading):
     def merge(self, source: Data | Reading, on: str, *, isolation: Isolation | None = None, evolve: bool = False) -> Merge:
         """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.
 
-        The source is read once. Where `on` requires columns to be equal, only the files that can hold the values of the source
-        are read, and of them the columns that the clauses name. A join beyond `write-buffer-size` is done on local disk.
+        The source is read once; one that is this table itself is read at the version that the merge changes. Where `on` requires
+        columns to be equal, only the files that can hold the values of the source are read, and of them the columns that the
+        clauses name. A join beyond `write-buffer-size` is done on local disk.
         Concurrent statements and isolation are as in `delete`.
 
         Args:
             source: any data that `upsert` takes, or a table, as it is now. With a Spark DataFrame, or if the files of this table
                 are not small and Spark is attached, Spark joins and the tasks write; other data must then fit the driver. A
                 DataFrame whose values limit the files to read is kept by the executors meanwhile (`localCheckpoint`).
+                Columns of CSV files that have the name of a column of the table get its type, without loss; others are text.
             on: the condition on a target row `t` and a source row `s`, such as "t.order_id = s.order_id".
             isolation: as in `delete`. Default: `write.merge.isolation-level`.
             evolve: first add the columns of the source that the table lacks, as in `upsert`.
@@ -111,38 +121,100 @@ class Statements(Writing, Reading):
             >>> merge.when_matched_update_all("s.op = 'U'").when_matched_delete().when_not_matched_insert_all().execute()
         """
         check_isolation(isolation)
-        zone = self.runtime.zone
-
-        def level(version: Version) -> str:
-            return isolation or version.options.isolation.merge
+        once, read = hasattr(source, "__next__"), False
 
         def run(clauses: tuple[Clause, ...]) -> DmlReport:
-            data = source.scan() if isinstance(source, Reading) else source
-            spread = self.runtime.source(self.version, data)
-            if spread is not None:
-                if evolve:
-                    self._evolved(self.version, self.runtime.columns_of(spread.schema), Request())
-                return evaluated(self.meta, lambda version: self.runtime.merge(version, spread, on, clauses, level(version)))
-            from lsmlake.write.merge import merge  # loads sqlglot
-            from lsmlake.write.merge_clauses import checked, schema_of_source
-            from lsmlake.write.merge_join import Join
-
-            tables = as_input(data).tables
-            first = next(tables, None)
-            if first is None:
-                raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")
-            columns, now = schema_of_source(first.schema, self.current.plain_columns), moment_of(self.meta.env)
-            if evolve:
-                self._evolved(self.version, columns, Request())
-            schema = self.current
-            statement = checked(schema, columns, on, clauses, zone, now)
-            with Join(statement, chain([first], tables), columns, zone, schema.parsed_options.write.buffer_bytes) as join:
-
-                def evaluate(version: Version) -> DmlReport:
-                    if version.schema.id != schema.id:
-                        join.restate(checked(version.schema, columns, on, clauses, zone, now))
-                    return merge(version, join, level(version))
-
+            nonlocal read
+            if once and read:
+                raise InvalidQuery(
+                    "the source of the merge was read before, and gives its rows once",
+                    where=self.name,
+                    found=type(source).__name__,
+                    cure="pass a table, or describe the merge again with a new iterator",
+                )
+            read = True
+            merging = _Merging(self, on, clauses, isolation, evolve)
+            data: object = source.scan() if isinstance(source, Reading) else source
+            if isinstance(data, Scan) and data.meta.paths == self.meta.paths and data.moment == Moment():
+                data = OwnRows(partial(_read_at, data))
+            if isinstance(data, OwnRows):
+                return evaluated(self.meta, lambda version: merging.of_own_rows(version, data))
+            with merging.joined(self.version, data) as evaluate:
                 return evaluated(self.meta, evaluate)
 
         return Merge(run)
+
+    def _source(self, data: Data) -> Input:
+        """Data in this process. The columns of files without types that have the name of one of the table get its type."""
+        given = as_input(data)
+        if not given.text:
+            return given
+        by_lower, cast = {field.name.lower(): field for field in self.current.plain_columns}, self._cast(True)
+
+        def typed(rows: pa.Table) -> pa.Table:
+            for place, name in enumerate(rows.column_names):
+                if field := by_lower.get(name.lower()):
+                    column = converted(rows[name], field, cast)
+                    rows = rows.set_column(place, name, column)
+            return rows
+
+        return Input(map(typed, given.tables))
+
+
+def _read_at(scan: Scan, version: Version) -> Scan:
+    """The same read of a version of its table."""
+    return replace(scan, moment=Moment(snapshot=version.number or None))
+
+
+@dataclass(frozen=True)
+class _Merging:
+    """A MERGE that was described. `isolation`, `evolve`: as in `Statements.merge`."""
+
+    table: Statements
+    on: str
+    clauses: tuple[Clause, ...]
+    isolation: Isolation | None
+    evolve: bool
+
+    def of_own_rows(self, version: Version, source: OwnRows) -> DmlReport:
+        """Evaluates the merge on a version, with a source made of the same version. Raises Overtaken."""
+        with self.joined(version, source.at(version), own=True) as evaluate:
+            return evaluate(version)
+
+    @contextmanager
+    def joined(self, version: Version, data: Data | Scan, *, own: bool = False) -> Iterator[Callable[[Version], DmlReport]]:
+        """Reads the source once; gives what evaluates the merge on a version. `own`: the source is made of rows of the table."""
+        table = self.table
+        if not isinstance(data, Scan) and not table.runtime.owns(data):
+            data = table._source(data)
+        spread = table.runtime.source(version, data)
+        if spread is not None:
+            if self.evolve:
+                table._evolved(version, table.runtime.columns_of(spread.schema), Request())
+            yield lambda now: table.runtime.merge(now, spread, self.on, self.clauses, self._level(now), own)
+            return
+        from lsmlake.write.merge import merge  # loads sqlglot
+        from lsmlake.write.merge_clauses import checked, schema_of_source
+        from lsmlake.write.merge_join import Join
+
+        tables = as_input(data).tables
+        first = next(tables, None)
+        if first is None:
+            raise InvalidData("the source of the merge has no columns", where=table.name, cure="pass data with columns")
+        columns = schema_of_source(first.schema, table.current.plain_columns)
+        now, zone = moment_of(table.meta.env), table.runtime.zone
+        if self.evolve:
+            table._evolved(version, columns, Request())
+        schema = table.current
+        statement = checked(schema, columns, self.on, self.clauses, zone, now)
+        with Join(statement, chain([first], tables), columns, zone, schema.parsed_options.write.buffer_bytes) as join:
+
+            def evaluate(version: Version) -> DmlReport:
+                if version.schema.id != schema.id:
+                    join.restate(checked(version.schema, columns, self.on, self.clauses, zone, now))
+                return merge(version, join, self._level(version), own)
+
+            yield evaluate
+
+    def _level(self, version: Version) -> str:
+        return self.isolation or version.options.isolation.merge

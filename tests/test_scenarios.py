@@ -1,0 +1,90 @@
+"""The statements of `scenarios` in this process: by the methods of a table, with sources of each kind, and by SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from effort import sampled
+from naive import unreferenced
+from scenarios import CASES, DDL, KINDS, START, Case, Merge, batch, given, run, sql
+from strategies import copied, lake_on, new_lake, rows_of
+
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
+from lsmlake.errors import LakeError
+from lsmlake.sql.runtime import EmbeddedRuntime
+from lsmlake.store.memory import MemoryStorage
+
+
+@cache
+def world(kind: str) -> MemoryStorage:
+    """A table of a kind, in two commits."""
+    storage = MemoryStorage()
+    table = new_lake(storage).create_table("d.t", DDL, **KINDS[kind])
+    write = table.upsert if table.primary_key else table.append
+    write(batch(START[:3]))
+    write(batch(START[3:]))
+    return storage
+
+
+def opened(kind: str) -> Table:
+    return lake_on(copied(world(kind)), "b-").table("d.t")
+
+
+def leaves(table: Table, case: Case, kind: str, statement: Callable[[], tuple[int, int, int]]) -> None:
+    """The statement leaves what the case says, in at most one commit; an error changes nothing."""
+    before, expected = table.meta.snapshots.latest_id(), case.expected(kind)
+    if isinstance(expected, str):
+        with pytest.raises(LakeError, match=expected):
+            statement()
+        expected = START
+    else:
+        assert statement() == case.counts
+    found = rows_of(table.scan().to_arrow())
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    changes = sorted(found, key=repr) != sorted(START, key=repr)
+    altered = isinstance(case.does, Merge) and case.does.evolve
+    assert table.meta.snapshots.latest_id() - before == changes + altered
+    assert unreferenced(table) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_methods(kind):
+    for name, case in CASES.items():
+        table = opened(kind)
+
+        def counted(table: Table = table, case: Case = case) -> tuple[int, int, int]:
+            source = given(case)
+            done = run(table, case.does, table if source is None else source)
+            return (0, 0, 0) if done is None else (done.inserted, done.updated, done.deleted)
+
+        try:
+            leaves(table, case, kind, counted)
+        except BaseException as error:
+            error.add_note(f"{kind}: {name}")
+            raise
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sql(kind):
+    for number, case in enumerate(CASES.values()):
+        if not sampled(number + list(KINDS).index(kind), len(KINDS)):
+            continue
+        text, table = sql(case.does), opened(kind)
+        if text is None:
+            continue
+        lake = Lake(table.meta.env, EmbeddedRuntime(lambda spark: Runtime()))
+
+        def counted(lake=lake, text: str = text, case: Case = case) -> tuple[int, int, int]:
+            source = given(case)
+            (row,) = lake.sql(text, tables={} if source is None else {"source": source}).to_arrow().to_pylist()
+            return row["num_inserted_rows"], row["num_updated_rows"], row["num_deleted_rows"]
+
+        try:
+            leaves(table, case, kind, counted)
+        except BaseException as error:
+            error.add_note(f"{kind}: {text}")
+            raise
