@@ -21,6 +21,8 @@ QUERIES = [
     "WITH t AS (SELECT id FROM d.t VERSION AS OF 1) SELECT t.id, u.name FROM t LEFT JOIN d.t AS u ON t.id = u.id",
     "SELECT d.t.id, b.n FROM d.t JOIN batch b USING (id) WHERE name IN ('a', 'it''s')",
     "SELECT max(snapshot_id) AS s FROM d.t$snapshots",
+    "SELECT rowkind, count(*) AS n FROM d.t$audit_log GROUP BY rowkind",
+    "SELECT t.id FROM d.t JOIN d.t$ro AS r USING (id)",
     "SELECT id FROM d.t FOR VERSION AS OF 'eod' UNION SELECT k FROM `d`.`u`",
 ]
 
@@ -126,6 +128,7 @@ REFUSED = {
     "INSERT INTO d.t SELECT id, 'x' FROM nope": "nope",
     "DELETE FROM d.t WHERE id IN (SELECT nope FROM own)": "nope",
     "UPDATE d.t SET s = (SELECT id FROM own)": "(?i)more than one row",
+    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED AND o.id IN (SELECT id FROM own) THEN DELETE": "take no queries",
     "UPDATE d.t SET id = (SELECT 'x')": "does not fit column 'id'",
     "MERGE INTO d.t USING (SELECT id DIV 2 AS id FROM own) o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = 'x'": "several",
 }
@@ -171,6 +174,10 @@ def test_spark_executes_queries(spark, spark_lake, lake):
         same(found, lake.sql(query, tables={"batch": batch}).to_arrow())
     spark.range(3).createOrReplaceTempView("own")
     assert spark_lake.sql("SELECT t.name FROM d.t t JOIN own ON t.id = own.id WHERE own.id >= :least", {"least": 1}).count() == 1
+    explained = spark_lake.sql("EXPLAIN SELECT name FROM d.t WHERE id = ?", [7]).first()[0]
+    assert (
+        "PushedFilters: [IsNotNull(id), EqualTo(id,7)]" in explained and "ReadSchema: struct<id:bigint,name:string>" in explained
+    )
     assert len(spark_lake.sql("SHOW TABLES")) == 2
     with pytest.raises(TableNotFound):
         spark_lake.sql("SELECT * FROM d.nope")

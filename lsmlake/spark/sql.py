@@ -36,7 +36,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark.clauses import converted
 from lsmlake.spark.statements import Target, translated
 from lsmlake.spark.types import is_connect, quoted
-from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.change import without_database
 from lsmlake.store.version import Version
 from lsmlake.write.statement import DmlReport, evaluated
@@ -60,8 +60,8 @@ class SparkEngine:
     def __exit__(self, *_: object) -> None:
         self._views.close()
 
-    def query(self, node: exp.Expression, text: Text, catalog: Catalog) -> DataFrame:
-        made = self._replaced(node, text, catalog)
+    def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: bool) -> DataFrame:
+        made = f"{'EXPLAIN ' if explain else ''}{self._replaced(node, text, catalog)}"
         found = self.spark.sql(made, self.args) if self.args else self.spark.sql(made)
         if is_connect(self.spark):
             self._views.pop_all()
@@ -136,7 +136,7 @@ class SparkEngine:
             made = made[:start] + by + made[stop:]
         return made
 
-    def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> pa.Table | Version | None:
+    def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> Rows | None:
         """What a name stands for; None if it is Spark's own."""
         parts = [part.name for part in table.parts]
         if len(parts) > 2 or (len(parts) == 1 and (parts[0].lower() in ctes or parts[0].lower() not in catalog.given)):
@@ -148,8 +148,11 @@ class SparkEngine:
                 raise
             return None
 
-    def _view(self, rows: pa.Table | Version, name: str) -> str:
-        frame = self.runtime.frame(plan(rows), None, "auto") if isinstance(rows, Version) else self.spark.createDataFrame(rows)
+    def _view(self, rows: Rows, name: str) -> str:
+        if isinstance(rows, Version):
+            frame = self.runtime.frame(plan(rows), None, "auto")
+        else:
+            frame = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows.to_spark()
         frame.createOrReplaceTempView(name)
         self._views.callback(self.spark.catalog.dropTempView, name)
         return name

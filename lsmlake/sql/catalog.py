@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from lsmlake.api.inputs import as_input
 from lsmlake.api.lake import Lake
+from lsmlake.api.readable import Readable
 from lsmlake.api.table import Table
 from lsmlake.dialect.text import Text
 from lsmlake.errors import LakeError
@@ -17,17 +18,19 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema import types
 from lsmlake.store.version import Version
 
-Rows = pa.Table | Version
-"""What a name stands for: rows in memory, or a table at a snapshot."""
+Rows = pa.Table | Version | Readable
+"""What a name stands for: rows in memory, a table at a snapshot, or a system table that is read as a table is."""
 
 
 @dataclass
 class Catalog:
-    """The tables of a lake, and `given`: data that the caller names, by lower case name."""
+    """The tables of a lake, and `given`: data that the caller names, by lower case name. `lazy`: no system table is read that a
+    runtime can read."""
 
     lake: Lake
     text: Text
     given: Mapping[str, object]
+    lazy: bool = False
     _found: dict[tuple, Rows] = field(default_factory=dict)
     _tables: dict[str, Table] = field(default_factory=dict)
 
@@ -83,7 +86,7 @@ class Catalog:
         if dollar and not system.startswith("branch_"):
             table = self.lake.table(whole)
             found = table.system_table(system, snapshot=moment.snapshot, tag=moment.tag, timestamp=moment.timestamp)
-            return found if isinstance(found, pa.Table) else found.to_arrow()
+            return found if self.lazy or isinstance(found, pa.Table) else found.to_arrow()
         table = self.table(node)
         return Version.at(table.meta, resolve(table.meta, moment, table.runtime.zone))
 

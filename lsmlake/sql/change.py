@@ -132,6 +132,9 @@ def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.
     columns = {"t": {name.lower() for name in table.schema.names}, "s": {name.lower() for name in source.schema.names}}
 
     def spoken(part: exp.Expression) -> str:
+        if (query := part.find(exp.Query)) is not None:
+            cure = "join it with the source, in USING (SELECT ...)"
+            text.refuse(query, "ON and the clauses of MERGE take no queries", cure=cure)
         for table in (node.this, node.args["using"]):
             part = without_database(part, table)
         return text_of(_qualified(part, names, columns, text), text)

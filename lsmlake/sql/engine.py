@@ -18,8 +18,8 @@ from lsmlake.write.statement import DmlReport
 class Engine(Protocol):
     """Rows stay in the engine. Expressions have its meaning."""
 
-    def query(self, node: exp.Expression, text: Text, catalog: Catalog) -> SparkDataFrame:
-        """The rows of a statement that is a query. Its parameters are not bound."""
+    def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: bool) -> SparkDataFrame:
+        """The rows of a statement that is a query, or how they are found. Its parameters are not bound."""
 
     def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> SparkDataFrame:
         """The rows of a query inside a statement."""

@@ -47,9 +47,9 @@ def execute(
         given = given[:start] + " " * len("EXPLAIN") + given[start + len("EXPLAIN") :]
     text = Text(given)
     parsed = text.statement()
-    catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()})
-    if engine is not None and isinstance(parsed, exp.Query) and not explain:
-        return engine.query(parsed, text, catalog)
+    catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()}, lazy=engine is not None)
+    if engine is not None and isinstance(parsed, exp.Query):
+        return engine.query(parsed, text, catalog, explain=explain)
     node = bind(parsed, args, text)
     now = moment_of(lake.env)
 
