@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.commit.invariants import violations
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
@@ -244,9 +245,11 @@ class _Checker:
             for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
                 yield from _differing(indexed, chunk, path)
+                yield from _misplaced(schema, state.bucket, chunk.table, path)
                 last = chunk.table.slice(chunk.table.num_rows - 1)
             for chunk in reader.chunks(names) if names else ():  # decoding checks every page
                 yield from _differing(indexed, chunk, path)
+                yield from _misplaced(schema, state.bucket, chunk.table, path)
         if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
             yield Finding(path, f"the last key differs from the manifest's {file.max_key}")
 
@@ -303,6 +306,17 @@ class _Checker:
 def _differing(indexed: IndexCheck, chunk: Chunk, path: str) -> Iterator[Finding]:
     for name in indexed.differing(chunk):
         yield Finding(path, f"the index of the file has not the values of {name!r}")
+
+
+def _misplaced(schema: Schema, bucket: Bucket, rows: pa.Table, path: str) -> Iterator[Finding]:
+    """Whether rows, with some of the columns, belong to another partition."""
+    for field, value in zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True):
+        if field.column not in rows.column_names:
+            continue
+        values = field.values(rows)
+        same = values.is_null() if value is None else pc.equal(values, pa.scalar(value, field.type)).fill_null(False)
+        if not pc.all(same).as_py():
+            yield Finding(path, f"data file holds rows of another partition by {field.term}")
 
 
 def _finding(where: str, broken: LakeError) -> Finding:
