@@ -69,3 +69,27 @@ def test_names_are_completed(lake, warehouse):
         "DISTINCT",
     ]
     assert completions(lake, "SELECT * FROM d.t WHERE n", "n") == ["name"]
+
+
+def test_the_shell_finds_the_ends_of_statements(lake, warehouse, capsys):
+    lines = [
+        "SELECT id, -- not; here",
+        " ';' AS x FROM d.t",
+        "WHERE id = 1; SELECT 7 AS y;",
+        "SELECT",
+        "'a;",
+        "b' AS z;",
+        "help",
+        "exit",
+    ]
+    ran = []
+
+    def stopped(text: str) -> None:
+        ran.append(text.strip())
+        if "7" in text:
+            raise KeyboardInterrupt
+
+    run_shell(lake, stopped, lambda prompt, rest=iter(lines): next(rest))
+    assert ran == ["SELECT id, -- not; here\n ';' AS x FROM d.t\nWHERE id = 1", "SELECT 7 AS y", "SELECT\n'a;\nb' AS z"]
+    captured = capsys.readouterr()
+    assert "interrupted" in captured.err and "Tab completes" in captured.out

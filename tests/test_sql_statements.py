@@ -34,6 +34,8 @@ def test_a_table_is_made_described_and_dropped(lake, orders):
     assert lake.sql("SHOW DATABASES").fetchall() == [("d",)] and lake.sql("SHOW TABLES IN d").fetchall() == [("d", "orders")]
     assert lake.sql("SHOW COLUMNS IN d.orders").fetchall()[0] == ("id",) and len(lake.sql("SHOW PARTITIONS d.orders")) == 2
     assert lake.sql("SHOW TBLPROPERTIES d.orders").fetchall() == [("bucket", "2")]
+    assert lake.sql("SHOW TABLES LIKE 'ORD*|x'").fetchall() == [("d", "orders")] and len(lake.sql("SHOW DATABASES LIKE 'e'")) == 0
+    assert lake.sql("DESCRIBE DATABASE d").fetchall()[0] == ("Namespace Name", "d")
     (statement,) = lake.sql("SHOW CREATE TABLE d.orders").fetchall()[0]
     with pytest.raises(TableExists):
         lake.sql(ORDERS)

@@ -9,17 +9,14 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import pyarrow as pa
-import sqlglot
 import typer
-from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from lsmlake.api.lake import Lake
 from lsmlake.cli.arguments import Debug, Json, Warehouse
 from lsmlake.cli.opening import open_lake, pairs
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
-from lsmlake.cli.sql_shell import run_shell
+from lsmlake.cli.sql_shell import run_shell, statements
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.rows import Rows
 from lsmlake.schema.values import json_rows, texts
@@ -60,19 +57,9 @@ def sql(
     if statement is None and sys.stdin.isatty():
         run_shell(lake, lambda text: _run(lake, text, None, chosen))
         return
-    for text in statements(sys.stdin.read() if statement is None else statement):
+    found, _ = statements(sys.stdin.read() if statement is None else statement)
+    for text in found:
         _run(lake, text, args, chosen)
-
-
-def statements(text: str) -> list[str]:
-    """The statements of a text, without the semicolons between them."""
-    try:
-        ends = [token.start for token in sqlglot.tokenize(text, dialect="spark") if token.token_type is TokenType.SEMICOLON]
-    except SqlglotError:
-        return [text]  # the statement itself names what is wrong
-    starts = [0, *(end + 1 for end in ends)]
-    found = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
-    return [one for one in found if one.strip()]
 
 
 def _run(lake: Lake, text: str, args: dict[str, str] | None, format: str) -> None:

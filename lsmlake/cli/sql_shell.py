@@ -5,9 +5,13 @@ from __future__ import annotations
 import atexit
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
 
 from lsmlake.api.lake import Lake
 from lsmlake.errors import LakeError
@@ -19,6 +23,9 @@ except ImportError:  # Windows
 
 _HISTORY, _HISTORY_MAX = "~/.lsmlake_history", 1000
 _WELCOME = "Statements end with a semicolon. SHOW TABLES; lists the tables, exit or Ctrl-D ends the shell."
+_HELP = """Queries: SELECT, EXPLAIN. Rows: INSERT, UPDATE, DELETE, MERGE.
+Tables: CREATE, ALTER, DROP, TRUNCATE, SHOW, DESCRIBE. Upkeep: CALL.
+Tab completes names of tables and columns; Ctrl-C drops the statement, or stops one that runs."""
 _WORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "ORDER", "LIMIT", "JOIN", "LEFT", "ON", "USING", "AS", "OF", "VERSION",
     "TIMESTAMP", "INSERT", "INTO", "OVERWRITE", "VALUES", "UPDATE", "SET", "DELETE", "MERGE", "WHEN", "MATCHED", "THEN", "CREATE",
@@ -43,19 +50,42 @@ def run_shell(lake: Lake, run: Callable[[str], None], read: Callable[[str], str]
             print()
             text = ""
             continue
-        if not text.strip() and line.strip().lower().rstrip(";") in ("exit", "quit"):
+        word = line.strip().lower().rstrip(";")
+        if not text.strip() and word in ("exit", "quit"):
             return
-        text += line + "\n"
-        if not line.rstrip().endswith(";"):
+        if not text.strip() and word == "help":
+            print(_HELP)
             continue
-        statement, text = text.strip().rstrip(";"), ""
-        try:
-            if statement.strip():
-                run(statement)
-        except LakeError as error:
-            print(error.for_command_line(), file=sys.stderr)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+        text += line + "\n"
+        found, whole = statements(text)
+        if whole:
+            text = ""
+            _run_all(found, run)
+
+
+def _run_all(found: Iterable[str], run: Callable[[str], None]) -> None:
+    """Runs statements up to the first that fails."""
+    try:
+        for statement in found:
+            run(statement)
+    except LakeError as error:
+        print(error.for_command_line(), file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+
+
+def statements(text: str) -> tuple[list[str], bool]:
+    """The statements of a text, without the semicolons between them, and whether the last one is whole: it ends with a semicolon,
+    neither in quotes nor in a comment."""
+    try:
+        tokens = sqlglot.tokenize(text, dialect="spark")
+    except SqlglotError:
+        return [text], False  # quotes or a comment without an end
+    ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
+    starts = [0, *(end + 1 for end in ends)]
+    found = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    whole = not tokens or tokens[-1].token_type is TokenType.SEMICOLON
+    return [one for number, one in enumerate(found) if one.strip() and (number < len(ends) or not whole)], whole
 
 
 def _prepare(lake: Lake) -> None:

@@ -12,6 +12,7 @@ from lsmlake.dialect.macros import create_macros
 from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
 
+_STOPPED = "Query interrupted"  # what DuckDB raises for Ctrl-C
 _DATA_FILE = ".parquet'"
 _MEMORY_MIN_BYTES = 64 << 20  # with less DuckDB fails rather than spill
 _SETTINGS = "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true"
@@ -77,7 +78,7 @@ def registered(connection, name: str, schema: pa.Schema, batches: Iterable[pa.Re
 @contextmanager
 def translated_errors(where: str = "") -> Iterator[None]:
     """Raises InvalidQuery for an error of DuckDB, such as a value that a cast refuses, Corrupt for a file that it cannot read,
-    and EngineFailed if memory is short."""
+    and EngineFailed if memory is short. Raises KeyboardInterrupt if the user stopped a query."""
     duckdb: ModuleType = need("duckdb", "SQL")
     try:
         yield
@@ -96,3 +97,7 @@ def translated_errors(where: str = "") -> Iterator[None]:
         raise InvalidQuery(
             "the statement failed", where=where, found=first, cure="correct the statement or the values"
         ) from error
+    except RuntimeError as error:
+        if str(error) != _STOPPED:
+            raise
+        raise KeyboardInterrupt from error

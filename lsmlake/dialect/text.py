@@ -24,12 +24,15 @@ _CURES = {
     "distribute": "leave it out: this process sorts and groups all rows",
     "for_": "leave it out",
     "kind": "leave it out",
+    "pivots": "write max(v) FILTER (WHERE q = 1) and the like with GROUP BY; for UNPIVOT, LATERAL VIEW stack",
     "qualify": "Spark has no QUALIFY: name the window function in a subquery and filter it with WHERE outside",
     "recursive": "attach Spark",
     "sample": "filter by a column, or attach Spark",
     "sort": "write ORDER BY",
 }
 """What to write instead of a clause, by sqlglot's name of it."""
+_CLAUSES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY"}
+"""How the text writes a clause, where sqlglot's name differs."""
 _PLACE = "start"
 
 
@@ -117,7 +120,7 @@ class Text:
                 part = next(
                     (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expression)), node
                 )
-                word = name.strip("_").replace("_", " ").upper()
+                word = _CLAUSES.get(name) or name.strip("_").replace("_", " ").upper()
                 self.refuse(part, f"{word} is not supported here", cure=_CURES.get(name, ""))
 
 

@@ -96,6 +96,7 @@ def explained(prepared: Prepared) -> list[str]:
             f"{name}: snapshot {snapshot}",
             f"  columns   {', '.join(found.columns)}",
             f"  where     {where or 'all rows'}",
+            *([] if use.limit is None or use.conditions else [f"  limit     {use.limit}"]),
             f"  files     {steps}",
             *(f"  {line}" for line in source_of(found).describe()),
         ]

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
+from lsmlake.format.paths import database_dir
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_columns, format_type
 from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import described
 from lsmlake.sql.words import Words
 
-_SHOWN = "DATABASES, TABLES [IN database], COLUMNS IN table, CREATE TABLE table, TBLPROPERTIES table, PARTITIONS table"
+_SHOWN = (
+    "DATABASES [LIKE 'pattern'], TABLES [IN database] [LIKE 'pattern'], COLUMNS IN table, CREATE TABLE table, TBLPROPERTIES table, "
+    "PARTITIONS table"
+)
 
 
 def show(lake: Lake, words: Words) -> pa.Table:
     """SHOW ..."""
     if words.take("DATABASES") or words.take("SCHEMAS"):
-        words.end()
-        return pa.table({"namespace": pa.array(lake.databases(), pa.string())})
+        fits = _pattern(words)
+        return pa.table({"namespace": pa.array(filter(fits, lake.databases()), pa.string())})
     if words.take("TABLES"):
         database = words.name() if words.take("IN") or words.take("FROM") else None
-        words.end()
+        fits = _pattern(words)
         found = lake.tables() if database is None else [f"{database}.{name}" for name in lake.tables(database)]
-        pairs = [name.split(".", 1) for name in found]
+        pairs = [pair for pair in (name.split(".", 1) for name in found) if fits(pair[1])]
         return _texts(("namespace", "tableName"), pairs)
     if words.take("COLUMNS"):
         _ = words.take("IN") or words.take("FROM")
@@ -41,8 +48,23 @@ def show(lake: Lake, words: Words) -> pa.Table:
     words.refuse("this SHOW is not supported", expected=_SHOWN)
 
 
+def _pattern(words: Words) -> Callable[[str], bool]:
+    """[LIKE] 'pattern' at the end of a statement: * stands for any text, | for or; letters are compared without case."""
+    given = words.one("a pattern") if words.take("LIKE") or words.is_text() else "*"
+    words.end()
+    parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in given.split("|"))
+    regex = re.compile("|".join(parts), re.IGNORECASE)
+    return lambda name: regex.fullmatch(name) is not None
+
+
 def describe(lake: Lake, words: Words) -> pa.Table:
-    """DESCRIBE [TABLE] [EXTENDED] table"""
+    """DESCRIBE [TABLE] [EXTENDED] table, DESCRIBE DATABASE database"""
+    if words.take("DATABASE") or words.take("SCHEMA"):
+        words.take("EXTENDED")
+        name = words.name()
+        words.end()
+        pairs = [("Namespace Name", name), ("Location", database_dir(name)), ("Tables", str(len(lake.tables(name))))]
+        return _texts(("info_name", "info_value"), pairs)
     words.take("TABLE")
     extended = words.take("EXTENDED") or words.take("FORMATTED")
     name = words.name()
