@@ -16,8 +16,8 @@ from lsmlake.sql.defaults import described
 from lsmlake.sql.words import Words
 
 _SHOWN = (
-    "DATABASES [LIKE 'pattern'], TABLES [IN database] [LIKE 'pattern'], COLUMNS IN table, CREATE TABLE table, TBLPROPERTIES table, "
-    "PARTITIONS table"
+    "DATABASES [LIKE 'pattern'], TABLES [IN database] [LIKE 'pattern'], COLUMNS IN table, CREATE TABLE table, "
+    "TBLPROPERTIES table, PARTITIONS table"
 )
 
 
