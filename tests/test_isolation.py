@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -14,7 +15,7 @@ from itertools import product
 import pyarrow as pa
 import pytest
 from effort import one_in, sampled
-from faults import HookedStorage, interleavings
+from faults import Crash, HookedStorage, every_fault, interleavings
 from naive import unreferenced
 from strategies import Names, contents, copied, fake_env, new_lake, rows_of, tiny_units
 
@@ -318,3 +319,57 @@ def _in_every_order(pair: tuple[Callable[[Table], object], Callable[[Table], obj
             left = opened(done.world, "look-")
             assert sorted(rows_of(left.scan().to_arrow())) in serial, done.steps
             assert unreferenced(left) == []
+
+
+# --- a process that dies ---
+
+DYING: dict[str, Callable[[Table], object]] = {
+    "delete": lambda table: table.delete("k = 2"),
+    "update": lambda table: table.update({"v": "v + 1", "k": "k + 1"}, "k = 2"),
+    "merge": lambda table: table.merge({"k": [2], "v": [7]}, "t.k = s.k").when_matched_update({"v": "s.v"}).execute(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("statement", DYING)
+def test_a_statement_that_dies_at_any_call_leaves_the_old_rows_or_the_new(statement, kind):
+    with tiny_units(rows=8, window_bytes=1 << 16, lookup_rows=100):
+        world = MemoryStorage()
+        add(created(world, kind, [(1, 1, 10, "a"), (2, 2, 20, "b")]), [(3, 2, 30, "c")])
+        after = copied(world)
+        DYING[statement](opened(after, "run-"))
+        old, new = (ids(opened(storage, "look-")) for storage in (world, after))
+        seen = []
+        for done in every_fault(
+            lambda storage: DYING[statement](opened(storage, "run-")), lambda: copied(world), one_in=one_in(2)
+        ):
+            assert isinstance(done.outcome, Crash)
+            left = opened(done.world, "look-")
+            seen.append(ids(left))
+            assert seen[-1] in (old, new), done.call
+            assert left.verify() == []
+        assert old in seen and old != new
+
+
+def _for_ever(folder: str) -> None:
+    table = lsmlake.connect(folder).table("d.t")
+    while True:
+        table.update({"v": "v + 1"}, where="id = 1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_process_leaves_each_statement_whole(kind, tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table = lake.create_table("d.t", DDL, **KINDS[kind])
+    add(table, [(1, 1, 0, "a"), (2, 2, 0, "b")])
+    process = multiprocessing.get_context("spawn").Process(target=_for_ever, args=(str(tmp_path),))
+    process.start()
+    deadline = time.monotonic() + 60
+    while table.meta.snapshots.latest_id() < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    commits = table.meta.snapshots.latest_id()
+    assert commits >= 4 and ids(table) == [(1, commits - 1), (2, 0)] and table.verify() == []
+    assert table.update({"v": "v + 1"}, where="id = 1").updated == 1

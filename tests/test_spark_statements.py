@@ -176,3 +176,17 @@ def test_reads_and_statements_open_only_files_that_indexes_leave(spark, spark_la
     assert table.update({"v": "v * 10"}, where="id IN (16, 123)").updated == 2
     found = table.scan(where="id IN (16, 123)", columns=["id", "v"]).to_spark()
     assert sorted(map(tuple, found.collect())) == [(16, -10), (123, -20)]
+
+
+def test_what_the_merge_engine_would_undo_is_refused(spark, spark_lake, lake):
+    small = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=1)), spark_lake.runtime)
+    for name, option in (("d.k", {"ignore-delete": "true"}), ("d.o", {"sequence.field": "k"})):
+        lake.create_table(name, DDL, primary_key=["id"], options=option).upsert([{"id": 1, "k": 5, "v": 1, "s.1": "a"}])
+    with pytest.raises(InvalidQuery, match="the table ignores deletes"):
+        small.table("d.k").delete("v = 1")
+    table = small.table("d.o")
+    for value in ("k - 1", "NULL"):
+        with pytest.raises(InvalidData, match="cannot make a row older"):
+            table.update({"k": value}, "v = 1")
+    assert table.update({"k": "k + 1"}, "v = 1").updated == 1
+    assert table.snapshots().num_rows == 2 and unreferenced(table) == []

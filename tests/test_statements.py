@@ -292,6 +292,24 @@ def test_tables_whose_rows_cannot_be_updated(lake):
         summed.update({"v": "2"})
 
 
+def test_a_statement_that_the_merge_engine_would_undo_is_refused(lake):
+    row = [{"id": 1, "k": 5, "v": 1, "s": "a"}]
+    kept = lake.create_table("d.k", DDL, primary_key=["id"], options={"ignore-delete": "true"})
+    ordered = lake.create_table("d.o", DDL, primary_key=["id"], options={"sequence.field": "k"})
+    for table in (kept, ordered):
+        table.upsert(row)
+    for run in (lambda: kept.delete("id = 1"), lambda: kept.merge(row, "t.id = s.id").when_matched_delete().execute()):
+        with pytest.raises(InvalidQuery, match="the table ignores deletes"):
+            run()
+    older = ordered.merge({"id": [1], "k": [4]}, "t.id = s.id").when_matched_update({"k": "s.k", "v": "9"})
+    for run in (lambda: ordered.update({"k": "k - 1", "v": "9"}), lambda: ordered.update({"k": "NULL"}), older.execute):
+        with pytest.raises(InvalidData, match="cannot make a row older"):
+            run()
+    assert ordered.snapshots().num_rows == 1 and unreferenced(ordered) == []
+    assert ordered.update({"k": "k + 1", "v": "9"}).updated == ordered.update({"v": "10"}).updated == 1
+    assert rows_of(ordered.scan().to_arrow()) == [(1, 6, 10, "a")]
+
+
 def test_a_merge_of_all_columns_notices_that_they_changed(orders, monkeypatch):
     """The source is read once, before the table has the column."""
     load = Join.__enter__

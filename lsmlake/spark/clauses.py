@@ -28,6 +28,7 @@ from lsmlake.schema.type_text import format_type
 from lsmlake.spark.row_edit import ACTION, column
 from lsmlake.spark.types import quoted, to_arrow, to_spark
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.write.update import OLDER
 
 IS_TARGET, IS_SOURCE = "_lsmlake_is_target", "_lsmlake_is_source"
 """`IS_TARGET`, `IS_SOURCE`: true in the rows of the target and of the source, null where a joined row has none."""
@@ -89,7 +90,7 @@ class Clauses:
         return evaluated.selectExpr(ACTION, *kept, *columns)
 
     def _new(self, place: int, name: str, found: Mapping[tuple[int, str], st.StructField], old: bool) -> str:
-        field, whens = self.schema.columns.field(name), []
+        field, whens, merge = self.schema.columns.field(name), [], self.schema.parsed_options.merge
         for number, (clause, values) in enumerate(zip(self.clauses, self.values, strict=True), 1):
             if name in values:
                 made = found[number, name]
@@ -97,6 +98,10 @@ class Clauses:
                 if clause.action == UPDATE and self._keeps_values:
                     lost = f"raise_error('{LOST_VALUE}: column {_escaped(name)}')"
                     value = f"if(o{place} is not null and {made.name} is null, {lost}, {value})"
+                if clause.action == UPDATE and not self.schema.append_only and merge.sequence_field == (name,):
+                    before = ">" if merge.sequence_sort_order == "descending" else "<"
+                    older = f"coalesce({value} {before} o{place}, {value} is null and o{place} is not null)"
+                    value = f"if({older}, raise_error('{OLDER}'), {value})"
                 whens.append(f"when {number} then {value}")
             elif clause.action == INSERT:
                 whens.append(f"when {number} then {self._omitted(field)}")

@@ -57,7 +57,7 @@ from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.replace import Check
 from lsmlake.write.row_edit import replace_rows
 from lsmlake.write.statement import DmlReport
-from lsmlake.write.update import check_updatable
+from lsmlake.write.update import OLDER, check_deletable, check_updatable
 from lsmlake.write.wanted import Wanted
 
 _KIND, _PLACE = "_lsmlake_kind", "_lsmlake_place"
@@ -137,6 +137,8 @@ class Target:
         for clause, values in zip(clauses.clauses, clauses.values, strict=True):
             if clause.action == UPDATE:
                 check_updatable(self.version.schema, list(values), self.version.meta.paths.root)
+            if clause.action == DELETE:
+                check_deletable(self.version.schema, self.version.meta.paths.root)
         with translated():
             if self.version.schema.append_only:
                 return self._by_position(clauses, source, on)
@@ -291,6 +293,8 @@ def translated() -> Iterator[None]:
         text = str(error)
         if _REPEATED in text:
             raise repeated() from error
+        if OLDER in text:
+            raise InvalidData(OLDER, cure="update to a value that is not older") from error
         if LOST_VALUE in text:
             what = text[text.index(LOST_VALUE) :].splitlines()[0]
             raise InvalidData(what, cure="update to another value, or delete the rows and insert them again") from error

@@ -17,6 +17,7 @@ from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import DmlReport
+from lsmlake.write.update import check_deletable
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 from lsmlake.write.wanted import Wanted
@@ -37,6 +38,7 @@ def _by_position(version: Version, predicate: Predicate | None, wanted: Wanted |
 
 
 def _by_key(version: Version, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+    check_deletable(version.schema, version.meta.paths.root)
     columns, deleted = delete_columns(version.schema, Request(deletes=True)), 0
 
     def keys() -> Iterator[pa.Table]:

@@ -30,14 +30,14 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.candidates import candidates, of_rows
-from lsmlake.write.clause import BY_SOURCE, UPDATE
+from lsmlake.write.clause import BY_SOURCE, DELETE, UPDATE
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import TARGET, Statement
 from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
 from lsmlake.write.prepare import Request, delete_columns, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import DmlReport
-from lsmlake.write.update import check_replaces, check_updatable
+from lsmlake.write.update import check_deletable, check_replaces, check_updatable
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts
 from lsmlake.write.wanted import Wanted
@@ -49,6 +49,8 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
     for clause in statement.clauses:
         if clause.action == UPDATE:
             check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
+        if clause.action == DELETE:
+            check_deletable(version.schema, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
     wanted = _wanted(statement, join, of_rows(predicate), own) if isolation == SERIALIZABLE else None
     if version.schema.append_only:

@@ -12,6 +12,7 @@ from lsmlake.commit.replay import Identity
 from lsmlake.dialect.evaluate import Columns, columns_of
 from lsmlake.dialect.scope import Scope
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
@@ -76,10 +77,38 @@ def check_updatable(schema: Schema, names: Sequence[str], where: str) -> None:
         )
 
 
+def check_deletable(schema: Schema, where: str) -> None:
+    """Raises InvalidQuery if the table ignores deletes."""
+    if not schema.append_only and schema.parsed_options.write.ignore_delete:
+        raise InvalidQuery(
+            "the table ignores deletes",
+            where=where,
+            found="ignore-delete = true",
+            cure="unset ignore-delete first",
+        )
+
+
+OLDER = "an update cannot make a row older by sequence.field: the row of the key would stay as it is"
+
+
 def check_replaces(schema: Schema, old: pa.Table, new: pa.Table, names: Sequence[str]) -> None:
-    """Raises InvalidData if a null is to replace a value under a merge engine to which null means no change. `old` and `new`: the
-    same rows before and after."""
-    if schema.append_only or schema.parsed_options.merge.engine != PARTIAL_UPDATE:
+    """Raises InvalidData if new rows would not replace the old ones: they are older by `sequence.field`, or have a null under a
+    merge engine to which null means no change. `old` and `new`: the same rows before and after."""
+    if schema.append_only:
+        return
+    merge = schema.parsed_options.merge
+    sequence = SequenceFields(merge.sequence_field, merge.sequence_sort_order == "descending")
+    if not {*sequence.columns}.isdisjoint(names):
+        after, before = ({name: rows[name] for name in sequence.columns} for rows in (new, old))
+        late = ~sequence.on_time(pa.table(after), pa.table({name: before[name].cast(after[name].type) for name in before}))
+        if late.any():
+            raise InvalidData(
+                OLDER,
+                where=f"columns {list(sequence.columns)}",
+                found=f"{int(late.sum())} rows",
+                cure="update to a value that is not older",
+            )
+    if merge.engine != PARTIAL_UPDATE:
         return
     for name in names:
         lost = pc.and_(pc.is_valid(old[name]), pc.is_null(new[name]))

@@ -83,7 +83,8 @@ class Statements(Writing, Reading):
         Raises:
             InvalidQuery: an expression is invalid, or the merge engine is not deduplicate or partial-update, or an expression
                 fails for a row, such as a division by zero. Nothing was committed.
-            InvalidData: a new value is null in a column that cannot be null. Nothing was committed.
+            InvalidData: a new value is null in a column that cannot be null, or makes a row older by `sequence.field`, so that
+                the merge engine would keep the old row. Nothing was committed.
             CommitConflict: other commits changed the rows of the statement on every attempt. Nothing was committed.
             MissingDependency: DuckDB is not installed.
 
