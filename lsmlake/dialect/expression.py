@@ -490,7 +490,9 @@ class Translator:
 
     def _query(self, node: exp.Expression, query: exp.Expression) -> tuple[str, list[pa.DataType]]:
         if self.subquery is None:
-            self.text.refuse(node, "a query is not supported here")
+            self.text.refuse(
+                node, "a query is not supported here", cure="join it: in a MERGE, make it part of the source after USING"
+            )
         return self.subquery(query.this if isinstance(query, exp.Subquery) else query, self.scope)
 
     def _window(self, node: exp.Window) -> Typed:
