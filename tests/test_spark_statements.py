@@ -89,6 +89,7 @@ def test_a_statement_that_is_overtaken_is_evaluated_again(lake, of_kind, kind, m
         if left:
             left.pop()
             lake.table("d.t").update({"v": "v + 100"}, "id = 1")
+            lake.table("d.t").compact(full=True)
         return publish(*args, **named)
 
     monkeypatch.setattr(place, name, overtaken)

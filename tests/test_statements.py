@@ -155,6 +155,14 @@ def _merge(data: st.DataObject, both: Both) -> None:
     if data.draw(st.booleans()):
         merge = merge.when_not_matched_insert_all()
         text = f"{text} WHEN NOT MATCHED THEN INSERT (id, k, v, s) VALUES (s.id, s.k, s.v, s.s)"
+    if data.draw(st.booleans()) and not partial:  # there a null does not replace a value
+        where = qualified(data.draw(conditions), "s")
+        merge = merge.when_matched_update_all(where)
+        text = f"{text} WHEN MATCHED AND {where} THEN UPDATE SET k = s.k, v = s.v, s = s.s"
+    if data.draw(st.booleans()):
+        where = qualified(data.draw(conditions), "t")
+        merge = merge.when_not_matched_by_source_update({"v": "t.id * 3"}, where)
+        text = f"{text} WHEN NOT MATCHED BY SOURCE AND {where} THEN UPDATE SET v = t.id * 3"
     if data.draw(st.booleans()):
         where = qualified(data.draw(conditions), "t")
         merge = merge.when_not_matched_by_source_delete(where)
