@@ -131,6 +131,7 @@ def test_conditions_reach_the_plans(filled):
         .to_pylist()
     )
     assert lines.count("all rows") == 2
+    assert len(filled.sql("SELECT k FROM d.u LIMIT ALL")) == 4
     assert "  limit     3" in filled.sql("EXPLAIN SELECT id FROM d.t LIMIT 3").to_arrow()["plan"].to_pylist()
 
 

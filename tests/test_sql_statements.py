@@ -172,7 +172,8 @@ REFUSED = {
     "SHOW GRANTS": "this SHOW is not supported",
     "DESCRIBE d.orders id": "not supported here",
     "EXPLAIN DROP TABLE d.orders": "EXPLAIN takes a query",
-    "USE d": "this statement is not supported",
+    "USE d": "this statement is not supported.*write the database before the table",
+    "ANALYZE TABLE d.orders COMPUTE STATISTICS": "write CALL analyze",
     "ALTER TABLE d.orders DROP COLUMN id": "key",
     "": "one statement",
 }

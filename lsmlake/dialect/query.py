@@ -402,7 +402,7 @@ class QueryTranslator:
     def _limit(self, node: exp.Expression) -> str:
         made = ""
         for name, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
-            if (clause := node.args.get(name)) is not None:
+            if (clause := node.args.get(name)) is not None and not _is_all(clause):
                 self.text.only(clause, "expression")
                 made += f" {word} {self._number(clause, clause.expression)}"
         return made
@@ -500,9 +500,15 @@ class QueryTranslator:
             for item in node.expressions
         )
         limit, offset = node.args.get("limit"), node.args.get("offset")
-        if plain and simple and limit is not None and len(source.uses) == 1:
+        if plain and simple and limit is not None and not _is_all(limit) and len(source.uses) == 1:
             rows = self._number(limit, limit.expression)
             source.uses[0].limit = rows + (self._number(offset, offset.expression) if offset is not None else 0)
+
+
+def _is_all(clause: exp.Expression) -> bool:
+    """Whether the clause is LIMIT ALL."""
+    value = clause.expression
+    return isinstance(value, (exp.Column, exp.Var)) and value.name.upper() == "ALL"
 
 
 def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:

@@ -41,7 +41,7 @@ def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expr
         lake.create_database(_database(node.this), if_not_exists=exists)
         return
     if node.args["kind"] != "TABLE":
-        text.refuse(node, "only tables and databases can be created")
+        text.refuse(node, "only tables and databases can be created", cure="instead of a view, write WITH name AS (SELECT ...)")
     definition, columns = _definition(node, text, lake.runtime.zone)
     query = node.args.get("expression")
     options = {

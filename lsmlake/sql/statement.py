@@ -25,6 +25,17 @@ Args = Mapping[str, object] | Sequence[object] | None
 _WORDS = ("SHOW", "DESCRIBE", "DESC", "CALL", "ALTER")
 SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP, TRUNCATE, SHOW, DESCRIBE, CALL"
 
+_CURES = {
+    "ANALYZE": "write CALL analyze with the table",
+    "CACHE": "leave it out",
+    "OPTIMIZE": "write CALL compact with the table",
+    "REFRESH": "leave it out: a statement reads the newest snapshot",
+    "SET": "there are no settings here; the time zone is that of the lake",
+    "USE": "write the database before the table",
+    "VACUUM": "write CALL expire_snapshots with the table",
+}
+"""What to write instead of a statement of Spark and others, by its first word."""
+
 
 def execute(
     lake: Lake, given: str, args: Args, tables: Mapping[str, object], engine: Engine | None = None
@@ -95,7 +106,8 @@ def _executed(
         case exp.Alter():
             create.alter(lake, node, text)
         case _:
-            text.refuse(node, "this statement is not supported", expected=SUPPORTED)
+            word = text.text.split(maxsplit=1)[0].upper()
+            text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
     return pa.table({})
 
 
