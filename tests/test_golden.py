@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from golden.make import answer, build
+from golden.make import answer, build, build_partitioned, partitions_answer
 
 import lsmlake
 from lsmlake.errors import UnsupportedFormat
@@ -45,6 +45,17 @@ def test_work_goes_on_from_it(golden):
     assert table.scan(mode="raw").count() == before
     assert table.upsert(table.scan().to_arrow(), writer_id="job", commit_id=7).id == 4, "a replay, recognised across releases"
     assert table.verify() == []
+
+
+def test_partitions_by_transforms_stay_where_they_are(tmp_path: Path):
+    golden = Path(__file__).parent / "golden" / "transforms-v1"
+    shutil.copytree(golden / "warehouse", tmp_path / "then")
+    then, today = lsmlake.connect(tmp_path / "then").table("golden.parts"), lsmlake.connect(tmp_path / "today")
+    expected = json.loads((golden / "expected.json").read_text())
+    assert partitions_answer(then) == expected and then.verify() == []
+    build_partitioned(today)
+    assert partitions_answer(today.table("golden.parts")) == expected
+    assert then.scan(where="local < '1970-01-01' AND code = ''").count() == 3
 
 
 @pytest.mark.parametrize("path", ["schema/schema-0", "snapshot/*/snapshot-*"])

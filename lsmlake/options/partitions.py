@@ -95,7 +95,8 @@ class PartitionOptions:
         "partition.timestamp-pattern",
         pattern,
         None,
-        "the time of a partition as text, such as '$day $hour:00:00'; default: the first partition column",
+        "the time of a partition as text, such as '$day $hour:00:00'; default: the end of the first field by years, months, days"
+        " or hours, else the first partition column",
         only=(*_EXPIRING, *_BY_VALUES),
     )
     formatter: str | None = option(

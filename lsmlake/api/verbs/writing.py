@@ -175,8 +175,9 @@ class Writing(Handle):
         Args:
             data: as in `upsert`.
             where: a predicate on partition columns: replace all partitions that satisfy it, also those without new rows. Data
-                with a row elsewhere is refused. Default: the partitions that `data` names; of a table without partitions, all
-                rows.
+                with a row elsewhere is refused, and so is a predicate that only some rows of a partition satisfy. Default: the
+                partitions that `data` names; of a table without partitions, all rows. Partitions from before the table was
+                partitioned anew are replaced if they lie inside of those; if one lies partly inside, the overwrite is refused.
             truncate: replace all rows of the table.
             cast: as in `upsert`.
             row_kind: as in `upsert`.
