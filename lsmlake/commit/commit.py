@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lsmlake.commit.housekeeping import housekeep
 from lsmlake.commit.invariants import check_edits
@@ -212,8 +213,11 @@ class _Commit(Attempts):
         """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
         meta, (snapshot, rebased) = self.meta, self.tried
         try:
-            follows = meta.snapshots.is_first() if self.base is None else meta.snapshots.is_in_place(self.base)
-            meta.files.first_schema()  # checked last: renaming the table between the two checks moves all its snapshots
+            # The schema last: renaming the table between the two checks moves all its snapshots. Storages whose calls are made
+            # side by side do not rename.
+            base, snapshots = self.base, meta.snapshots
+            in_place = snapshots.is_first if base is None else partial(snapshots.is_in_place, base)
+            follows, _ = meta.env.side_by_side([in_place, meta.files.first_schema])
         except TableNotFound as missing:
             self._unpublish(missing)
             raise

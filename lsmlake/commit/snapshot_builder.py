@@ -20,6 +20,7 @@ from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
 from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, merged
 from lsmlake.schema.schema import Schema
+from lsmlake.store.manifests import Manifests
 from lsmlake.store.metadata import Metadata
 
 _CLOCKS_DIFFER_MS = 60_000
@@ -43,6 +44,8 @@ class SnapshotBuilder:
         statistics: Named | None,
     ) -> None:
         self.meta, self.schema, self.messages, self.identity = meta, schema, messages, identity
+        self.files = meta.files.gathering()
+        self.stored = Manifests(self.files)
         self.properties, self.remade, self.statistics = properties, remade, statistics
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
         self.written: list[str] = []  # metadata of the current attempt
@@ -53,20 +56,22 @@ class SnapshotBuilder:
     ) -> Snapshot:
         """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
         one in effect from now on, which can be newer than that of the messages."""
-        number, meta = self._number(latest), self.meta
+        number = self._number(latest)
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
-        base = meta.manifests.metas(latest) if latest else ()
+        base = self.stored.metas(latest) if latest else ()
         base = self._merged(base, schema, number)
-        base_list = self._tracked(meta.manifests.put_list(base))
-        delta_list = self._tracked(meta.manifests.put_list(delta))
+        base_list = self._tracked(self.stored.put_list(base))
+        delta_list = self._tracked(self.stored.put_list(delta))
         changelog = [self._changelog(edits)._replace(sequence=number)] if any(c.changelog for c in edits) else []
         index = self._index(latest, edits)
+        changelog_list = self._tracked(self.stored.put_list(changelog)) if changelog else None
         rows = sum(message.rows for message in self.messages)
         writers, queries = (dict(latest.writers), dict(latest.queries)) if latest else ({}, {})
         if self.identity.commit_id is not None:
             writers[self.identity.writer_id] = self.identity.commit_id
             if self.identity.query or (self.identity.query == "" and self.identity.writer_id not in queries):
                 queries[self.identity.writer_id] = self.identity.query
+        self.files.write_gathered()
         return Snapshot(
             id=number,
             table_uuid=self.schema.table_uuid,
@@ -80,7 +85,7 @@ class SnapshotBuilder:
             time_ms=self._time_ms(latest),
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(edit, states) for edit in edits),
             delta_rows=rows,
-            changelog_manifest_list=self._tracked(meta.manifests.put_list(changelog)) if changelog else None,
+            changelog_manifest_list=changelog_list,
             changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
             statistics=self.statistics or (latest.statistics if latest else None),
             writers=writers,
@@ -92,12 +97,15 @@ class SnapshotBuilder:
     def restore(self, latest: Snapshot, schema_id: int, target: Snapshot) -> Snapshot:
         """The snapshot after `latest` with the files and vectors of `target`, not yet published. Writes two manifest lists. The
         commits of writers stay known: their batches are not applied again."""
+        base_list = self._tracked(self.stored.put_list(self.stored.metas(target)))
+        delta_list = self._tracked(self.stored.put_list(()))
+        self.files.write_gathered()
         return Snapshot(
             id=self._number(latest),
             table_uuid=self.schema.table_uuid,
             schema_id=schema_id,
-            base_manifest_list=self._tracked(self.meta.manifests.put_list(self.meta.manifests.metas(target))),
-            delta_manifest_list=self._tracked(self.meta.manifests.put_list(())),
+            base_manifest_list=base_list,
+            delta_manifest_list=delta_list,
             index_manifest=target.index_manifest,
             writer_id=self.identity.writer_id,
             commit_id=self.identity.commit_id,
@@ -141,12 +149,12 @@ class SnapshotBuilder:
 
     def _once(self, key: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
         if key not in self.manifests:
-            self.manifests[key] = self.meta.manifests.put(manifest.to_table(entries, self.schema), self.schema, 0)
+            self.manifests[key] = self.stored.put(manifest.to_table(entries, self.schema), self.schema, 0)
         return self.manifests[key]
 
     def _merged(self, metas: Sequence[ManifestMeta], schema: Schema, number: int) -> Sequence[ManifestMeta]:
         """Merge manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
-        options, manifests = schema.parsed_options.commit, self.meta.manifests
+        options, manifests = schema.parsed_options.commit, self.stored
         groups = [list(group) for _, group in groupby(metas, key=lambda meta: meta.sequence)]  # one commit or merge wrote each
         sizes = [sum(meta.added + meta.deleted for meta in group) for group in groups]
         live = sum(meta.added - meta.deleted for meta in metas)
@@ -169,7 +177,7 @@ class SnapshotBuilder:
 
     def _index(self, latest: Snapshot | None, edits: Sequence[BucketEdit]) -> Named | None:
         """Write the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
-        manifests, before = self.meta.manifests, latest.index_manifest if latest else None
+        manifests, before = self.stored, latest.index_manifest if latest else None
         if not any(edit.vectors or edit.removed for edit in edits):
             return before
         changes = _changes(manifests.vector_refs(latest) if latest else {}, edits)
@@ -194,7 +202,10 @@ class SnapshotBuilder:
 
     def withdraw(self) -> None:
         """Delete the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
-        self.meta.files.delete_quietly(self.written)
+        unwritten, path = set(self.files.gathered), self.meta.paths.manifest
+        self.files.gathered.clear()
+        self.manifests = {key: meta for key, meta in self.manifests.items() if path(meta.name) not in unwritten}
+        self.meta.files.delete_quietly(name for name in self.written if name not in unwritten)
         self.written = []
 
     def unused(self, used: Sequence[BucketEdit]) -> list[str]:

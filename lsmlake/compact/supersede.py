@@ -70,7 +70,9 @@ def supersede(work: Work, picked: Compaction) -> OldRows:
         return OldRows(tuple(parts), {file.name: file for file in targets})
     if work.rule.old_row is OldRow.REPLACED:
         for keys in _key_batches(work, level0):
-            for name, hits in work.bucket_files.find(keys, targets).items():
+            found = work.bucket_files.find(keys, targets)
+            work.load_vectors(found)
+            for name, hits in found.items():
                 work.mark(name, hits.positions)
     else:
         for file in level0:  # oldest first: a row that one file erases is not found for a newer file
@@ -80,7 +82,9 @@ def supersede(work: Work, picked: Compaction) -> OldRows:
 
 def _find_live(work: Work, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
     repeats = work.rule.repeats_keys
-    for name, hits in work.bucket_files.find(keys, list(targets), repeats=repeats).items():
+    found = work.bucket_files.find(keys, list(targets), repeats=repeats)
+    work.load_vectors(found)
+    for name, hits in found.items():
         live = hits.where(work.vector(name).live_mask(hits.positions))
         if len(live.positions):
             yield name, live

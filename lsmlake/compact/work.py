@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -57,6 +57,11 @@ class Work:
         if name not in self.vectors:
             self.vectors[name] = self.base_vector(name)
         return self.vectors[name]
+
+    def load_vectors(self, names: Collection[str]) -> None:
+        """Reads the vectors of files that are marked next, together."""
+        missing = [file for file in self.base.files if file.name in names and file.name not in self.vectors]
+        self.vectors.update(self.meta.vectors.read(self.base.vectors, missing))
 
     def base_vector(self, name: str) -> DeletionVector:
         """Reads the vector of a file in `base`."""

@@ -131,7 +131,9 @@ class _Finder:
 
     def _hits(self, key: Key, rule: MergeRule) -> list[_Hits]:
         """Where the row of a key is, or the rows that its row is made of, newest file first."""
-        reached = (file for file in self.ordered if file.min_key <= key.values <= file.max_key)
+        reached = [file for file in self.ordered if file.min_key <= key.values <= file.max_key]
+        if self.files.meta.env.storage.at_once > 1:  # what the search needs is cached, also of files that it may not need
+            self.files.meta.env.side_by_side([partial(self._open, key, file) for file in reached])
         if not self.vectors:
             found = (_Hits(file, self.files.positions(key, file)) for file in reached)
             return [hits for hits in found if hits.positions]
@@ -148,6 +150,10 @@ class _Finder:
                 if file.level:
                     break
         return hits
+
+    def _open(self, key: Key, file: DataFile) -> None:
+        vector = partial(_vector, self.files, self.state, file) if self.vectors and file.level else lambda: EMPTY
+        self.files.meta.env.side_by_side([partial(self.files.positions, key, file), vector])
 
     def _merged(self, positions: Mapping[str, Sequence[int]], rule: MergeRule) -> pa.Table:
         """The rows that the rows at these positions come to."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
@@ -85,10 +86,13 @@ class BucketFiles:
         spans = zip(files, lookup.slices(keys, files), strict=True)
         reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
         found = self._find_among(keys, [file for file, _, _ in reached.values() if self._is_small(file)])
-        for name, (file, start, stop) in reached.items():
-            if name not in found:
-                hits = self._find_in(keys.slice(start, stop - start), file, repeats and file.delete_rows > 0)
-                found[name] = Hits(hits.keys + start, hits.positions)
+
+        def find(file: DataFile, start: int, stop: int) -> Hits:
+            hits = self._find_in(keys.slice(start, stop - start), file, repeats and file.delete_rows > 0)
+            return Hits(hits.keys + start, hits.positions)
+
+        large = {name: partial(find, *place) for name, place in reached.items() if name not in found}
+        found.update(zip(large, self.meta.env.side_by_side(list(large.values())), strict=True))
         return {name: found[name] for name in reached if len(found[name].positions)}
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -125,7 +129,7 @@ class BucketFiles:
         if not pages.can_read(others):
             return pa.concat_tables(self.fetch(file, np.array(positions, np.int64), columns))
         places = pages.places(positions)
-        with reading(path), self.meta.env.storage.read(path) as source:
+        with reading(path), self.meta.env.storage.read_from_end(path, file.bytes, 0) as source:
             found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
         found.update(zip(self.schema.key, self._keys_at(file, places), strict=True))
         fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
@@ -192,7 +196,7 @@ class BucketFiles:
         """The hits in small files, found in all of them at once."""
         if not files:
             return {}
-        stored = [self._keys_of(file) for file in files]
+        stored = self.meta.env.side_by_side([partial(self._keys_of, file) for file in files])
         of_keys, rows = lookup.find(keys, pa.concat_tables(stored), repeats=True)
         starts = np.cumsum([0, *(table.num_rows for table in stored[:-1])])
         cuts = np.searchsorted(rows, starts[1:])

@@ -26,6 +26,7 @@ from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, TAIL_BYTES, read_footer
 from lsmlake.store.env import Env
+from lsmlake.store.ranges import Range, RangedFile
 
 _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
@@ -115,10 +116,21 @@ class DataReader:
     def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """All rows of the row groups, concatenated."""
         with reading(self.path):
-            found = self.parquet.reader.read_row_groups(list(groups), column_indices=self._leaves(columns), use_threads=True)
+            leaves = self._leaves(columns)
+            self._load(groups, leaves)
+            found = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=True)
             table = self._plain(found, columns)
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
         return table
+
+    def _load(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
+        """Fetch the column chunks that are read next, if the storage reads by requests."""
+        if isinstance(self.source, RangedFile):
+            chunks = [self.footer.row_group(group).column(leaf) for group in groups for leaf in leaves]
+            starts = [min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for chunk in chunks]
+            self.source.ranges.load(
+                [Range(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
+            )
 
     def _check_rows(self, found: int, expected: int) -> None:
         if found != expected:
@@ -203,7 +215,14 @@ class DataReader:
                 pre_buffer=False,
                 **_limits(self.file.bytes),
             )
-            batches = parquet.reader.iter_batches(step, range(self.groups), self._leaves(columns), use_threads=True)
+            leaves = self._leaves(columns)
+            parts = [[group] for group in range(self.groups)] if isinstance(self.source, RangedFile) else [range(self.groups)]
+            batches = (
+                batch
+                for groups in parts
+                for _ in [self._load(groups, leaves)]
+                for batch in parquet.reader.iter_batches(step, groups, leaves, use_threads=True)
+            )
         while (table := self._next(batches, columns)) is not None:
             yield Chunk(start, table)
             start += table.num_rows

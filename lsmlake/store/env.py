@@ -9,10 +9,14 @@ from __future__ import annotations
 import random as _random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lsmlake.store.storage import Storage
+from lsmlake.store.together import side_by_side
+
+Result = TypeVar("Result")
 
 
 def _new_id() -> str:
@@ -81,3 +85,7 @@ class Env:
     sleep: Callable[[float], None] = time.sleep
     workers: int = 1
     limits: Limits = Limits()
+
+    def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """The results of calls that read or write independent files: at once, where each waits for a network."""
+        return side_by_side(calls, self.storage.at_once)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,8 @@ class Manifests:
 
     def metas(self, snapshot: Snapshot) -> tuple[ManifestMeta, ...]:
         """All manifests of the snapshot, in commit order."""
-        return (*self.listed(snapshot.base_manifest_list), *self.listed(snapshot.delta_manifest_list))
+        named = snapshot.base_manifest_list, snapshot.delta_manifest_list
+        return tuple(chain.from_iterable(self.files.env.side_by_side([partial(self.listed, one) for one in named])))
 
     def listed(self, named: Named | None) -> tuple[ManifestMeta, ...]:
         """The manifests of a manifest list."""
@@ -72,6 +75,8 @@ class Manifests:
         the newest snapshot are kept, and a later snapshot adds its new entries to them; those of older ones are cached.
         """
         cache = self.files.cache
+        if self.files.env.storage.at_once > 1:
+            self._load(snapshot)
         if cache.newest is not None and snapshot.id < cache.newest.number:
             key = self.files.paths.manifest(snapshot.delta_manifest_list.name), "live", schema.types_by_id
             known: pa.Table | None = cache.known(key)
@@ -89,6 +94,11 @@ class Manifests:
             live = live.all(schema)
         cache.newest = live
         return live.files if selection is None else live.select(selection, schema)
+
+    def _load(self, snapshot: Snapshot) -> None:
+        """Read the manifest lists and the index of vectors at once; both are cached."""
+        index = [] if snapshot.index_manifest is None else [partial(self.index, snapshot.index_manifest)]
+        self.files.env.side_by_side([partial(self.metas, snapshot), *index])
 
     def _continued(self, snapshot: Snapshot, schema: Schema) -> Live | None:
         """The live files of the newest snapshot, continued from those in memory. None if they do not lead to it."""
@@ -159,7 +169,10 @@ class Manifests:
         if index is None or index.name != named.name:
             parts = [*((part.name, part.bytes) for part in self.index(named).parts), (named.name, named.bytes)]
             known = {} if index is None else index.layers
-            layers = {name: known[name] if name in known else self.index(Named(name, size)).changes for name, size in parts}
+            missing = [Named(name, size) for name, size in parts if name not in known]
+            read = self.files.env.side_by_side([partial(self.index, part) for part in missing])
+            known = {**known, **{part.name: found.changes for part, found in zip(missing, read, strict=True)}}
+            layers = {name: known[name] for name, _ in parts}
             cache.index = index = Index(named.name, layers, VectorIndex(list(layers.values())))
         return index.vectors
 

@@ -45,6 +45,8 @@ class ObjectStorage(Storage):
     """Objects below `address`. Pickles with `options`, as the user gave them, so that tasks reach the same store; credentials of
     the environment are not in the pickle."""
 
+    at_once = 16
+
     def __init__(self, address: Address, options: Mapping[str, object]) -> None:
         self.address, self._options = address, dict(options)
         self._client = client_of(address, self._options)
@@ -78,6 +80,8 @@ class ObjectStorage(Storage):
     def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
         """One request reads the end, and all of a small object."""
         located = checked(path)
+        if not length:
+            return RangedFile(Ranges(self._fetch(path, None), size))
         length = max(1, size if size <= _ENDING_BYTES else min(size, length))
         # Azure has no requests for the last bytes of an object
         ending = (max(0, size - length), max(1, size)) if self.address.kind == AZURE else {"suffix": length}

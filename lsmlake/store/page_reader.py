@@ -21,6 +21,7 @@ from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.cache import Cache
 from lsmlake.store.data_reader import DataReader, reading
+from lsmlake.store.ranges import Range, RangedFile
 
 _INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
 _CHUNK_BYTES = 512  # of objects for a column chunk
@@ -112,7 +113,28 @@ class PageReader:
         """Columns of some rows, ascending. `names`: columns that `can_read`. `cache`: keeps dictionaries."""
         with reading(self.path):
             file = _Source(self.path, source, source.size(), cache)
+            if isinstance(source, RangedFile):
+                self._load(file, source, places, [self.columns[name].leaf for name in names])
             return [self._array(file, self.columns[name], places) for name in names]
+
+    def _load(self, file: _Source, source: RangedFile, places: Sequence[Place], leaves: Sequence[int | None]) -> None:
+        """Fetch the page indexes of the columns together, then the pages."""
+        stored = [leaf for leaf in leaves if leaf is not None]
+        groups = {place.group for place in places}
+        unknown = [(group, leaf) for group in groups for leaf in stored if (group, leaf) not in self.pages]
+        source.ranges.load([_range(*self.chunks[group, leaf].index) for group, leaf in unknown])
+        try:
+            wanted = []
+            for leaf in stored:
+                for group, row in places:
+                    pages, chunk = self._pages(file, group, leaf), self.chunks[group, leaf]
+                    number = bisect_right(pages.first, row) - 1
+                    wanted.append(_range(pages.offsets[number], pages.sizes[number]))
+                    if chunk.dictionary is not None and file.cache.known(file.dictionary_key(group, leaf)) is None:
+                        wanted.append(_range(*chunk.dictionary))
+        except DAMAGES as broken:
+            raise ValueError(f"a page index is damaged: {broken}") from broken
+        source.ranges.load([one for one in wanted if 0 <= one.start <= one.stop <= file.size])
 
     def _array(self, file: _Source, column: _Wanted, places: Sequence[Place]) -> pa.Array | pa.ChunkedArray:
         if column.leaf is None:
@@ -163,11 +185,21 @@ class _Source(NamedTuple):
             raise ValueError("a page lies outside of the file")
         return self.file.read_at(length, offset)
 
+    def dictionary_key(self, group: int, leaf: int) -> tuple:
+        return self.path, "dictionary", group, leaf
+
     def dictionary(self, group: int, leaf: int, chunk: _Chunk) -> Values | None:
         if chunk.dictionary is None:
             return None
-        key = self.path, "dictionary", group, leaf
-        return self.cache.get(key, lambda: dictionary(self.read(*chunk.dictionary), chunk.column), lambda values: values.bytes)
+        return self.cache.get(
+            self.dictionary_key(group, leaf),
+            lambda: dictionary(self.read(*chunk.dictionary), chunk.column),
+            lambda values: values.bytes,
+        )
+
+
+def _range(start: int, length: int) -> Range:
+    return Range(start, start + length)
 
 
 def _wanted(reader: DataReader, name: str) -> _Wanted | None:

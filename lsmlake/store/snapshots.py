@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, Wording
@@ -221,14 +222,17 @@ class Snapshots:
         """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has
         changed or no longer exists, so the snapshots must be listed."""
         known = self.files.cache.latest
-        here = self._stored(self._hint() if known is None else known.number)
+        if known is None or self.files.env.storage.at_once == 1:
+            here, after = self._stored(self._hint() if known is None else known.number), ()
+        else:
+            here, *after = self.files.env.side_by_side([partial(self._stored, known.number + step) for step in range(2)])
         if here is None or here.data in _MARKS or (known is not None and here.data != known.data):
             return None
         if known is None and here.number > 1 and self.files.env.storage.size(self.files.paths.snapshot(here.number - 1)) is None:
             return None  # the hint is so old that numbers before it were freed
         newest = here
         for step in count(1):
-            following = self._stored(here.number + 1)
+            following = after.pop() if after else self._stored(here.number + 1)
             if following is None:
                 return newest
             here = self._hinted(following) if step == _STEPS else following

@@ -51,14 +51,21 @@ class Entry(NamedTuple):
 
 
 class Storage(ABC):
-    """The storage of a warehouse. Implementations are thread-safe."""
+    """The storage of a warehouse. Implementations are thread-safe.
+
+    Attributes:
+        at_once: how many calls to make side by side; 1 where a call takes less time than a thread.
+    """
+
+    at_once = 1
 
     @abstractmethod
     def read(self, path: str) -> pa.NativeFile:
         """Open a file for random access; the caller closes it. Raises FileNotFoundError."""
 
     def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
-        """As `read`, for a caller that will first read the last `length` bytes of a file that should have `size` bytes."""
+        """As `read`, for a caller that will first read the last `length` bytes of a file that should have `size` bytes.
+        With length 0 a missing file may be noticed only when it is read."""
         return self.read(path)
 
     @abstractmethod

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from lsmlake.errors import Corrupt, TableNotFound, Wording
@@ -32,6 +33,8 @@ class TableFiles:
     env: Env
     paths: TablePaths
     cache: Cache = field(compare=False)
+    gathered: dict[str, bytes] | None = field(default=None, compare=False)
+    """Path -> content of files to be written together; None: each is written at once."""
 
     def first_schema(self) -> Schema:
         """Read schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
@@ -106,7 +109,20 @@ class TableFiles:
             raise Corrupt("metadata file is missing", where=path, cure=RESTORE) from missing
         raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=size, cure=RESTORE)
 
+    def gathering(self) -> TableFiles:
+        """The same, but files are only written by `write_gathered`."""
+        return replace(self, gathered={})
+
+    def write_gathered(self) -> None:
+        gathered = dict(self.gathered)
+        self.gathered.clear()
+        whole = replace(self, gathered=None)
+        self.env.side_by_side([partial(whole.write, path, data) for path, data in gathered.items()])
+
     def write(self, path: str, data: bytes) -> None:
+        if self.gathered is not None:
+            self.gathered[path] = data
+            return
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from threading import Lock
@@ -57,6 +57,16 @@ def _some_done(running: set[Future[None]]) -> set[Future[None]]:
     for future in done:
         future.result()
     return left
+
+
+def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Result]:
+    """The results of calls, up to `workers` at once. With one worker, they are made in order, and no thread is started. After an
+    error, running calls finish, and the first error is raised."""
+    if workers == 1 or len(calls) < _STEP:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(min(workers, len(calls))) as pool:
+        running = [pool.submit(call) for call in calls]
+    return [done.result() for done in running]
 
 
 def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:

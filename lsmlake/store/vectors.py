@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lsmlake.errors import Corrupt
 from lsmlake.format import puffin
@@ -27,14 +28,18 @@ class Vectors:
         for file in files:
             if file.name in refs:
                 by_puffin.setdefault(refs[file.name].puffin, []).append(file)
-        found = {}
-        for puffin_name, group in by_puffin.items():
+
+        def read(name: str, group: Sequence[DataFile]) -> dict[str, DeletionVector]:
             own = [refs[file.name] for file in group]
             start, stop = min(ref.offset for ref in own), max(ref.offset + ref.length for ref in own)
-            data = self._read(puffin_name, start, stop)
-            for ref, file in zip(own, group, strict=True):
-                found[file.name] = self._decoded(data[ref.offset - start : ref.offset - start + ref.length], ref, file)
-        return found
+            data = self._read(name, start, stop)
+            return {
+                file.name: self._decoded(data[ref.offset - start : ref.offset - start + ref.length], ref, file)
+                for ref, file in zip(own, group, strict=True)
+            }
+
+        found = self.files.env.side_by_side([partial(read, name, group) for name, group in by_puffin.items()])
+        return {name: vector for some in found for name, vector in some.items()}
 
     def _read(self, name: str, start: int, stop: int) -> bytes:
         path = self.files.paths.puffin(name)
@@ -57,6 +62,8 @@ class Vectors:
 
     def read(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
         """Data file name -> vector, for those of `files` that have one."""
+        if self.files.env.storage.at_once > 1:
+            return self.read_together(refs, files)
         return {file.name: self.get(refs[file.name], file) for file in files if file.name in refs}
 
     def put(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:

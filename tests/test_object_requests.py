@@ -1,0 +1,132 @@
+"""How many requests each verb sends to an object store, exactly, by kind; and how many of them follow one another: each takes
+20 to 100 ms there.
+
+In the steady state, as in `test_storage_calls`, and of a reader that has to catch up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from fault_proxy import FaultProxy, Request, fault_proxy
+from object_servers import Server, s3_server
+from test_storage_calls import kind_of, plus
+
+import lsmlake
+from lsmlake.api.lake import Lake
+from lsmlake.api.table import Table
+
+DELAY_S = 0.02
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[tuple[Server, FaultProxy]]:
+    with s3_server() as server, fault_proxy(server.endpoint) as proxy:
+        yield server, proxy
+
+
+def opened(server: Server, proxy: FaultProxy, url: str) -> Lake:
+    return lsmlake.connect(url, storage_options={**server.options, "endpoint": proxy.endpoint})
+
+
+def rows(number: int, count: int = 100) -> pa.Table:
+    return pa.table({"k": range(number, count), "v": [number] * (count - number)})
+
+
+def kind(request: Request) -> str:
+    if request.method == "GET" and "list-type" in request.query:
+        return "list"
+    name = "many" if request.method == "POST" else kind_of(request.path)
+    return f"{request.method} {name}"
+
+
+def depth(requests: Sequence[Request]) -> int:
+    """The most requests of which each began after the one before had ended."""
+    found, ended = 0, 0.0
+    for request in sorted(requests, key=lambda request: request.ended):
+        if request.began >= ended:
+            found, ended = found + 1, request.ended
+    return found
+
+
+NEWEST = {"GET snapshot": 2}
+PUBLISH = {"PUT manifest": 1, "PUT manifest-list": 2, "PUT snapshot": 1, "GET snapshot": 1, "GET schema": 1}
+VECTORS = {"GET dv": 1, "PUT dv": 1, "PUT index-manifest": 1}
+STEADY: dict[str, tuple[Callable[[Table], object], dict[str, int], int]] = {
+    "schema": (lambda table: table.schema, NEWEST, 1),
+    "plan": (lambda table: table.scan().plan(), NEWEST, 1),
+    "get of a key read before": (lambda table: table.get({"k": 50}), NEWEST, 1),
+    "scan": (lambda table: table.scan().to_arrow(), plus(NEWEST, {"GET data": 1}), 2),
+    "upsert without compaction": (
+        lambda table: table.upsert(rows(1), compact=False),
+        plus(NEWEST, {"PUT data": 1}, PUBLISH),
+        5,
+    ),
+}
+"""Verb -> requests and their depth, of a handle that has just read and written."""
+
+
+@pytest.mark.parametrize("verb", STEADY)
+def test_the_requests_of_a_verb(world: tuple[Server, FaultProxy], verb: str):
+    run, expected, deep = STEADY[verb]
+    table = made(*world)
+    table.get({"k": 50})
+    found = measured(world[1], lambda: run(table))
+    assert Counter(map(kind, found)) == expected
+    assert depth(found) <= deep
+
+
+def made(server: Server, proxy: FaultProxy) -> Table:
+    lake = opened(server, proxy, server.warehouse())
+    lake.create_database("d")
+    table = lake.create_table("d.t", "k BIGINT, v BIGINT", primary_key=["k"], options={"bucket": 1})
+    for number in range(4):
+        table.upsert(rows(number))
+    table.compact(full=True)
+    return table
+
+
+def measured(proxy: FaultProxy, run: Callable[[], object]) -> list[Request]:
+    proxy.requests.clear()
+    proxy.delay_s = DELAY_S
+    try:
+        run()
+    finally:
+        proxy.delay_s = 0.0
+    return list(proxy.requests)
+
+
+def test_an_upsert_with_compaction_looks_up_old_rows_in_few_steps(world: tuple[Server, FaultProxy]):
+    table = made(*world)
+    for number in range(2):
+        table.upsert(rows(number, number + 2))
+    found = measured(world[1], lambda: table.upsert(rows(2, 4)))
+    assert Counter(map(kind, found)) == plus(NEWEST, {"PUT data": 1}, VECTORS, PUBLISH)
+    assert depth(found) <= 8
+
+
+def test_a_reader_catches_up_in_few_steps(world: tuple[Server, FaultProxy]):
+    table = made(*world)
+    other = opened(*world, table.meta.env.storage.root).table("d.t")
+    other.scan().plan()
+    table.upsert(rows(1))
+    found = measured(world[1], lambda: other.scan().plan())
+    assert depth(found) <= 4
+    assert Counter(map(kind, found)) == {"GET snapshot": 3, "GET manifest-list": 2, "GET manifest": 1}
+
+
+def test_columns_of_a_large_file_come_in_one_step(world: tuple[Server, FaultProxy]):
+    """The footer, then all column chunks at once; a row by its key needs a page of each column."""
+    lake = opened(*world, world[0].warehouse())
+    lake.create_database("d")
+    columns = {f"c{number}": pa.array(range(300_000)) for number in range(4)}
+    table = lake.create_table_from("d.t", pa.table({"k": range(300_000), **columns}), primary_key=["k"])
+    found = measured(world[1], lambda: table.scan(columns=["c0", "c2"]).to_arrow())
+    assert depth(found) <= 3
+    assert all(request.range for request in found if "data" in request.name)
+    table.get({"k": 7})
+    found = measured(world[1], lambda: table.get({"k": 250_000}))
+    assert depth(found) <= 4
