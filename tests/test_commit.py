@@ -404,7 +404,7 @@ def test_a_commit_that_violates_an_invariant_is_not_published():
 def test_one_commit_edits_a_bucket_once():
     edits = [BucketEdit(Bucket((), number), 2, added=(file(name, 0, 4),)) for number, name in enumerate("ab")]
     check_edits([(edit, None) for edit in edits], "d.t")
-    with pytest.raises(Corrupt, match=r"I5: two edits of Bucket\(partition=\(\), number=1\);") as caught:
+    with pytest.raises(Corrupt, match=r"I5: two edits of Bucket\(partition=\(\), number=1, spec=0\);") as caught:
         check_edits([(edit, None) for edit in (*edits, replace(edits[1], added=(file("c", 5, 9),)))], "d.t")
     assert caught.value.found.count("I5") == 1
 
