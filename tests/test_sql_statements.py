@@ -113,6 +113,7 @@ def test_defaults_stand_for_values_that_are_not_given(lake, orders):
     lake.sql(statement)
     lake.sql("ALTER TABLE d.x ALTER COLUMN a SET DEFAULT 7 * 6")
     lake.sql("ALTER TABLE d.x ALTER COLUMN e DROP DEFAULT")
+    assert "DECIMAL(5,2) DEFAULT 1.50" in lake.sql("SHOW CREATE TABLE d.x").fetchall()[0][0]
     lake.sql("INSERT INTO d.x (id) VALUES (1)")
     assert rows(lake, table="d.x") == [(1, 42, *usual[1:4], None, noon)]
     assert lake.sql("DESCRIBE d.x").fetchall()[2] == ("b", "STRING NOT NULL", "c")

@@ -28,7 +28,8 @@ def open_lake(
         raise InvalidQuery("no warehouse given", cure=f"add --warehouse DIR or set {VARIABLE}")
     lake = connect(location, time_zone=time_zone)
     if not create and not is_directory(location):
-        raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=f"check --warehouse or {VARIABLE}")
+        cure = f"check --warehouse or {VARIABLE}; for a new warehouse make the directory"
+        raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=cure)
     return lake
 
 

@@ -58,7 +58,8 @@ def is_default(node: exp.Expression) -> bool:
 
 
 def described(columns: pa.Schema) -> Iterator[tuple[pa.Field, str]]:
-    """The columns that have a default, each with its SQL."""
+    """The columns that have a default, each with its SQL. A decimal is written as a number: the column says its type."""
     for field in columns:
-        if default_of(field, WRITE) is not None:
-            yield field, default_of_column(field).sql("spark")
+        if (value := default_of(field, WRITE)) is not None:
+            decimal = pa.types.is_decimal(field.type)
+            yield field, f"{value.as_py():f}" if decimal else default_of_column(field).sql("spark")
