@@ -12,6 +12,7 @@ from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.predicate.spark_sql.literal import zone_named
+from lsmlake.spark.ship import ship as ship_package
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.env import Env
 from lsmlake.store.location import storage_at
@@ -72,9 +73,7 @@ def ship(spark: SparkSession) -> None:
     """
     need_spark("ship(spark)")
     _check_session(spark, "ship(spark)")
-    from lsmlake.spark import ship
-
-    ship.ship(spark)
+    ship_package(spark)
 
 
 @public
@@ -95,9 +94,9 @@ def register(spark: SparkSession) -> None:
     """
     need_spark("register(spark)")
     _check_session(spark, "register(spark)")
-    from lsmlake.spark import source
+    from lsmlake.spark import portable_source
 
-    source.register(spark)
+    portable_source.register(spark)
 
 
 def _check_session(spark: SparkSession, where: str) -> None:

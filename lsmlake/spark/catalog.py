@@ -18,8 +18,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery
+from lsmlake.spark.portable_source import portable_source
 from lsmlake.spark.python import check_python
-from lsmlake.spark.ship import portable_source, shipped
+from lsmlake.spark.ship import shipped
 from lsmlake.spark.source import PATH, table_options
 from lsmlake.spark.types import quoted, to_spark
 

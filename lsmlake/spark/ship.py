@@ -2,7 +2,7 @@
 
 `ship` sends it to the executors of a session as a zip artifact. Two kinds of processes do not see artifacts: those in which Spark
 plans and reads a Python data source for a stream, and, on Spark Connect, those that run foreachBatch functions. Pickles for them
-carry the source code of the package and make it importable.
+carry the source code of the package and make it importable: `carried` for values, `portable_source` for the data source.
 
 The functions and classes for this are nested in functions: cloudpickle then pickles them by value, not by the name of a module
 that the other process does not have.
@@ -20,15 +20,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
-from importlib import import_module, invalidate_caches
+from importlib import invalidate_caches
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.resources import files
 from importlib.util import find_spec, spec_from_loader
 from pathlib import Path
-from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
-
-from pyspark.sql.datasource import DataSource
 
 _SHIPPED = "lsmlake.shipped"
 """Session setting with the digest of the shipped package."""
@@ -96,7 +93,7 @@ def restored(kind: type, state: Mapping[str, object]) -> object:
 
 
 def _loader() -> Callable[[Package, bytes], object]:
-    arrive = _arrival()
+    arrive = arrival()
 
     def load(package, data):
         arrive(package)
@@ -106,7 +103,7 @@ def _loader() -> Callable[[Package, bytes], object]:
     return load
 
 
-def _arrival() -> Callable[[Package | None], None]:
+def arrival() -> Callable[[Package | None], None]:
     """Returns a function that makes `import lsmlake` work in its process, or raises ImportError with the cure."""
 
     class Carried(MetaPathFinder, InspectLoader):
@@ -146,39 +143,3 @@ def _arrival() -> Callable[[Package | None], None]:
         sys.meta_path.append(Carried(json.loads(zlib.decompress(package))))
 
     return arrive
-
-
-def portable_source(
-    package: Package | None, named: str = "lsmlake", given: Mapping[str, str] = MappingProxyType({})
-) -> type[DataSource]:
-    """Returns the data source of `lsmlake.spark.source` as a class that Spark can load without the package. `given`: options that
-    it has from the start."""
-    arrive, given = _arrival(), dict(given)
-
-    class PortableSource(DataSource):
-        """One table, identified by its directory."""
-
-        @classmethod
-        def name(cls):
-            return named
-
-        def _source(self):
-            arrive(package)
-            return import_module("lsmlake.spark.source").LakeSource({**given, **self.options}, package)
-
-        def schema(self):
-            return self._source().schema()
-
-        def reader(self, schema):
-            return self._source().reader(schema)
-
-        def writer(self, schema, overwrite):
-            return self._source().writer(schema, overwrite)
-
-        def streamReader(self, schema):
-            return self._source().streamReader(schema)
-
-        def streamWriter(self, schema, overwrite):
-            return self._source().streamWriter(schema, overwrite)
-
-    return PortableSource

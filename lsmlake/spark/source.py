@@ -43,8 +43,7 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.widening import widens
 from lsmlake.spark.format_write import BatchWriter, StreamWriter
-from lsmlake.spark.python import check_python
-from lsmlake.spark.ship import Package, carried, portable_source, restored, shipped
+from lsmlake.spark.ship import Package, carried, restored
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.store.version import Version
 from lsmlake.write.replace import Replacement
@@ -393,9 +392,3 @@ else:
 
         def prepareForTriggerAvailableNow(self) -> None:
             self.until = self.follower.end().snapshot - 1
-
-
-def register(spark) -> None:
-    """Registers `format("lsmlake")` in a session."""
-    check_python(spark)
-    spark.dataSource.register(portable_source(shipped(spark)))

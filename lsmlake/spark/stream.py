@@ -22,7 +22,7 @@ from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema import rowkind
-from lsmlake.spark import source
+from lsmlake.spark import portable_source, source
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
@@ -119,7 +119,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
     """Returns the changes of a table as a streaming DataFrame, through the data source. Invalid arguments raise here."""
     follower = following.follower(meta, zone)
     follower.begin()
-    source.register(spark)
+    portable_source.register(spark)
     given = {
         source.START: following.start,
         source.SNAPSHOT: following.snapshot,
