@@ -8,7 +8,7 @@ a column. Parquet verifies the checksums of pages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from lsmlake.store.ranges import Range, RangedFile
 
 _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
+_AHEAD_BYTES = 1 << 24  # of a file in an object store, fetched while as much is decoded
 _STREAM_STEPS = 8  # per row group
 
 
@@ -126,11 +127,31 @@ class DataReader:
     def _load(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
         """Fetch the column chunks that are read next, if the storage reads by requests."""
         if isinstance(self.source, RangedFile):
-            chunks = [self.footer.row_group(group).column(leaf) for group in groups for leaf in leaves]
-            starts = [min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for chunk in chunks]
-            self.source.ranges.load(
-                [Range(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
-            )
+            self.source.ranges.load(self._ranges(groups, leaves))
+
+    def _ranges(self, groups: Sequence[int], leaves: Sequence[int]) -> list[Range]:
+        chunks = [self.footer.row_group(group).column(leaf) for group in groups for leaf in leaves]
+        starts = [min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for chunk in chunks]
+        return [Range(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
+
+    def _loaded(self, runs: Sequence[Sequence[int]], leaves: Sequence[int]) -> Iterator[Sequence[int]]:
+        """The runs of row groups, each when its column chunks are at hand; those of the next runs are fetched meanwhile."""
+        batches: list[list[Sequence[int]]] = []
+        room = 0
+        for run in runs:
+            size = sum(stop - start for start, stop in self._ranges(run, leaves))
+            if size > room:
+                batches.append([])
+                room = _AHEAD_BYTES
+            batches[-1].append(run)
+            room -= size
+        parts = [self._ranges([group for run in batch for group in run], leaves) for batch in batches]
+        for number, batch in enumerate(batches):
+            with reading(self.path):
+                self.source.ranges.load(parts[number])
+            if number + 1 < len(batches):
+                self.source.ranges.expect(parts[number + 1])
+            yield from batch
 
     def _check_rows(self, found: int, expected: int) -> None:
         if found != expected:
@@ -215,14 +236,10 @@ class DataReader:
                 pre_buffer=False,
                 **_limits(self.file.bytes),
             )
-            leaves = self._leaves(columns)
-            parts = [[group] for group in range(self.groups)] if isinstance(self.source, RangedFile) else [range(self.groups)]
-            batches = (
-                batch
-                for groups in parts
-                for _ in [self._load(groups, leaves)]
-                for batch in parquet.reader.iter_batches(step, groups, leaves, use_threads=True)
-            )
+            leaves, parts = self._leaves(columns), [range(self.groups)]
+            if isinstance(self.source, RangedFile):
+                parts = self._loaded([[group] for group in range(self.groups)], leaves)
+            batches = (batch for groups in parts for batch in parquet.reader.iter_batches(step, groups, leaves, use_threads=True))
         while (table := self._next(batches, columns)) is not None:
             yield Chunk(start, table)
             start += table.num_rows
@@ -236,6 +253,15 @@ class DataReader:
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 16) -> Iterator[Chunk]:
         """Yield chunks of whole consecutive row groups, about `rows` rows each, in file order."""
         wanted, rows = list(range(self.groups) if groups is None else groups), min(rows, self.limits.chunk_rows)
+        runs: Iterable[Sequence[int]] = self._runs(wanted, rows)
+        if columns and isinstance(self.source, RangedFile):
+            with reading(self.path):
+                runs = self._loaded(list(runs), self._leaves(columns))
+        for run in runs:
+            yield Chunk(int(self.starts[run[0]]), self.read(run, columns) if columns else _no_columns(self.starts, run))
+
+    def _runs(self, wanted: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
+        """Consecutive row groups, of about `rows` rows."""
         while wanted:
             run = [wanted[0]]
             for group in wanted[1:]:
@@ -243,7 +269,7 @@ class DataReader:
                     break
                 run.append(group)
             wanted = wanted[len(run) :]
-            yield Chunk(int(self.starts[run[0]]), self.read(run, columns) if columns else _no_columns(self.starts, run))
+            yield run
 
 
 class _Stored(NamedTuple):

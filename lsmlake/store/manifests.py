@@ -50,7 +50,8 @@ class Manifests:
             keys = [(self.files.paths.manifest(meta.name), schema.types_by_id) for meta in group]
             known = [self.files.cache.known(key) for key in keys]
             missing = [number for number, table in enumerate(known) if table is None]
-            contents = list(ahead((self._content(group[number]) for number in missing), self.files.env.workers))
+            workers = max(self.files.env.workers, self.files.env.storage.at_once)
+            contents = list(ahead((self._content(group[number]) for number in missing), workers))
             for number, table in zip(missing, manifest.decode_under(contents, schema), strict=True):
                 known[number] = table
                 self.files.cache.put(keys[number], table)

@@ -24,7 +24,7 @@ from lsmlake.extras import need
 from lsmlake.store.address import AZURE, Address
 from lsmlake.store.object_client import client_of
 from lsmlake.store.object_errors import Refusal, refusal
-from lsmlake.store.ranges import Range, RangedFile, Ranges
+from lsmlake.store.ranges import Range, RangedFile, Ranges, cut, merged
 from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
 
 Result = TypeVar("Result")
@@ -33,7 +33,6 @@ _WHOLE_BYTES = 1 << 23  # an object up to this size is read in one request
 _ENDING_BYTES = 1 << 20  # a data file up to this size, too
 _PART_BYTES = 1 << 23
 _PARTS_AT_ONCE = 4
-_COALESCED_BYTES = 1 << 20
 _PAGE = 1_000
 _TOKEN = "lsmlakewriter"  # the name of an attribute of objects: letters only, which all stores accept
 _CREATES = _REPEATS = 3
@@ -109,9 +108,10 @@ class ObjectStorage(Storage):
             return memoryview(self._obstore.get(self._client, path, options=options).bytes())
 
         def many(wanted: Sequence[Range]) -> list[memoryview]:
-            starts, stops = [range_.start for range_ in wanted], [range_.stop for range_ in wanted]
-            ranges = self._obstore.get_ranges(self._client, path, starts=starts, ends=stops, coalesce=_COALESCED_BYTES)
-            return [memoryview(data) for data in ranges]
+            pieces = merged(wanted)
+            starts, stops = [piece.start for piece in pieces], [piece.stop for piece in pieces]
+            answers = self._obstore.get_ranges(self._client, path, starts=starts, ends=stops, coalesce=0)
+            return cut(wanted, pieces, [memoryview(data) for data in answers])
 
         return lambda wanted: self._call("read", path, lambda: [one(wanted[0])] if len(wanted) == 1 else many(wanted))
 

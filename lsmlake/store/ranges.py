@@ -8,11 +8,15 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Thread
 from typing import NamedTuple
 
 import pyarrow as pa
 
 _LEAST_BYTES = 1 << 16  # a request takes as long as the transfer of some hundred kilobytes
+_GAP_BYTES = 1 << 20  # as much as a request costs
+_PIECE_BYTES = 1 << 22
 _AHEAD_BYTES = 1 << 23  # for a reader that goes on where its last request ended
 
 
@@ -27,6 +31,28 @@ Fetch = Callable[[Sequence[Range]], Sequence[memoryview]]
 """Reads ranges of a file, none of them empty."""
 
 
+def merged(wanted: Sequence[Range]) -> list[Range]:
+    """The ranges to request for some ascending ones: neighbours together, but so that large reads are several requests."""
+    pieces: list[Range] = []
+    for one in wanted:
+        if pieces and one.start - pieces[-1].stop <= _GAP_BYTES and one.stop - pieces[-1].start <= _PIECE_BYTES:
+            pieces[-1] = Range(pieces[-1].start, max(one.stop, pieces[-1].stop))
+        else:
+            pieces.append(one)
+    return pieces
+
+
+def cut(wanted: Sequence[Range], pieces: Sequence[Range], data: Sequence[memoryview]) -> list[memoryview]:
+    """The bytes of `wanted`, from those of `merged(wanted)`."""
+    found, number = [], 0
+    for one in wanted:
+        while one.stop > pieces[number].stop:
+            number += 1
+        start = pieces[number].start
+        found.append(data[number][one.start - start : one.stop - start])
+    return found
+
+
 class Ranges:
     """What `pa.PythonFile` needs of a file of `size` bytes. Holds the bytes at its end, if they are given, and those of the last
     request. One reader at a time."""
@@ -37,12 +63,29 @@ class Ranges:
         self._fetch, self._size, self._at = fetch, size, 0
         self._ending = (size - len(ending), ending) if ending else None
         self._held: list[tuple[int, memoryview]] = []
+        self._coming: tuple[list[Range], Future[Sequence[memoryview]]] | None = None
+
+    def expect(self, wanted: Sequence[Range]) -> None:
+        """Begin to fetch ranges, in another thread, that a later `load` will ask for."""
+        missing, coming = self._missing(wanted), Future()
+        if missing:
+            self._coming = missing, coming
+            Thread(target=_run, args=(coming, self._fetch, missing), daemon=True).start()
 
     def load(self, wanted: Sequence[Range]) -> None:
         """Fetch these ranges, unless they are at hand; forget those of the last request."""
-        missing = sorted({one for one in wanted if one.start < one.stop and self._at_hand(one) is None})
-        if missing:
-            self._held = [(one.start, data) for one, data in zip(missing, self._fetch(missing), strict=True)]
+        missing = self._missing(wanted)
+        if not missing:
+            return
+        if self._coming is not None and set(missing) <= set(self._coming[0]):
+            (missing, coming), self._coming = self._coming, None
+            found = coming.result()
+        else:
+            found = self._fetch(missing)
+        self._held = [(one.start, data) for one, data in zip(missing, found, strict=True)]
+
+    def _missing(self, wanted: Sequence[Range]) -> list[Range]:
+        return sorted({one for one in wanted if one.start < one.stop and self._at_hand(one) is None})
 
     def read(self, length: int = -1) -> memoryview:
         wanted = Range(self._at, self._size if length is None or length < 0 else min(self._size, self._at + length))
@@ -81,6 +124,13 @@ class Ranges:
 
     def close(self) -> None:
         self.closed, self._held, self._ending = True, [], None
+
+
+def _run(coming: Future[Sequence[memoryview]], fetch: Fetch, wanted: Sequence[Range]) -> None:
+    try:
+        coming.set_result(fetch(wanted))
+    except BaseException as error:
+        coming.set_exception(error)
 
 
 class RangedFile(pa.PythonFile):
