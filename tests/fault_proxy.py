@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -95,7 +95,7 @@ class FaultProxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, client.makefile("rb") as source, suppress(OSError):
+        with client, client.makefile("rb") as source, suppress(OSError, HTTPException):
             while (head := _read_head(source)) and self._answer(client, head, source.read(_length(head))):
                 pass
 

@@ -143,7 +143,7 @@ def test_a_table_in_an_object_store_is_its_model_after_every_step(s3: Server):
     class Here(ObjectPlayer):
         server = s3
 
-    @examples(4)
+    @examples(2)
     @given(st.data())
     def check(data):
         play(data.draw(histories(data.draw(st.sampled_from(list(SETUPS))))), data.draw, Here)
