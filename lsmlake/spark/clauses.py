@@ -27,8 +27,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.spark.row_edit import ACTION, column
 from lsmlake.spark.types import quoted, to_arrow, to_spark
+from lsmlake.write.changeable import OLDER
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.write.update import OLDER
 
 IS_TARGET, IS_SOURCE = "_lsmlake_is_target", "_lsmlake_is_source"
 """`IS_TARGET`, `IS_SOURCE`: true in the rows of the target and of the source, null where a joined row has none."""

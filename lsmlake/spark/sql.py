@@ -26,7 +26,6 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.table import Table
 from lsmlake.dialect.literals import text_of
 from lsmlake.dialect.text import PlainSpark, Text
 from lsmlake.errors import EngineFailed, TableNotFound
@@ -38,6 +37,7 @@ from lsmlake.spark.statements import Target, translated
 from lsmlake.spark.types import is_connect, quoted
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.change import without_database
+from lsmlake.sql.engine import RowChange
 from lsmlake.store.version import Version
 from lsmlake.write.statement import DmlReport, evaluated
 
@@ -88,30 +88,23 @@ class SparkEngine:
                 columns.append(f"null as {quoted(column.name)}")
         return rows.selectExpr(*columns), lambda: int(count.get["n"] or 0)
 
-    def change(
-        self,
-        node: exp.Delete | exp.Update,
-        where: exp.Expression | None,
-        values: Mapping[str, exp.Expression],
-        table: Table,
-        text: Text,
-        catalog: Catalog,
-    ) -> DmlReport:
-        name = node.this.alias or node.this.name
+    def change(self, change: RowChange, text: Text, catalog: Catalog) -> DmlReport:
+        name = change.target.alias or change.target.name
 
         def evaluate(version: Version) -> DmlReport:
-            catalog.pin(node.this, version)
-            condition = None if where is None else self._own(without_database(where, node.this), text, catalog)
-            texts = [self._own(without_database(value, node.this), text, catalog) for value in values.values()]
-            isolation = version.options.isolation
-            level = isolation.delete if isinstance(node, exp.Delete) else isolation.update
-            refine = partial(_refined, name=name, condition=condition, values=texts)
-            target = Target(self.spark, version, isolation=level, refine=refine, own=catalog.reads(node, node.this))
-            if isinstance(node, exp.Delete):
-                return target.delete()
-            return target.update({column: f"{_VALUE}{number}" for number, column in enumerate(values)})
+            def own(part: exp.Expression) -> str:
+                return self._own(without_database(part, change.target), text, catalog)
 
-        return evaluated(table.meta, evaluate)
+            catalog.pin(change.target, version)
+            condition = None if change.where is None else own(change.where)
+            refine = partial(_refined, name=name, condition=condition, values=[own(value) for value in change.values.values()])
+            reads_itself = catalog.reads(change.node, change.target)
+            target = Target(self.spark, version, isolation=change.isolation(version), refine=refine, own=reads_itself)
+            if change.deletes:
+                return target.delete()
+            return target.update({column: f"{_VALUE}{number}" for number, column in enumerate(change.values)})
+
+        return evaluated(change.table.meta, evaluate)
 
     def _own(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
         """A part of a statement as text of its own, with views."""

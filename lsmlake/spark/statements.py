@@ -49,6 +49,7 @@ from lsmlake.spark.types import quoted
 from lsmlake.store.version import Version
 from lsmlake.write.append import joined
 from lsmlake.write.candidates import candidates
+from lsmlake.write.changeable import OLDER, check_deletable, check_updatable
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import assignments, check_clauses, equal_columns, repeats_allowed
@@ -57,7 +58,6 @@ from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.replace import Check
 from lsmlake.write.row_edit import replace_rows
 from lsmlake.write.statement import DmlReport
-from lsmlake.write.update import OLDER, check_deletable, check_updatable
 from lsmlake.write.wanted import Wanted
 
 _KIND, _PLACE = "_lsmlake_kind", "_lsmlake_place"

@@ -22,10 +22,10 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
-from lsmlake.sql.engine import Engine
+from lsmlake.sql.engine import Engine, RowChange
 from lsmlake.sql.select import create_views, planned, sources_of
 from lsmlake.store.version import Version
-from lsmlake.write.by_expression import change, known_of, target_scope
+from lsmlake.write.by_expression import change_rows, known_of, target_scope
 from lsmlake.write.statement import DmlReport, evaluated
 
 RowsOf = Callable[[exp.Expression], pa.Table | SparkDataFrame]
@@ -37,9 +37,7 @@ def delete(node: exp.Delete, text: Text, catalog: Catalog, now: str, engine: Eng
     table = catalog.table(node.this)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
-        if engine is not None:
-            return _report(engine.change(node, where, {}, table, text, catalog))
-        return _report(_changed(node, where, {}, table, text, catalog, now))
+        return _changed(RowChange(node, table, where, {}), text, catalog, now, engine)
     return _report(table.delete(None if where is None else _own(where, node.this, text)))
 
 
@@ -57,9 +55,7 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Eng
     values = with_defaults(values, table.current.columns)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
-        if engine is not None:
-            return _report(engine.change(node, where, values, table, text, catalog))
-        return _report(_changed(node, where, values, table, text, catalog, now))
+        return _changed(RowChange(node, table, where, values), text, catalog, now, engine)
     if not table.runtime.filters:  # an error names the place in the statement
         scope = Scope.of(table.current.plain_columns, *_names(node.this, catalog))
         parts = {name: (Translator.at(text, scope, now), value) for name, value in values.items()}
@@ -69,7 +65,7 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Eng
 
 
 def _by_rows(node: exp.Delete | exp.Update, where: exp.Expression | None, table: Table, text: Text) -> bool:
-    """Whether `_changed` evaluates the statement: it holds queries, or its condition is no predicate and this process evaluates
+    """Whether the statement is a `RowChange`: it holds queries, or its condition is no predicate and this process evaluates
     conditions."""
     if node.find(exp.Query) is not None:
         return True
@@ -82,39 +78,33 @@ def _by_rows(node: exp.Delete | exp.Update, where: exp.Expression | None, table:
     return False
 
 
-def _changed(
-    node: exp.Delete | exp.Update,
-    where: exp.Expression | None,
-    values: Mapping[str, exp.Expression],
-    table: Table,
-    text: Text,
-    catalog: Catalog,
-    now: str,
-) -> DmlReport:
-    """A DELETE or UPDATE by any expression. The tables of its queries are read as they were at the first attempt, the changed
-    table anew in each."""
-    zone, meta, deletes = table.runtime.zone, table.meta, isinstance(node, exp.Delete)
-    condition = exp.true() if where is None else where
-    names = _names(node.this, catalog)
+def _changed(change: RowChange, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> pa.Table:
+    return _report(_changed_here(change, text, catalog, now) if engine is None else engine.change(change, text, catalog))
+
+
+def _changed_here(change: RowChange, text: Text, catalog: Catalog, now: str) -> DmlReport:
+    """Executes a DELETE or UPDATE in this process. The tables of its queries are read as they were at the first attempt, the
+    changed table anew in each."""
+    zone = change.table.runtime.zone
+    condition = exp.true() if change.where is None else change.where
+    names = _names(change.target, catalog)
 
     def evaluate(version: Version) -> DmlReport:
-        catalog.pin(node.this, version)
+        catalog.pin(change.target, version)
         scope = target_scope(version, names)
         queries = QueryTranslator(text, catalog.schema, now)
         expressions = queries.expressions(scope)
         on = condition_from(expressions, condition, zone)
-        parts = {name: (expressions, value) for name, value in values.items()}
-        assigned = None if deletes else columns_from(parts, version.schema.plain_columns, zone)
+        parts = {name: (expressions, value) for name, value in change.values.items()}
+        assigned = None if change.deletes else columns_from(parts, version.schema.plain_columns, zone)
         known = known_of(queries.conditions(condition, scope), version, text, zone)
-        plans = planned(queries.uses, node, text, catalog)
-        level = version.options.isolation
+        plans = planned(queries.uses, change.node, text, catalog)
+        reads_itself = catalog.reads(change.node, change.target)
         with ExitStack() as stack:
-            sources = sources_of(plans, stack)
-            load = partial(create_views, uses=queries.uses, sources=sources)
-            isolation = level.delete if deletes else level.update
-            return change(version, on, assigned, known, isolation, zone, load, catalog.reads(node, node.this))
+            load = partial(create_views, uses=queries.uses, sources=sources_of(plans, stack))
+            return change_rows(version, on, assigned, known, change.isolation(version), zone, load, reads_itself)
 
-    return evaluated(meta, evaluate)
+    return evaluated(change.table.meta, evaluate)
 
 
 def _names(target: exp.Table, catalog: Catalog) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 def delete_by_text(version: Version, where: str, isolation: str, zone: str, now: str) -> DmlReport:
     """Deletes the rows that satisfy a condition. Raises Overtaken, InvalidQuery."""
     condition, known = _condition(version, where, zone, now)
-    return change(version, condition, None, known, isolation, zone)
+    return change_rows(version, condition, None, known, isolation, zone)
 
 
 def update_by_text(version: Version, values: Mapping[str, str], where: str, isolation: str, zone: str, now: str) -> DmlReport:
@@ -41,7 +41,7 @@ def update_by_text(version: Version, values: Mapping[str, str], where: str, isol
     condition, known = _condition(version, where, zone, now)
     texts = {name: Text(given) for name, given in values.items()}
     parts = {name: (Translator.at(text, scope, now), text.statement()) for name, text in texts.items()}
-    return change(version, condition, columns_from(parts, columns, zone), known, isolation, zone)
+    return change_rows(version, condition, columns_from(parts, columns, zone), known, isolation, zone)
 
 
 def _condition(version: Version, where: str, zone: str, now: str) -> tuple[Condition, Predicate | None]:
@@ -68,7 +68,7 @@ def known_of(parts: Iterable[exp.Expression], version: Version, text: Text, zone
     return and_(*found) if found else None
 
 
-def change(
+def change_rows(
     version: Version,
     condition: Condition,
     values: Columns | None,
@@ -85,7 +85,7 @@ def change(
         condition: Over `target_scope`.
         values: Over `target_scope`. None: the rows are deleted.
         known: What all rows satisfy that satisfy the condition; None: nothing is known.
-        isolation: See `write.statement`.
+        isolation: See `options.isolation`.
         zone: The session's time zone.
         load: Called before the condition is evaluated.
         own: Whether this reads the table that is changed.

@@ -30,6 +30,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.candidates import candidates, of_rows
+from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
 from lsmlake.write.clause import BY_SOURCE, DELETE, UPDATE
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import TARGET, Statement
@@ -37,7 +38,6 @@ from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
 from lsmlake.write.prepare import Request, delete_columns, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import DmlReport
-from lsmlake.write.update import check_deletable, check_replaces, check_updatable
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts
 from lsmlake.write.wanted import Wanted
