@@ -54,7 +54,7 @@ class BloomFilter(NamedTuple):
         return flags
 
     def may_hold_one(self, hashes: np.ndarray) -> bool:
-        """False: certainly none of the values is in the set. Ends with the first ones that may be."""
+        """False: certainly none of the values is in the set. Stops at the first values that may be in it."""
         flags, starts = self._flags(), range(0, len(hashes), _ASKED_AT_ONCE)
         return any(len(self._left(flags, hashes[start : start + _ASKED_AT_ONCE])) for start in starts)
 

@@ -56,7 +56,12 @@ class Indexed(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of a file that may match: whether there is one, and what flags them; None: each may match if one does."""
+    """The rows of a file that may match.
+
+    Attributes:
+        some: whether there is one.
+        flags: returns flags of the rows that may match; None: the index does not tell rows apart.
+    """
 
     some: bool
     flags: Callable[[], np.ndarray] | None = None
@@ -65,7 +70,7 @@ class Rows(NamedTuple):
 _NO_ROW = Rows(False)
 _ANY_ROW = Rows(True)
 Test = Callable[[FileIndex, int], Rows]
-"""What the index of a file says, and which of the files it is."""
+"""(The index of a file, the number of the file among all entries) -> its rows that may match."""
 
 
 def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: Predicate) -> Indexed | None:

@@ -62,5 +62,5 @@ def _column(field: PartitionColumn) -> Column:
 
 
 def is_of_partitions(predicate: Predicate, schema: Schema) -> bool:
-    """Whether a predicate has columns of partition fields only, of whichever spec."""
+    """Whether all columns of a predicate are columns of partition fields, of any spec."""
     return predicate.columns <= {field.column for field in schema.all_partition_columns}

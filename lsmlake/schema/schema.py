@@ -374,10 +374,9 @@ def _near(name: str, names: Sequence[str]) -> str:
 
 
 def _check_lists(primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
-    if isinstance(primary_key, str) or isinstance(partition_by, str):
-        raise InvalidSchema(
-            "primary_key and partition_by are lists of names", where=where, found=repr(primary_key), cure="write ['name']"
-        )
+    for name, given in (("primary_key", primary_key), ("partition_by", partition_by)):
+        if isinstance(given, str):
+            raise InvalidSchema(f"{name} is a list of text", where=where, found=repr(given), cure=f"write {[given]}")
 
 
 def _check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:

@@ -9,7 +9,7 @@ Spark, others in a file of the table. The committing process sorts and writes th
 the later task is the later one. `Table.upsert` and `Table.write_stream` shuffle by bucket and write in the tasks.
 
 A micro-batch is committed with the id of its query and its number, so a repeated one does nothing. Spark keeps the id in the
-checkpoint and tells it to the tasks.
+checkpoint and passes it to the tasks.
 """
 
 from __future__ import annotations
@@ -115,18 +115,18 @@ class _Writer:
         return _Message(staged=name)
 
     def _commit(self, messages: Messages, identity: Identity) -> None:
-        version, told = self._version(), _told(messages)
+        version, sent = self._version(), _sent(messages)
         try:
             if self.schema.append_only:
-                publish(version, joined(_written(told)), identity, self.request.replaces)
+                publish(version, joined(_written(sent)), identity, self.request.replaces)
             else:
-                write.write_here(version, self.columns, self._placed(told), identity, self.request)
+                write.write_here(version, self.columns, self._placed(sent), identity, self.request)
         finally:
-            self._remove_staged(told)
+            self._remove_staged(sent)
 
     def _abort(self, messages: Messages) -> None:
-        self._files.discard(list(_written(_told(messages))))
-        self._remove_staged(_told(messages))
+        self._files.discard(list(_written(_sent(messages))))
+        self._remove_staged(_sent(messages))
 
     def _remove_staged(self, messages: Sequence[_Message]) -> None:
         self._files.delete_quietly(self._files.paths.manifest(message.staged) for message in messages if message.staged)
@@ -165,14 +165,14 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writes of a query, one for each micro-batch."""
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        query = next((message.query for message in _told(messages) if message.query), None)
+        query = next((message.query for message in _sent(messages) if message.query), None)
         self._commit(messages, Identity(query, batchId) if query else Identity(self._files.env.ids()))  # no task: no rows
 
     def abort(self, messages: Messages, batchId: int) -> None:
         self._abort(messages)
 
 
-def _told(messages: Messages) -> list[_Message]:
+def _sent(messages: Messages) -> list[_Message]:
     """The messages of the tasks that did not fail."""
     return [message for message in messages if isinstance(message, _Message)]
 

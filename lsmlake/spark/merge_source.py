@@ -19,7 +19,7 @@ from lsmlake.spark.types import quoted, to_arrow
 
 
 class MergeSource:
-    """`columns`: of the source."""
+    """The rows of a source, and the values of its columns."""
 
     def __init__(self, frame) -> None:
         self._given, self.schema = frame, frame.schema
@@ -36,6 +36,7 @@ class MergeSource:
 
     @cached_property
     def columns(self) -> pa.Schema:
+        """The columns of the source as Arrow fields."""
         return to_arrow(self.schema)
 
     @cached_property

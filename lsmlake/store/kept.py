@@ -15,7 +15,7 @@ _TABLES_MAX = 16
 
 
 class Kept:
-    """Threads may share it."""
+    """The metadata of the last tables, by table. Threads can share it."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[TablePaths, Metadata] = OrderedDict()
@@ -25,7 +25,7 @@ class Kept:
         return Kept, ()
 
     def of(self, meta: Metadata) -> Metadata:
-        """That of the same table as it was kept, or else `meta`."""
+        """Returns the kept metadata of the same table. If there is none, keeps `meta` and returns it."""
         with self._lock:
             kept = self._found.setdefault(meta.paths, meta)
             self._found.move_to_end(meta.paths)

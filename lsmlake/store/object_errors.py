@@ -49,14 +49,15 @@ _CASES = [
 
 class Refusal(NamedTuple):
     """What the store answered. `is_missing`: the object does not exist. `exists`: it does, although it must not.
-    `certain`: the request had no effect. `passing`: the connection failed, and the client has not repeated the request."""
+    `certain`: the request had no effect. `transient`: the connection failed, and the client has not
+    repeated the request."""
 
     found: str
     cure: str
     is_missing: bool = False
     exists: bool = False
     certain: bool = False
-    passing: bool = False
+    transient: bool = False
 
     def failed(self, verb: str, where: str) -> StorageFailed:
         return StorageFailed(f"cannot {verb}", where=where, found=self.found, cure=self.cure)
@@ -74,5 +75,5 @@ def refusal(error: Exception) -> Refusal:
         return Refusal("no such object", "", is_missing=True, certain=True)
     exists = name in ("AlreadyExistsError", "PreconditionError")
     certain = not exists and cure in (_PERMISSION, _NO_BUCKET)
-    passing = case in _CONNECTION and retries is None
-    return Refusal(f"{found} ({', '.join(about)})" if about else found, cure, exists=exists, certain=certain, passing=passing)
+    transient = case in _CONNECTION and retries is None
+    return Refusal(f"{found} ({', '.join(about)})" if about else found, cure, exists=exists, certain=certain, transient=transient)

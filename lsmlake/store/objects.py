@@ -263,7 +263,7 @@ class ObjectStorage(Storage):
         the beginning of an answer."""
         for _ in range(_REPEATS):
             answer = self._attempt(request)
-            if not isinstance(answer, Refusal) or not answer.passing:
+            if not isinstance(answer, Refusal) or not answer.transient:
                 break
         return answer
 
