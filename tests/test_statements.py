@@ -228,6 +228,29 @@ def test_a_source_column_without_values_has_the_type_of_the_table(orders):
     assert sorted(rows_of(orders.scan(where="k IS NULL").to_arrow())) == [(1, None, None, None), (9, None, 5, None)]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_a_merge_under_a_key_with_a_time_and_a_null(zone, tmp_path):
+    lake = lsmlake.connect(tmp_path, time_zone=zone)
+    lake.create_database("d")
+    ddl = "at TIMESTAMP NOT NULL, p STRING, v INT"
+    table = lake.create_table("d.t", ddl, primary_key=["at", "p"], partition_by=["days(at)", "p"])
+    moments = [dt.datetime(2026, 1, day, 23, tzinfo=dt.timezone.utc) for day in (1, 2, 3)]
+    table.upsert({"at": moments, "p": [None, "a", None], "v": [1, 2, 3]})
+    source = {"at": [*moments, moments[0]], "p": [None, "a", None, "a"], "v": [10, 20, None, 40]}
+    merge = table.merge(source, "t.at = s.at AND t.p <=> s.p").when_matched_delete("s.v IS NULL")
+    report = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (report.updated, report.deleted, report.inserted) == (2, 1, 1)
+    assert sorted(table.scan().to_arrow()["v"].to_pylist()) == [10, 20, 40]
+
+
+def test_rows_without_a_sequence_are_deleted(lake):
+    table = lake.create_table("d.t", "id INT NOT NULL, q INT, v INT", primary_key=["id"], options={"sequence.field": "q"})
+    table.upsert({"id": [1, 2, 3], "q": [None, None, 7], "v": [1, 1, 1]})
+    assert table.delete("id = 1").deleted == 1
+    assert table.merge({"id": [2]}, "t.id = s.id").when_matched_delete().execute().deleted == 1
+    assert table.scan().to_arrow()["id"].to_pylist() == [3]
+
+
 PARTS = {
     "lacks a column": ({"id": [2]}, "lacks a column of the first part"),
     "has another type": ({"id": [2], "v": ["x"]}, "another type than the first part"),

@@ -123,7 +123,8 @@ class Target:
         check_clauses(clauses)
         schema = self.version.schema
         equal = equal_columns(on, schema.plain_columns, source.columns)
-        texts = [assignments(clause, schema, source.columns, equal) for clause in clauses]
+        common = equal_columns(on, schema.plain_columns, source.columns, nulls=True)
+        texts = [assignments(clause, schema, source.columns, common) for clause in clauses]
         made, target = Clauses.of(schema, clauses, texts), self
         if source.frame.isStreaming:
             raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
@@ -254,7 +255,7 @@ class Target:
         schema = self.version.schema
         names, deleting = schema.columns.names, clauses.numbers(DELETE)
         if len(deleting) == len(clauses.clauses):
-            request = Request(deletes=True, check=check)
+            request = Request(deletes=True, of_rows=True, check=check)
             names = [name for name in names if name in delete_columns(schema, request)]
             return request, rows.selectExpr(*_renamed(schema.columns.names, names))
         if not deleting:

@@ -47,6 +47,6 @@ def _by_key(version: Version, predicate: Predicate | None, wanted: Wanted | None
             deleted += table.num_rows
             yield table
 
-    request = Request(deletes=True, check=KeysWritten(version, wanted).check)
+    request = Request(deletes=True, of_rows=True, check=KeysWritten(version, wanted).check)
     snapshot = upsert_tables(version, keys(), request, Identity(version.meta.env.ids()), inline_picker(version, None))
     return DmlReport(snapshot, deleted=deleted)

@@ -175,7 +175,7 @@ def _updated(old: pa.Table, changes: pa.Table) -> pa.Table:
 
 def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     schema = version.schema
-    deleting = Request(deletes=True)
+    deleting = Request(deletes=True, of_rows=True)
     kept = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
     names = list(dict.fromkeys([*kept, *join.statement.needs(TARGET)]))
     join.run(_numbered(read_plan(_planned(version, predicate, names))), [TARGET + name for name in kept])
@@ -184,14 +184,14 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
     def parts() -> Iterator[Part]:
         for table in join.updates([TARGET + name for name in kept]):
             counts["updated"] += table.num_rows
-            keys = _own(table, schema.primary_key)
+            keys = _own(table, schema, schema.primary_key)
             old = rows_of_keys(version, keys)
             new = _updated(old, table)
             check_replaces(schema, old, new, schema.columns.names)
             yield _part(new, Request())
         for table in join.deletes([TARGET + name for name in kept]):
             counts["deleted"] += table.num_rows
-            yield _part(_own(table, delete_columns(schema, deleting)), deleting)
+            yield _part(_own(table, schema, delete_columns(schema, deleting)), deleting)
         for rows in join.inserts():
             counts["inserted"] += rows.num_rows
             yield _part(_complete(rows, schema), Request())
@@ -228,6 +228,7 @@ def _places(count: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(count, np.int64), np.arange(first, first + count)
 
 
-def _own(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns of the target, under their own names."""
-    return table.select([TARGET + name for name in names]).rename_columns(list(names))
+def _own(table: pa.Table, schema: Schema, names: Sequence[str]) -> pa.Table:
+    """The columns of the target, under their own names, with their own types: DuckDB gives times the zone of the session."""
+    fields = [schema.plain_columns.field(name) for name in names]
+    return pa.table([table[TARGET + field.name].cast(field.type) for field in fields], schema=pa.schema(fields))

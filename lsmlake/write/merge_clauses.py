@@ -72,10 +72,11 @@ def checked(schema: Schema, source: pa.Schema, on: str, clauses: Sequence[Clause
     sides = {MATCHED: joined, NOT_MATCHED: _side(source, SOURCE), BY_SOURCE: _side(target, TARGET)}
     condition = condition_of(on, joined, zone=zone, now=now)
     equal = equal_columns(on, target, source)
+    common = equal_columns(on, target, source, nulls=True)
     made = []
     for clause in clauses:
         scope = sides[clause.when]
-        texts = assignments(clause, schema, source, equal)
+        texts = assignments(clause, schema, source, common)
         values = None if clause.action == DELETE else columns_of(texts, scope, target, zone=zone, now=now)
         given = None if clause.condition is None else condition_of(clause.condition, scope, zone=zone, now=now)
         made.append(Checked(clause.when, clause.action, values, given))
@@ -126,7 +127,7 @@ def check_clauses(clauses: Sequence[Clause]) -> None:
 
 def assignments(clause: Clause, schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     """Column -> expression. `*` means every column from the source column of its name; an update leaves out key columns that the
-    rows have in common. `equal`: of `equal_columns`."""
+    rows have in common. `equal`: of `equal_columns`, with nulls."""
     if clause.action == DELETE:
         return {}
     if clause.values is not None:
@@ -144,17 +145,20 @@ def assignments(clause: Clause, schema: Schema, source: pa.Schema, equal: Iterab
     return {name: f"s.`{by_lower[name.lower()].replace('`', '``')}`" for name in wanted}
 
 
-def equal_columns(on: str, target: pa.Schema, source: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """The pairs of columns of the target and the source that the condition of a merge requires to be equal."""
-    return tuple(_equal(Text(on).statement(), target, source))
+def equal_columns(on: str, target: pa.Schema, source: pa.Schema, *, nulls: bool = False) -> tuple[tuple[str, str], ...]:
+    """The pairs of columns of the target and the source that the condition of a merge requires to be equal.
+    `nulls`: also pairs that may both be null."""
+    return tuple(_equal(Text(on).statement(), target, source, (exp.EQ, exp.NullSafeEQ) if nulls else (exp.EQ,)))
 
 
-def _equal(node: exp.Expression, target: pa.Schema, source: pa.Schema) -> Iterable[tuple[str, str]]:
+def _equal(
+    node: exp.Expression, target: pa.Schema, source: pa.Schema, signs: tuple[type[exp.Expression], ...]
+) -> Iterable[tuple[str, str]]:
     node = node.unnest()
     if isinstance(node, exp.And):
-        yield from _equal(node.left, target, source)
-        yield from _equal(node.right, target, source)
-    elif isinstance(node, exp.EQ):
+        yield from _equal(node.left, target, source, signs)
+        yield from _equal(node.right, target, source, signs)
+    elif isinstance(node, signs):
         for left, right in ((node.left, node.right), (node.right, node.left)):
             ours, theirs = _column(left, "t", target), _column(right, "s", source)
             if ours and theirs:

@@ -30,12 +30,14 @@ INPUT_KIND = f"{RESERVED}input_kind"
 @dataclass(frozen=True)
 class Request:
     """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
-    `ignore_sequence`: delete rows whatever their sequence. `cast`: convert values. `replaces`: the write is an overwrite.
-    `check`: what the commit requires."""
+    `ignore_sequence`: delete rows whatever their sequence. `of_rows`: the keys to delete were read from
+    rows, so a null sequence is that of its row. `cast`: convert values. `replaces`: the write is an overwrite. `check`: what the
+    commit requires."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
     ignore_sequence: bool = False
+    of_rows: bool = False
     cast: Cast | None = None
     replaces: Replacement | None = None
     check: Check | None = None
@@ -120,7 +122,8 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
     names, options = delete_columns(schema, request), schema.parsed_options
     check_sequence(data.column_names, schema, request)
     check_names(data.column_names, names)
-    _check_no_nulls(data, names, schema)
+    if not request.of_rows:
+        _check_no_nulls(data, names, schema)
     keys = conform(data, schema, names, cast=request.cast, first_row=first_row)
     if request.ignore_sequence:
         kind = rowkind.ERASE
