@@ -130,3 +130,18 @@ def test_columns_of_a_large_file_come_in_one_step(world: tuple[Server, FaultProx
     table.get({"k": 7})
     found = measured(world[1], lambda: table.get({"k": 250_000}))
     assert depth(found) <= 4
+
+
+def test_an_expiry_deletes_all_files_by_one_request(world: tuple[Server, FaultProxy]):
+    table = made(*world)
+    for number in range(6):
+        table.upsert(rows(number), compact=False)
+    table.compact(full=True)
+    storage, reports = table.meta.env.storage, []
+    before = {entry.path for entry in storage.list(table.path)}
+    found = measured(world[1], lambda: reports.append(table.expire_snapshots(retain_min=1, older_than="2100-01-01")))
+    gone = before - {entry.path for entry in storage.list(table.path)}
+    (report,) = reports
+    assert (report.snapshots, report.files) == (11, 11 + len(gone))  # marks stay under the names of the snapshots
+    assert Counter(map(kind, found)) == {"list": 15, "GET snapshot": 19, "GET schema": 1, "PUT snapshot": 11, "POST many": 1}
+    assert depth(found) <= 45

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lsmlake.commit.branch_work import begin, complete_rename, settled_state, taken
-from lsmlake.commit.holding import holders_of
+from lsmlake.commit.holding import delete, holders_of
 from lsmlake.commit.named_files import NamedFiles
 from lsmlake.commit.pinned import pinned
 from lsmlake.commit.reachability import changelog_of
@@ -157,7 +157,7 @@ def delete_branch(
     paths = settled(meta, partial(_only, meta, own, changelogs, name))
     for path in paths:
         progress(path)
-        meta.env.storage.delete(path)
+    delete(meta, paths)
     _clear(on)
     for folder in {name, info.folder}:
         meta.env.storage.prune(meta.paths.branch_folder(folder))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lsmlake.commit.holding import holders_of
+from lsmlake.commit.holding import delete, holders_of
 from lsmlake.commit.named_files import NamedFiles
 from lsmlake.commit.pinned import check_named
 from lsmlake.commit.reachability import changelog_of
@@ -82,7 +82,7 @@ def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callabl
     paths = settled(meta, lambda: _paths(meta, files, going, fence))
     for path in paths:
         progress(path)
-        meta.env.storage.delete(path)
+    delete(meta, paths)
     return replace(going, paths=paths)
 
 

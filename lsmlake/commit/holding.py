@@ -26,6 +26,7 @@ from lsmlake.store.tags import Holder, reason_of
 from lsmlake.store.together import together
 
 Result = TypeVar("Result")
+_GROUP = 1_000  # files deleted by one request, where the storage can
 _RELEASE = Wording(
     "restore the file from a copy, or delete the tag with delete_tag()",
     command="restore the file from a copy, or delete the tag: `lsmlake tag TABLE --delete NAME`",
@@ -174,13 +175,8 @@ def indexes_of(meta: Metadata, entries: pa.Table) -> dict[str, str]:
 
 
 def delete(meta: Metadata, paths: Iterable[str]) -> int:
-    """Delete files, up to `Env.workers` at once; returns how many of them existed."""
-    storage = meta.env.storage
-
-    def remove(path: str) -> str | None:
-        if storage.size(path) is None:
-            return None
-        storage.delete(path)
-        return path
-
-    return len(together(remove, paths, meta.env.workers, lambda removed: None))
+    """Delete files, up to `Env.workers` groups of them at once; returns how many were named, whether they existed or not."""
+    distinct = list(dict.fromkeys(paths))
+    groups = [distinct[start : start + _GROUP] for start in range(0, len(distinct), _GROUP)]
+    together(meta.env.storage.delete_all, groups, meta.env.workers, lambda done: None)
+    return len(distinct)

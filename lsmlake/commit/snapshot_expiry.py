@@ -45,7 +45,7 @@ class ExpireReport(Shown):
     Attributes:
         snapshots: the number of removed snapshots.
         changelogs: the number of removed changelogs that had outlived their snapshot.
-        files: the number of deleted files of any kind.
+        files: the number of deleted files of any kind. Of two expiries at the same time, both count a file.
         held: reason -> the number of snapshots that it keeps and that are otherwise due to expire.
     """
 
@@ -94,7 +94,7 @@ def expire(
         mark, record = marks[-1] if marks else None, kept_longer is not None
         counts = _expire(meta, [*batch, *following], known, mark, record=record, dry_run=dry_run)
         expired, files = expired + counts[0], files + counts[1]
-    for number in [*marks, *due][: -meta.env.limits.marks]:  # the oldest first
+    for number in [*marks, *due][: -meta.env.limits.marks]:  # the oldest first, or a slow commit could take a number between two
         files += _delete(meta, [meta.paths.snapshot(number)], dry_run=dry_run)
     kept = [number for number in numbers if number >= first]
     changelogs, more = _expire_changelogs(meta, kept_longer, kept, time_of, protecting, dry_run=dry_run)
@@ -114,8 +114,8 @@ def _time(meta: Metadata, number: int, known: dict[int, Snapshot]) -> int:
 
 
 def _delete(meta: Metadata, paths: Iterable[str], *, dry_run: bool) -> int:
-    """Delete files; returns how many of them existed."""
-    return sum(meta.env.storage.size(path) is not None for path in paths) if dry_run else delete(meta, paths)
+    """Delete files; returns how many."""
+    return len(set(paths)) if dry_run else delete(meta, paths)
 
 
 def _expire(

@@ -97,7 +97,8 @@ class Storage(ABC):
         """Delete a file; do nothing if it does not exist."""
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files, in this order or at once; ignore those that do not exist. Tries all of them before it raises."""
+        """Delete files, in this order or at once, with few requests; ignore those that do not exist, and look none of them up.
+        Tries all of them before it raises."""
         failed: StorageFailed | None = None
         for path in paths:
             try:
