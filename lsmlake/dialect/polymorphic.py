@@ -273,12 +273,7 @@ def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments
 
 
 def _regexp_extract_all(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = counted(context, node, arguments, 2, 3)
-    value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
-    group = typed[2].constant if len(typed) > 2 else 1
-    if group is None or group > re.compile(pattern.replace(_LINE_ENDS, ".")).groups:
-        context.text.refuse(node, "the pattern has no such group")
-    return Typed(f"regexp_extract_all({value}, {text(pattern)}, {group})", array_of(STRING))
+    return Typed(f"regexp_extract_all({_value_pattern_group(context, node, arguments)})", array_of(STRING))
 
 
 def _regexp_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -294,12 +289,18 @@ def _regexp_substr(context: Context, node: exp.Expression, arguments: Arguments)
 
 
 def _regexp_extract(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    return Typed(f"regexp_extract({_value_pattern_group(context, node, arguments)})", STRING)
+
+
+def _value_pattern_group(context: Context, node: exp.Expression, arguments: Arguments) -> str:
+    """The arguments of a call of DuckDB. Refuses a group that the pattern does not have."""
     typed = counted(context, node, arguments, 2, 3)
     value, pattern = _text_argument(context, arguments[0]), _regex(context, arguments[1])
-    group = typed[2].constant if len(typed) > 2 else 1
-    if group is None or group > re.compile(pattern.replace(_LINE_ENDS, ".")).groups:
-        context.text.refuse(node, "the pattern has no such group")
-    return Typed(f"regexp_extract({value}, {text(pattern)}, {group})", STRING)
+    group, groups = typed[2].constant if len(typed) > 2 else 1, re.compile(pattern.replace(_LINE_ENDS, ".")).groups
+    if group is None or group > groups:
+        found = "no literal" if group is None else group
+        context.text.refuse(node, "the pattern has no such group", expected=f"a literal number from 0 to {groups}", found=found)
+    return f"{value}, {text(pattern)}, {group}"
 
 
 def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -17,12 +17,12 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.schema.shape import RESTORE, TEXT, Kind, check, integer, listing, shown
 from lsmlake.schema.transform import BUCKET, IDENTITY, TRUNCATE, Transform
+from lsmlake.schema.type_text import PLAIN_NAME, backticked
 
 FIRST_ID = 1000
 _ID_MAX = (1 << 31) - 1
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*[^`,\s]))\s*(,|$)", re.DOTALL)
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TIMES = {"year": "year", "month": "month", "day": "day", "date": "day", "hour": "hour", "date_hour": "hour"}
 _TIMES |= {f"{name}s": name for name in ("year", "month", "day", "hour")}
 _TERMS = "a column, years(c), months(c), days(c), hours(c), bucket(N, c) or truncate(W, c)"
@@ -119,8 +119,8 @@ class PartitionColumn:
     @property
     def term(self) -> str:
         """The field as users write it."""
-        plain = self.transform.is_identity or _PLAIN.fullmatch(self.column)
-        return self.transform.sql(self.column if plain else "`" + self.column.replace("`", "``") + "`")
+        plain = self.transform.is_identity or PLAIN_NAME.fullmatch(self.column)
+        return self.transform.sql(self.column if plain else backticked(self.column))
 
 
 def human_values(fields: Sequence[PartitionColumn], partition: tuple) -> tuple[object, ...]:

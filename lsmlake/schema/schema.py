@@ -85,7 +85,6 @@ class Schema:
     ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
-        _check_lists(primary_key, partition_by, where)
         terms = [Term.parse(text, columns.names, where) for text in partition_by]
         keys = (*primary_key, *(term.column for term in terms))
         columns = _with_write_defaults(types.canonical_schema(columns), columns, keys, where)
@@ -371,12 +370,6 @@ def _near(name: str, names: Sequence[str]) -> str:
     by_lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
     return f"did you mean {by_lower[near[0]]!r}?" if near else "correct the name"
-
-
-def _check_lists(primary_key: Sequence[str], partition_by: Sequence[str], where: str) -> None:
-    for name, given in (("primary_key", primary_key), ("partition_by", partition_by)):
-        if isinstance(given, str):
-            raise InvalidSchema(f"{name} is a list of text", where=where, found=repr(given), cure=f"write {[given]}")
 
 
 def _check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:

@@ -8,7 +8,13 @@ import pyarrow as pa
 
 from lsmlake.schema import types
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+"""A name that needs no quotes, unless it is a keyword."""
+
+
+def backticked(name: str) -> str:
+    """Quotes a name for the SQL of Spark."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def format_type(kind: pa.DataType) -> str:
@@ -28,8 +34,8 @@ def format_columns(schema: pa.Schema) -> str:
 
 
 def _format_field(field: pa.Field, colon: str) -> str:
-    plain = _PLAIN_NAME.fullmatch(field.name) and not _is_keyword(field.name)
-    name = field.name if plain else "`" + field.name.replace("`", "``") + "`"
+    plain = PLAIN_NAME.fullmatch(field.name) and not _is_keyword(field.name)
+    name = field.name if plain else backticked(field.name)
     comment = (field.metadata or {}).get(types.COMMENT)
     words = [f"{name}{colon}{format_type(field.type)}"]
     if not field.nullable:

@@ -18,11 +18,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark.portable_source import portable_source
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import shipped
 from lsmlake.spark.source import PATH, table_options
-from lsmlake.spark.types import quoted, to_spark
+from lsmlake.spark.types import to_spark
 
 _CATALOG = "spark_catalog"
 _FILE = "file:"
@@ -56,7 +57,7 @@ def register_views(spark, lake: Lake, database: str | None) -> list[str]:
     views = [name.partition(".")[2] for name in names]
     _check_unique(views, cure="name one database")
     for view, name in zip(views, register_tables(spark, lake, database), strict=True):
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(view)} AS SELECT * FROM {_entry(name)}")
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {backticked(view)} AS SELECT * FROM {_entry(name)}")
     return views
 
 
@@ -75,7 +76,7 @@ def _source(name: str) -> str:
 
 
 def _entry(name: str) -> str:
-    return ".".join(map(quoted, (_CATALOG, *name.split("."))))
+    return ".".join(map(backticked, (_CATALOG, *name.split("."))))
 
 
 def _put(spark, table: Table, given: dict[str, str]) -> None:
@@ -83,7 +84,7 @@ def _put(spark, table: Table, given: dict[str, str]) -> None:
     database = table.name.partition(".")[0]
     entry, columns = _entry(table.name), to_spark(table.current.plain_columns)
     _check_place(spark, database, table)
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(_CATALOG)}.{quoted(database)}")
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {backticked(_CATALOG)}.{backticked(database)}")
     if (found := _columns(spark, entry)) is not None:
         if (there := table_options(found)) is None:
             raise InvalidQuery(
@@ -95,7 +96,7 @@ def _put(spark, table: Table, given: dict[str, str]) -> None:
         if there == given and found.simpleString() == columns.simpleString():
             return
         spark.sql(f"DROP TABLE {entry}")
-    spark.sql(f"CREATE TABLE {entry} USING {'.'.join(map(quoted, _source(table.name).split('.')))}")
+    spark.sql(f"CREATE TABLE {entry} USING {'.'.join(map(backticked, _source(table.name).split('.')))}")
 
 
 def _columns(spark, entry: str):

@@ -24,9 +24,9 @@ from lsmlake.schema import types
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.spark.row_edit import ACTION, column
-from lsmlake.spark.types import quoted, to_arrow, to_spark
+from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.write.changeable import OLDER
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 
@@ -82,7 +82,7 @@ class Clauses:
         }
         old = self.numbers(UPDATE, *([DELETE] if deleted else []))
         names = self.schema.columns.names
-        olds = [f"t.{quoted(name)} as o{place}" for place, name in enumerate(names)] if old else []
+        olds = [f"t.{backticked(name)} as o{place}" for place, name in enumerate(names)] if old else []
         evaluated = rows.selectExpr(ACTION, *kept, *olds, *raw.values())
         made = st.StructType(list(evaluated.schema.fields)[1 + len(kept) + len(olds) :])
         found = dict(zip(raw, made.fields, strict=True))

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.schema.types import field_id, inner_fields, plain
-from lsmlake.spark.types import quoted
 
 
 class Reading(NamedTuple):
@@ -39,11 +38,11 @@ def reading(stored: Schema, wanted: Schema) -> Reading:
             made = _constant(field)
         elif _is_natural_type(old.type, field.type):
             read.append(pa.field(old.name, plain(field.type)))
-            made = quoted(old.name)
+            made = backticked(old.name)
         else:
             read.append(pa.field(old.name, plain(old.type)))
-            made = _converted(quoted(old.name), old.type, field.type)
-        select.append(f"{made} as {quoted(field.name)}")
+            made = _converted(backticked(old.name), old.type, field.type)
+        select.append(f"{made} as {backticked(field.name)}")
     return Reading(pa.schema(read), tuple(select))
 
 
@@ -74,10 +73,11 @@ def _converted(value: str, old: pa.DataType, new: pa.DataType, depth: int = 0) -
         parts = []
         for field in inner_fields(new):
             there = ours.get(field_id(field))
-            inner = (
-                _constant(field) if there is None else _converted(f"{value}.{quoted(there.name)}", there.type, field.type, depth)
-            )
-            parts.append(f"{inner} as {quoted(field.name)}")
+            if there is None:
+                inner = _constant(field)
+            else:
+                inner = _converted(f"{value}.{backticked(there.name)}", there.type, field.type, depth)
+            parts.append(f"{inner} as {backticked(field.name)}")
         return f"if({value} is null, null, struct({', '.join(parts)}))"
     name = f"v{depth}"
     if pa.types.is_list(new):

@@ -10,8 +10,8 @@ from lsmlake.format.manifest import has_order
 from lsmlake.read.measure import ColumnMeasure, Measured, has_lengths
 from lsmlake.read.measure import measure as measure_here
 from lsmlake.read.plan import Plan
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark.read import AUTO, frame
-from lsmlake.spark.types import quoted
 
 _LOG2_REGISTERS = 14  # a sketch of 16 KiB with a standard error of 0.8 %
 
@@ -21,7 +21,7 @@ def measure(spark, plan: Plan, columns: Sequence[str]) -> Measured:
     if not columns:
         return measure_here(plan, columns)
     types = [plan.schema.plain_columns.field(name).type for name in columns]
-    terms = ["count(1)", *(term for name, type_ in zip(columns, types, strict=True) for term in _terms(quoted(name), type_))]
+    terms = ["count(1)", *(term for name, type_ in zip(columns, types, strict=True) for term in _terms(backticked(name), type_))]
     named = [f"{term} as _{number}" for number, term in enumerate(terms)]
     found = frame(spark, plan, None, AUTO).selectExpr(*named).toArrow()
     values = iter(found.columns)

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
-from lsmlake.spark.types import quoted, to_arrow
+from lsmlake.schema.type_text import backticked
+from lsmlake.spark.types import to_arrow
 
 
 class MergeSource:
@@ -50,7 +51,7 @@ class MergeSource:
         asked = []
         for place, name in enumerate(self.columns.names):
             if not pa.types.is_nested(self.columns.field(name).type):
-                value = F.expr(quoted(name))
+                value = F.expr(backticked(name))
                 made = (F.approx_count_distinct(value), F.min(value), F.max(value))
                 asked += [one.alias(f"{what}{place}") for what, one in zip(("n", "low", "high"), made, strict=True)]
         return self._kept.agg(*asked).toArrow()
@@ -59,7 +60,7 @@ class MergeSource:
         """The values of a column, without null; None if they are more than `most`."""
         if self._summary[f"n{self.columns.names.index(column)}"][0].as_py() > 1.2 * most:  # an estimate
             return None
-        name = quoted(column)
+        name = backticked(column)
         found = self._kept.where(f"{name} is not null").selectExpr(f"{name} as value").distinct().limit(most + 1).toArrow()
         return None if found.num_rows > most else found.column(0).cast(self.columns.field(column).type)
 
@@ -85,7 +86,9 @@ def _range(part: Predicate | None) -> str | None:
         case _:
             return None
     texts = [(op, _literal(value)) for op, value in ends]
-    return None if any(text is None for _, text in texts) else " and ".join(f"{quoted(name)} {op} {text}" for op, text in texts)
+    if any(text is None for _, text in texts):
+        return None
+    return " and ".join(f"{backticked(name)} {op} {text}" for op, text in texts)
 
 
 def _literal(value: object) -> str | None:

@@ -17,10 +17,11 @@ from lsmlake.errors import Corrupt
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.positions import Matched
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark import arrow, mask, settings, tasks
 from lsmlake.spark.read import refuses_native, shared
 from lsmlake.spark.scans import Group, Scans
-from lsmlake.spark.types import quoted, to_spark
+from lsmlake.spark.types import to_spark
 
 FILE, POSITION = "_lsmlake_file", "_lsmlake_position"
 
@@ -83,7 +84,7 @@ class Places:
             marks = mask.marks(self.number, mask.PLACE, self._unknown)
             rows, _ = mask.live_rows(spark, rows, masked, marks, self.plan.version.meta.env.limits)
         return rows.selectExpr(
-            *map(quoted, self.plan.schema.columns.names),
+            *map(backticked, self.plan.schema.columns.names),
             f"{self.number.sql.format(place=mask.PLACE)} as {FILE}",
             f"{mask.PLACE}.row_index as {POSITION}",
         )

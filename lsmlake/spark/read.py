@@ -24,9 +24,10 @@ from lsmlake.format.files import DataFile
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark import arrow, mask, settings
 from lsmlake.spark.scans import Group, Scans
-from lsmlake.spark.types import quoted, to_spark
+from lsmlake.spark.types import to_spark
 from lsmlake.store.metadata import Metadata
 
 _POSITIONS = "_metadata"
@@ -70,8 +71,8 @@ def first_by_key(spark, plan: Plan, where: str | None, strategy: str, limit: int
     """Returns the first `limit` rows of `plan` in the order of the key."""
     key = plan.schema.primary_key
     wide = replace(plan, columns=(*plan.columns, *(name for name in key if name not in plan.columns)))
-    ends = [F.expr(quoted(name)).asc() if order == "asc" else F.expr(quoted(name)).desc() for name in key]
-    return frame(spark, wide, where, strategy).orderBy(*ends).limit(limit).selectExpr(*map(quoted, plan.columns))
+    ends = [F.expr(backticked(name)).asc() if order == "asc" else F.expr(backticked(name)).desc() for name in key]
+    return frame(spark, wide, where, strategy).orderBy(*ends).limit(limit).selectExpr(*map(backticked, plan.columns))
 
 
 def explained(spark, plan: Plan) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
 def _united(plan: Plan, parts: Sequence):
     """Unites the parts, with the columns of the plan. All columns of a table are not listed: each name costs up to 0.1 ms."""
     if plan.columns != tuple(plan.schema.columns.names):
-        parts = [part.selectExpr(*map(quoted, plan.columns)) for part in parts]
+        parts = [part.selectExpr(*map(backticked, plan.columns)) for part in parts]
     return reduce(lambda left, right: left.unionByName(right), parts)
 
 
@@ -216,7 +217,7 @@ class _Reading:
     def _level0_keys(self, splits: Sequence[Split]):
         """Returns the keys at level 0, including deletes and duplicates."""
         files = [(split.bucket, f) for split in splits for f in split.level0]
-        names = [f"{quoted(name)} as _lsmlake_key_{i}" for i, name in enumerate(self.plan.schema.primary_key)]
+        names = [f"{backticked(name)} as _lsmlake_key_{i}" for i, name in enumerate(self.plan.schema.primary_key)]
         groups = (group._replace(partitioned=False) for group in self._scans.groups(files))
         keys = reduce(lambda left, right: left.union(right), [self._scans.scan(group).selectExpr(*names) for group in groups])
         return F.broadcast(keys) if sum(f.rows for _, f in files) <= _BROADCAST_ROWS else keys
@@ -245,7 +246,7 @@ def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVecto
 
 
 def _without(rows, keys, plan: Plan):
-    same = " and ".join(f"{quoted(name)} <=> _lsmlake_key_{i}" for i, name in enumerate(plan.schema.primary_key))
+    same = " and ".join(f"{backticked(name)} <=> _lsmlake_key_{i}" for i, name in enumerate(plan.schema.primary_key))
     return rows.join(keys, F.expr(same), "left_anti")
 
 

@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark.evolved import Reading, reading
 from lsmlake.spark.settings import READER
-from lsmlake.spark.types import quoted, to_spark
+from lsmlake.spark.types import to_spark
 from lsmlake.store.metadata import Metadata
 
 Place = tuple[Bucket, DataFile]
@@ -101,10 +102,10 @@ class Scans:
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
         """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is
         short, since each name costs up to 0.1 ms."""
-        first = list(map(quoted, self.schema.columns.names[: len(self.schema.identity_columns)]))
-        if sorted(first) == sorted(map(quoted, self.schema.identity_columns)):
+        first = list(map(backticked, self.schema.columns.names[: len(self.schema.identity_columns)]))
+        if sorted(first) == sorted(map(backticked, self.schema.identity_columns)):
             return (*first, f"* except ({', '.join([*first, *made])})")
-        return tuple(map(quoted, self.schema.columns.names))
+        return tuple(map(backticked, self.schema.columns.names))
 
     def _is_readable(self, field: PartitionColumn) -> bool:
         is_column = field.transform.is_identity and field.name == field.column and re.fullmatch(r"\w+", field.name) is not None

@@ -84,11 +84,11 @@ def _depends_on_ansi(where: str, types: Iterable[pa.DataType]) -> bool:
 
 
 def check_names(get: Get, names: Iterable[str]) -> None:
-    """Raises InvalidQuery if the session reads one of the quoted column `names` as a pattern."""
+    """Raises InvalidQuery if the session reads one of the backticked column `names` as a pattern."""
     odd = [name for name in names if not re.fullmatch(r"\w+", name)]
     if odd and get(_REGEX_NAMES, "false").lower() == "true":
         raise InvalidQuery(
-            "Spark reads quoted column names as patterns in this session",
+            "Spark reads backticked column names as patterns in this session",
             where=f"columns {odd}",
             found=f"{_REGEX_NAMES} = true",
             cure=f"spark.conf.unset({_REGEX_NAMES!r})",

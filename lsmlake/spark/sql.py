@@ -32,9 +32,10 @@ from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark.clauses import converted
 from lsmlake.spark.statements import Target, translated
-from lsmlake.spark.types import is_connect, quoted
+from lsmlake.spark.types import is_connect
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.change import without_database
 from lsmlake.sql.engine import RowChange
@@ -83,9 +84,9 @@ class SparkEngine:
         for column in schema.plain_columns:
             place = places.get(column.name)
             if place is not None:
-                columns.append(f"{converted(made[place], column, column.name)} as {quoted(column.name)}")
+                columns.append(f"{converted(made[place], column, column.name)} as {backticked(column.name)}")
             elif default_of(schema.columns.field(column.name), WRITE) is None and column.nullable:
-                columns.append(f"null as {quoted(column.name)}")
+                columns.append(f"null as {backticked(column.name)}")
         return rows.selectExpr(*columns), lambda: int(count.get["n"] or 0)
 
     def change(self, change: RowChange, text: Text, catalog: Catalog) -> DmlReport:
@@ -137,7 +138,7 @@ class SparkEngine:
         try:
             return catalog.rows(table)
         except TableNotFound:
-            if not self.spark.catalog.tableExists(".".join(map(quoted, parts))):
+            if not self.spark.catalog.tableExists(".".join(map(backticked, parts))):
                 raise
             return None
 
@@ -177,7 +178,7 @@ def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str)
     first, last = table.parts[0], table.parts[-1]
     stop = last.meta["end"] + 1
     end = _after_version(text.text, stop) if table.args.get("version") else stop
-    alias = "" if table.alias else f" AS {quoted(table.name)}"
+    alias = "" if table.alias else f" AS {backticked(table.name)}"
     found = [(first.meta["start"], end, f"{view}{alias}")]
     if not table.alias:
         for column in node.find_all(exp.Column):

@@ -39,13 +39,13 @@ from lsmlake.predicate import Predicate
 from lsmlake.read.partitions import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.rowkind import Source
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark import read, row_edit, write
 from lsmlake.spark.clauses import IS_SOURCE, IS_TARGET, LOST_VALUE, Clauses
 from lsmlake.spark.merge_source import MergeSource, as_text
 from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.places import FILE, POSITION, Places
 from lsmlake.spark.row_edit import ACTION, column
-from lsmlake.spark.types import quoted
 from lsmlake.store.version import Version
 from lsmlake.write.append import joined
 from lsmlake.write.candidates import candidates
@@ -161,8 +161,8 @@ class Target:
         allowed = repeats_allowed(clauses.clauses)
         if not once or (allowed and MATCHED not in whens):
             return acting.where(f"{ACTION} > 0" if allowed else f"{ACTION} > 0 or ({IS_TARGET} and {IS_SOURCE})")
-        spread = ", ".join(f"s.{quoted(field.name)}" for field in source.schema.fields if field.dataType.typeName() != "map")
-        by = [*(f"t.{quoted(name)}" for name in once), f"if({IS_TARGET}, 0L, xxhash64({spread or '0'}))"]
+        spread = ", ".join(f"s.{backticked(field.name)}" for field in source.schema.fields if field.dataType.typeName() != "map")
+        by = [*(f"t.{backticked(name)}" for name in once), f"if({IS_TARGET}, 0L, xxhash64({spread or '0'}))"]
         place = f"row_number() over (partition by {', '.join(by)} order by {IS_SOURCE}) as {_PLACE}"
         repeat = f"{IS_TARGET} and {IS_SOURCE} and {_PLACE} > 1"
         failure = "false" if allowed else f"boolean(raise_error('{_REPEATED}'))"
@@ -275,7 +275,7 @@ class Target:
 
 
 def _renamed(columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    return [f"{column(columns.index(name))} as {quoted(name)}" for name in names]
+    return [f"{column(columns.index(name))} as {backticked(name)}" for name in names]
 
 
 def _counted(numbers: Sequence[int]) -> str:

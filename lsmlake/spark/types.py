@@ -41,11 +41,6 @@ def is_connect(owner: object) -> bool:
     return ".connect." in type(owner).__module__
 
 
-def quoted(name: str) -> str:
-    """Quotes a column name for SQL text, which needs one JVM call for a list of columns; a Column object costs 1 ms each."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _arrow_field(field: st.StructField, column: str) -> pa.Field:
     comment = (field.metadata or {}).get("comment")
     metadata = {COMMENT: comment.encode()} if comment else None

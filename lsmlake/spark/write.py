@@ -28,10 +28,11 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
 from lsmlake.spark.partitions import partition_values
-from lsmlake.spark.types import is_connect, quoted, to_arrow, to_spark
+from lsmlake.spark.types import is_connect, to_arrow, to_spark
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.bucket import base_states, write_alone, write_onto
@@ -134,7 +135,7 @@ def _columns_of(df) -> pa.Schema:
 
 
 def _values(columns: Sequence[str]) -> list[str]:
-    return [f"{quoted(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
+    return [f"{backticked(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
 
 
 def _placed(df, write: _Write, parallelism: int):

@@ -15,7 +15,7 @@ from lsmlake.errors import InvalidSchema, TableNotFound
 from lsmlake.schema import alterations, ddl
 from lsmlake.schema.alterations import scalar_of
 from lsmlake.schema.defaults import WRITE, with_default
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.words import Words
 
@@ -146,16 +146,12 @@ def _partition_field(part: exp.Expression, item: exp.Expression, text: Text) -> 
             return part.name
         case exp.PartitionedByBucket() | exp.PartitionByTruncate():
             name = "bucket" if isinstance(part, exp.PartitionedByBucket) else "truncate"
-            return f"{name}({part.expression.name}, {_backticked(part.this.name)})"
+            return f"{name}({part.expression.name}, {backticked(part.this.name)})"
         case exp.Anonymous():
-            names = (one.name if isinstance(one, exp.Literal) else _backticked(one.name) for one in part.expressions)
+            names = (one.name if isinstance(one, exp.Literal) else backticked(one.name) for one in part.expressions)
             return f"{part.name}({', '.join(names)})"
     cure = "define the columns in the list of columns"
     text.refuse(item, "PARTITIONED BY takes names of columns and transforms of them", cure=cure)
-
-
-def _backticked(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _property(item: exp.Expression) -> tuple[str, str]:
@@ -260,7 +256,7 @@ def _field_of(words: Words) -> str:
 
 def _argument(words: Words) -> str:
     found = words.one("a column or a number")
-    return found if found.isdecimal() else _backticked(found)
+    return found if found.isdecimal() else backticked(found)
 
 
 def _name_after_as(words: Words) -> str | None:

@@ -49,7 +49,7 @@ class RowChange:
 
 
 class Engine(Protocol):
-    """Rows stay in the engine. Expressions have its meaning."""
+    """Its rows are not brought into this process, and expressions mean what they mean to it."""
 
     def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: bool) -> SparkDataFrame:
         """The rows of a statement that is a query, or how they are found. Its parameters are not bound."""

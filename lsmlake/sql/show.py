@@ -10,7 +10,7 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.format.paths import database_dir
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_columns, format_type
+from lsmlake.schema.type_text import backticked, format_columns, format_type
 from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import described
 from lsmlake.sql.words import Words
@@ -98,10 +98,10 @@ def create_statement(name: str, schema: Schema) -> str:
     """The CREATE TABLE that makes a table with these columns, keys and options."""
     defaults = {field.name: f" DEFAULT {sql}" for field, sql in described(schema.columns)}
     columns = ", ".join(format_columns(pa.schema([field])) + defaults.get(field.name, "") for field in schema.columns)
-    key = f", PRIMARY KEY ({', '.join(map(_quoted, schema.primary_key))})" if schema.primary_key else ""
-    made = f"CREATE TABLE {'.'.join(map(_quoted, name.split('.')))} ({columns}{key})"
+    key = f", PRIMARY KEY ({', '.join(map(backticked, schema.primary_key))})" if schema.primary_key else ""
+    made = f"CREATE TABLE {'.'.join(map(backticked, name.split('.')))} ({columns}{key})"
     if schema.partition_by:
-        fields = (field.transform.sql(_quoted(field.column)) for field in schema.partition_columns)
+        fields = (field.transform.sql(backticked(field.column)) for field in schema.partition_columns)
         made += f" PARTITIONED BY ({', '.join(fields)})"
     if schema.comment:
         made += f" COMMENT {_literal(schema.comment)}"
@@ -119,10 +119,6 @@ def _schema(lake: Lake, words: Words) -> Schema:
 
 def _type(field: pa.Field) -> str:
     return format_type(field.type) + ("" if field.nullable else " NOT NULL")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _literal(text: str) -> str:
