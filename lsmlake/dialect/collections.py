@@ -259,7 +259,8 @@ def _filter(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
 
 
 def _quantified(decided: str, otherwise: str) -> Function:
-    """`exists` and `forall`: the value that one element decides, else null if a condition is null, else the other."""
+    """`exists` and `forall`: `decided` if the condition has this value for an element, else null if it is null for one, else
+    `otherwise`."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         array, names, body = _over(context, node, arguments)

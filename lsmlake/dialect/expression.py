@@ -686,7 +686,7 @@ def _date_literal(node: exp.Expression) -> str | None:
 
 
 def _may_be_zero(node: exp.Expression) -> bool:
-    """Whether a divisor may be 0: all but other numbers of the text."""
+    """Whether a divisor may be 0. Only a literal other than 0 cannot be."""
     return not (isinstance(node, exp.Literal) and not node.is_string and any(digit in "123456789" for digit in node.this))
 
 
@@ -705,12 +705,12 @@ def _filter(condition: str) -> str:
 
 
 def _is_name(node: exp.Expression) -> bool:
-    """Whether a node is a dotted name; otherwise what a dot follows is a value."""
+    """Whether a node is a dotted name, and not a value of which a field is read."""
     return isinstance(node, (exp.Column, exp.Identifier)) or (isinstance(node, exp.Dot) and _is_name(node.this))
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark converts an argument of a function so; text that is no time raises an error."""
+    """Whether Spark converts an argument of a function from `found` to `wanted`. Text that is not a time then raises an error."""
     t = pa.types
     if found in (wanted, NULL):
         return True

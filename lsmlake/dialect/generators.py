@@ -28,8 +28,13 @@ class Context(Protocol):
 
 
 class Generated(NamedTuple):
-    """`sql`: a query whose columns are `#0`, `#1`, ... `columns`: their names and types. `outer`: a row for which there are none
-    stays, with nulls."""
+    """The rows that a call gives for one row.
+
+    Attributes:
+        sql: a query whose columns are `#0`, `#1`, ...
+        columns: their names and types.
+        outer: a row for which the call gives no rows is kept, with nulls.
+    """
 
     sql: str
     columns: tuple[tuple[str, pa.DataType], ...]

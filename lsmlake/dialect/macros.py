@@ -32,7 +32,7 @@ _DAYS_LEFT = (
     "CASE WHEN CAST(b AS DATE) > CAST(a AS DATE) AND CAST(b AS TIME) < CAST(a AS TIME) THEN -1 "
     "WHEN CAST(b AS DATE) < CAST(a AS DATE) AND CAST(b AS TIME) > CAST(a AS TIME) THEN 1 ELSE 0 END"
 )
-"""The day by which a later time of day than another moves a whole number of months between two moments."""
+"""-1, 0 or 1: the days to add to the date of b, so that a day between a and b that is not whole does not count."""
 
 MACROS = {
     "spark_divide(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('division by zero; "
@@ -106,7 +106,8 @@ TRYING = {
 _INSTANT = "CAST({0} AS TIMESTAMP WITH TIME ZONE)"
 _DAY_BEFORE = f"({_INSTANT} - to_hours(24))"
 _EARLIER = f"make_timestamptz(epoch_us({{0}}) - epoch_us(CAST({_DAY_BEFORE} AS TIMESTAMP)) + epoch_us({_DAY_BEFORE}))"
-"""The instant of a local time by the offset of the day before: the earlier one, if clocks were set back and it came twice."""
+"""The instant of a local time, by the offset from UTC of the day before. If clocks were set back, so that the local time occurs
+twice, this is the earlier instant."""
 _LOCAL_INSTANT = f"CASE WHEN CAST({_EARLIER} AS TIMESTAMP) = {{0}} THEN {_EARLIER} ELSE {_INSTANT} END"
 _OFFSET = "(Z|[+-][0-9]{2}:[0-9]{2})$"
 _TRUNCATED = "CAST(t AS TIMESTAMP)) - epoch_us(date_trunc(u, CAST(t AS TIMESTAMP)))"

@@ -19,7 +19,12 @@ Function = Callable[[Context, exp.Expression, Arguments], Typed]
 
 
 class _Part(NamedTuple):
-    """A letter of a pattern, repeated: what DuckDB writes for it, and what is read for it; an empty `digits` is not read."""
+    """A letter of a pattern, repeated.
+
+    Attributes:
+        write: the same in a pattern of DuckDB.
+        digits: a regular expression of the text that is read for it; empty: it can only be written.
+    """
 
     write: str
     digits: str
