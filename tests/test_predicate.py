@@ -638,6 +638,7 @@ def test_no_match_has_other_key_values(condition, content):
         ("NOT NOT b", "b"),
         ("ST.INNER.T = 'x'", "st.Inner.t = 'x'"),
         ("y = -128", "y = CAST('-128' AS TINYINT)"),
+        ("y = -128Y", "y = CAST('-128' AS TINYINT)"),
     ],
 )
 def test_two_ways_to_say_the_same(text, same):

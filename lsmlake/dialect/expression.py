@@ -416,6 +416,9 @@ class Translator:
     def _negated(self, node: exp.Neg) -> Typed:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return literal_number(self.text, node, f"-{node.this.this}")
+        if isinstance(node.this, exp.Cast) and isinstance(node.this.this, exp.Literal) and not node.this.this.is_string:
+            signed = exp.Neg(this=node.this.this)  # -128Y: 128 is no TINYINT
+            return self.typed(exp.Cast(this=signed, to=node.this.args["to"]))
         made = self.typed(node.this)
         if not is_number(made.type):
             self.text.refuse(node, "only a number has a sign", found=format_type(made.type))

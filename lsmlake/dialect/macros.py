@@ -47,7 +47,9 @@ MACROS = {
     "spark_whole_quotient(n, d)": _ROUNDED,
     "spark_trimmed(s)": f"trim(s, {_SPACES})",
     "spark_integer_text(s)": f"ltrim({_checked('trim(s, ' + _SPACES + ')', '[+-]?[0-9]+', 'an integer')}, '+')",
-    "spark_number_text(s)": _checked("trim(s, " + _SPACES + ")", _NUMBER_TEXT + "|NaN|[+-]?Infinity", "a number"),
+    "spark_number_text(s)": "regexp_replace("
+    + _checked("trim(s, " + _SPACES + ")", _NUMBER_TEXT + "[dDfF]?|(?i:nan|[+-]?inf(inity)?)", "a number")
+    + r", '([0-9.])[dDfF]$', '\1')",
     "spark_decimal_text(s)": _checked("trim(s, " + _SPACES + ")", _NUMBER_TEXT, "a number"),
     "spark_date_text(s)": "regexp_extract(" + _checked("trim(s, " + _SPACES + ")", _DATE_TEXT, "a date") + r", '^[^ T]*')",
     "spark_whole_date(s)": "CASE length(s) - length(replace(s, '-', '')) WHEN 0 THEN s || '-01-01' WHEN 1 THEN s || '-01' "

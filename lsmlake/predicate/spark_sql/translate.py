@@ -205,6 +205,9 @@ class _Reader:
                 return self._tried(node, lambda: bytes.fromhex("0" * (len(node.this) % 2) + node.this))
             case exp.Concat() if all(isinstance(part, exp.Literal) and part.is_string for part in node.expressions):
                 return "".join(part.this for part in node.expressions)  # 'a' 'b' is one literal to Spark
+            case exp.Neg(this=exp.Cast(this=exp.Literal(is_string=False)) as cast):  # -128Y: 128 is no TINYINT
+                self._check(cast, "this", "to", "safe", "requires_string")
+                return self._cast(cast, self._negated(node, self._literal(cast.this)))
             case exp.Neg():
                 return self._negated(node, self._literal(self._one(node)))
             case exp.Cast():  # also DATE '...', 1L and TryCast, which is how sqlglot reads Spark's CAST
