@@ -65,8 +65,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Writing:
-    """What every task is told. `writes`: the numbers of the clauses that write rows; `inserts`: of those of them whose rows have
-    no place."""
+    """What every task receives.
+
+    Attributes:
+        version: the version that is changed.
+        writes: the numbers of the clauses that write rows.
+        inserts: the numbers of those of them that insert rows, which have no place in a file yet.
+    """
 
     version: Version
     writes: Sequence[int]

@@ -49,7 +49,7 @@ Placed = tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]
 
 @dataclass(frozen=True)
 class _Write:
-    """What every task is told."""
+    """What every task receives."""
 
     base: Version
     columns: Sequence[str]
@@ -95,8 +95,8 @@ def upsert(
 
 def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
     placed = _placed(df, write, parallelism)
-    told = replace(write, request=replace(write.request, check=None))  # only the driver commits
-    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, told), tasks.RESULT))
+    sent = replace(write, request=replace(write.request, check=None))  # only the driver commits
+    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, sent), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
         write.base.meta.files.discard(messages)

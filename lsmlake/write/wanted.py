@@ -1,4 +1,4 @@
-"""Which rows a statement is about, so that rows which other commits wrote meanwhile can be told from those it would have read."""
+"""The rows that a statement would have read. If another commit wrote such a row meanwhile, the statement is evaluated again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from lsmlake.predicate import Predicate, evaluate
 
 @dataclass(frozen=True)
 class Wanted:
-    """The rows for which `predicate` is true (None: all rows) and, of these, those that `among` flags (None: all of them).
+    """The rows that meet all conditions.
 
-    `columns`: what `among` reads. It gives one flag per row. `everything`: the statement depends on all rows of the table, so any
-    change overtakes it.
+    Attributes:
+        predicate: is true of the rows; None: of all rows.
+        columns: the columns that `among` reads.
+        among: returns a flag for each row; None: all rows are wanted.
+        everything: the statement depends on all rows of the table, so any change overtakes it.
     """
 
     predicate: Predicate | None = None
