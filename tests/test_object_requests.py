@@ -114,12 +114,12 @@ def test_a_reader_catches_up_in_few_steps(world: tuple[Server, FaultProxy]):
     other.scan().plan()
     table.upsert(rows(1))
     found = measured(world[1], lambda: other.scan().plan())
-    assert depth(found) <= 4
+    assert depth(found) <= 3
     assert Counter(map(kind, found)) == {"GET snapshot": 3, "GET manifest-list": 2, "GET manifest": 1}
 
 
 def test_columns_of_a_large_file_come_in_one_step(world: tuple[Server, FaultProxy]):
-    """The footer, then all column chunks at once; a row by its key needs a page of each column."""
+    """The footer, then all column chunks at once."""
     lake = opened(*world, world[0].warehouse())
     lake.create_database("d")
     columns = {f"c{number}": pa.array(range(300_000)) for number in range(4)}
@@ -127,9 +127,21 @@ def test_columns_of_a_large_file_come_in_one_step(world: tuple[Server, FaultProx
     found = measured(world[1], lambda: table.scan(columns=["c0", "c2"]).to_arrow())
     assert depth(found) <= 3
     assert all(request.range for request in found if "data" in request.name)
-    table.get({"k": 7})
+
+
+def test_a_lookup_in_a_large_file_reads_its_footer_once_and_page_indexes_with_keys(world: tuple[Server, FaultProxy]):
+    lake = opened(*world, world[0].warehouse())
+    lake.create_database("d")
+    columns = {f"c{number}": pa.array(range(300_000)) for number in range(4)}
+    lake.create_table_from("d.t", pa.table({"k": range(300_000), **columns}), primary_key=["k"])
+    table = opened(*world, lake.env.storage.root).table("d.t")
+    table.scan().plan()
     found = measured(world[1], lambda: table.get({"k": 250_000}))
+    assert Counter(map(kind, found)) == plus(NEWEST, {"GET data": 4})  # footer; keys and page indexes; pages
     assert depth(found) <= 4
+    found = measured(world[1], lambda: table.get({"k": 7}))
+    assert Counter(map(kind, found)) == plus(NEWEST, {"GET data": 1})
+    assert depth(found) <= 2
 
 
 def test_an_expiry_deletes_all_files_by_one_request(world: tuple[Server, FaultProxy]):

@@ -7,6 +7,7 @@ options in effect. `store.data_reader` and `store.data_writer` handle single fil
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -24,6 +25,7 @@ from lsmlake.store.data_reader import DataReader, reading
 from lsmlake.store.data_writer import DATA, Origin, write_run
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.page_reader import PageReader, Place
+from lsmlake.store.together import Once
 
 Item = TypeVar("Item")
 
@@ -110,35 +112,40 @@ class BucketFiles:
         than +I. Caches the key columns of the row groups searched."""
         if self._is_read_whole(file):
             return range(*self._whole(file).keys.find(key.searched))
-        pages, found = self._pages(file), range(0)
-        for group, (low, high) in enumerate(pages.key_bounds):
-            if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
-                continue
-            start, stop = self._keys_of_group(file, group).find(key.searched)
-            if start < stop:  # the rows of a key are neighbours, also across row groups
-                first = pages.starts[group]
-                found = range(found.start if found else first + start, first + stop)
+        found = range(0)
+        with self._opened_if_needed(file) as opened:
+            pages = self._pages(file, opened)
+            for group, (low, high) in enumerate(pages.key_bounds):
+                if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
+                    continue
+                start, stop = self._keys_of_group(file, group, pages, opened).find(key.searched)
+                if start < stop:  # the rows of a key are neighbours, also across row groups
+                    first = pages.starts[group]
+                    found = range(found.start if found else first + start, first + stop)
         return found
 
     def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """The rows at `positions`, ascending. Reads one page of each column for a row, whole row groups of nested columns."""
         if self._is_read_whole(file):
             return self._whole(file).rows.select(list(columns)).take(pa.array(positions, pa.int64()))
-        pages, path = self._pages(file), self.meta.paths.data(file)
-        others = [name for name in columns if name not in self.schema.key]
-        if not pages.can_read(others):
-            return pa.concat_tables(self.fetch(file, np.array(positions, np.int64), columns))
-        places = pages.places(positions)
-        with reading(path), self.meta.env.storage.read_from_end(path, file.bytes, 0) as source:
-            found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
-        found.update(zip(self.schema.key, self._keys_at(file, places), strict=True))
+        path, others = self.meta.paths.data(file), [name for name in columns if name not in self.schema.key]
+        with self._opened_if_needed(file) as opened:
+            pages = self._pages(file, opened)
+            if not pages.can_read(others):
+                return pa.concat_tables(self.fetch(file, np.array(positions, np.int64), columns))
+            places = pages.places(positions)
+            with reading(path), self.meta.env.storage.read_from_end(path, file.bytes, 0) as source:
+                found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
+            found.update(zip(self.schema.key, self._keys_at(file, places, pages, opened), strict=True))
         fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
         return pa.Table.from_arrays([found[name] for name in columns], schema=pa.schema(fields).remove_metadata())
 
-    def _keys_at(self, file: DataFile, places: Sequence[Place]) -> Iterator[pa.Array]:
+    def _keys_at(
+        self, file: DataFile, places: Sequence[Place], pages: PageReader, opened: Callable[[], DataReader]
+    ) -> Iterator[pa.Array]:
         """The key columns of some rows."""
         parts = [
-            self._keys_of_group(file, group).take([place.row for place in some])
+            self._keys_of_group(file, group, pages, opened).take([place.row for place in some])
             for group, some in groupby(places, key=lambda place: place.group)
         ]
         return map(pa.concat_arrays, zip(*parts, strict=True))
@@ -157,17 +164,21 @@ class BucketFiles:
 
         return self._cached(file, ("rows",), read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
 
-    def _pages(self, file: DataFile) -> PageReader:
-        def read() -> PageReader:
-            with self.open(file) as reader:
-                return PageReader(reader)
+    @contextmanager
+    def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
+        """The file, opened by the first call: one read of the footer for what is not cached."""
+        with ExitStack() as closing:
+            yield Once(lambda: closing.enter_context(self.open(file)))
 
-        return self._cached(file, ("pages",), read, lambda pages: pages.bytes)
+    def _pages(self, file: DataFile, opened: Callable[[], DataReader]) -> PageReader:
+        return self._cached(file, ("pages",), lambda: PageReader(opened()), lambda pages: pages.bytes)
 
-    def _keys_of_group(self, file: DataFile, group: int) -> SortedKeys:
+    def _keys_of_group(self, file: DataFile, group: int, pages: PageReader, opened: Callable[[], DataReader]) -> SortedKeys:
         def read() -> SortedKeys:
-            with self.open(file) as reader:
-                return SortedKeys(reader.read([group], self.schema.key))
+            reader = opened()
+            keys = SortedKeys(reader.read([group], self.schema.key, pages.indexes(group)))
+            pages.keep_indexes(reader.source, group, self.meta.files.cache)
+            return keys
 
         return self._cached(file, ("keys", group), read, lambda keys: keys.bytes)
 

@@ -114,20 +114,21 @@ class DataReader:
             high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], stored.field.type).cast(type_)
             return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
 
-    def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """All rows of the row groups, concatenated."""
+    def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[Range] = ()) -> pa.Table:
+        """All rows of the row groups, concatenated. `ahead`: what the caller reads next, fetched in the same step if the storage
+        reads by requests."""
         with reading(self.path):
             leaves = self._leaves(columns)
-            self._load(groups, leaves)
+            self._load(groups, leaves, ahead)
             found = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=True)
             table = self._plain(found, columns)
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
         return table
 
-    def _load(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
+    def _load(self, groups: Sequence[int], leaves: Sequence[int], ahead: Sequence[Range]) -> None:
         """Fetch the column chunks that are read next, if the storage reads by requests."""
         if isinstance(self.source, RangedFile):
-            self.source.ranges.load(self._ranges(groups, leaves))
+            self.source.ranges.load([*self._ranges(groups, leaves), *ahead])
 
     def _ranges(self, groups: Sequence[int], leaves: Sequence[int]) -> list[Range]:
         chunks = [self.footer.row_group(group).column(leaf) for group in groups for leaf in leaves]

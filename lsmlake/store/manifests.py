@@ -77,7 +77,7 @@ class Manifests:
         """
         cache = self.files.cache
         if self.files.env.storage.at_once > 1:
-            self._load(snapshot)
+            self.load(snapshot)
         if cache.newest is not None and snapshot.id < cache.newest.number:
             key = self.files.paths.manifest(snapshot.delta_manifest_list.name), "live", schema.types_by_id
             known: pa.Table | None = cache.known(key)
@@ -96,7 +96,7 @@ class Manifests:
         cache.newest = live
         return live.files if selection is None else live.select(selection, schema)
 
-    def _load(self, snapshot: Snapshot) -> None:
+    def load(self, snapshot: Snapshot) -> None:
         """Read the manifest lists and the index of vectors at once; both are cached."""
         index = [] if snapshot.index_manifest is None else [partial(self.index, snapshot.index_manifest)]
         self.files.env.side_by_side([partial(self.metas, snapshot), *index])

@@ -36,8 +36,9 @@ class Metadata:
 
     @staticmethod
     def _on(files: TableFiles) -> Metadata:
-        tags = Tags(files)
-        return Metadata(files, Schemas(files), Snapshots(files, tags), tags, Branches(files), Manifests(files), Vectors(files))
+        tags, manifests = Tags(files), Manifests(files)
+        snapshots = Snapshots(files, tags, manifests)
+        return Metadata(files, Schemas(files), snapshots, tags, Branches(files), manifests, Vectors(files))
 
     def on(self, branch: Branch | None) -> Metadata:
         """The metadata of a branch of the table; None: of the table itself. Reads nothing."""

@@ -107,6 +107,25 @@ class PageReader:
         groups = [bisect_right(self.starts, position) - 1 for position in positions]
         return [Place(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
 
+    def indexes(self, group: int) -> list[Range]:
+        """Where the page indexes of a row group are that are not known yet."""
+        return [_range(*self.chunks[one].index) for one in self._unknown(group)]
+
+    def keep_indexes(self, source: pa.NativeFile, group: int, cache: Cache) -> None:
+        """Decode the page indexes of a row group, which `source` has fetched. Only of a storage that reads by requests: elsewhere
+        they are read when they are needed."""
+        if isinstance(source, RangedFile):
+            with reading(self.path):
+                file = _Source(self.path, source, source.size(), cache)
+                try:
+                    for one in self._unknown(group):
+                        self._pages(file, *one)
+                except DAMAGES as broken:
+                    raise ValueError(f"a page index is damaged: {broken}") from broken
+
+    def _unknown(self, group: int) -> list[tuple[int, int]]:
+        return [one for one, chunk in self.chunks.items() if one[0] == group and chunk is not None and one not in self.pages]
+
     def columns_at(
         self, source: pa.NativeFile, places: Sequence[Place], names: Sequence[str], cache: Cache
     ) -> list[pa.Array | pa.ChunkedArray]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from lsmlake.errors import Corrupt, SnapshotNotFound, StorageFailed, Wording
+from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, Wording
 from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.cache import Stored
+from lsmlake.store.manifests import Manifests
 from lsmlake.store.storage import read_bytes, storage_errors
 from lsmlake.store.table_files import TableFiles
 from lsmlake.store.tags import Tags
@@ -32,6 +33,7 @@ LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsml
 class Snapshots:
     files: TableFiles
     tags: Tags
+    manifests: Manifests
 
     def get(self, number: int) -> Snapshot:
         """Read a snapshot. Raises SnapshotNotFound; TableNotFound if the table no longer exists."""
@@ -235,8 +237,18 @@ class Snapshots:
             following = after.pop() if after else self._stored(here.number + 1)
             if following is None:
                 return newest
+            if step == 1 and known is not None and self.files.env.storage.at_once > 1:
+                after = self.files.env.side_by_side(
+                    [partial(self._stored, following.number + 1), partial(self._load, following)]
+                )[:1]
             here = self._hinted(following) if step == _STEPS else following
             newest = newest if here.data == _CUT else here
+
+    def _load(self, stored: Stored) -> None:
+        """Read the manifest lists of what is probably the newest snapshot, while the one after it is looked for."""
+        if stored.data not in _MARKS:
+            with suppress(LakeError):  # it may expire meanwhile
+                self.manifests.load(self._decoded(stored))
 
     def _hinted(self, here: Stored) -> Stored:
         """The snapshot that the hint names if it is newer than `here`; no number after `here`, which exists, has been freed."""
