@@ -184,3 +184,30 @@ def test_spark_executes_queries(spark, spark_lake, lake):
     with pytest.raises(LakeError):
         spark_lake.sql("SELECT nope FROM d.t")
     spark.catalog.dropTempView("own")
+
+
+FIELDS = [
+    "INSERT INTO d.f SELECT 4, named_struct('a', 4S, 'b', named_struct('x', 1.5BD, 'y', 'q')), array(named_struct('p', 7))",
+    "UPDATE d.f SET st.a = 7 WHERE id < (SELECT max(id) FROM d.f)",
+    "UPDATE d.f AS o SET o.st.b.y = upper(o.st.b.y), st.a = o.st.a + (SELECT min(id) FROM d.f) WHERE o.st.b.x > 1",
+    """MERGE INTO d.f AS o USING batch AS n ON o.id = n.id WHEN MATCHED AND n.id > 1 THEN UPDATE SET o.st.B.y = 'm', st.a = n.id
+       WHEN MATCHED THEN UPDATE SET st.b.x = 2 WHEN NOT MATCHED BY SOURCE THEN UPDATE SET st.b = NULL""",
+]
+
+
+@pytest.mark.parametrize("kind", ["PRIMARY KEY (id)", "append-only"])
+def test_fields_of_structs_are_assigned(spark, spark_lake, lake, tmp_path, kind):
+    key = f", {kind}" if kind.startswith("PRIMARY") else ""
+    nested = "st STRUCT<a: BIGINT, b: STRUCT<x: DECIMAL(9,2), y: STRING>>, l ARRAY<STRUCT<p: BIGINT>>"
+    lake.sql(f"CREATE TABLE d.f (id INT NOT NULL, {nested}{key})")
+    lake.sql("""INSERT INTO d.f VALUES (1, named_struct('a', 1, 'b', named_struct('x', 1, 'y', 'p')), NULL), (2, NULL, NULL),
+        (3, named_struct('a', NULL, 'b', NULL), array(NULL, named_struct('p', 1)))""")
+    shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
+    copy, batch = lsmlake.connect(tmp_path / "copy"), pa.table({"id": pa.array([1, 2], pa.int32())})
+    for text in FIELDS:
+        spark_lake.sql(text, tables={"batch": spark.createDataFrame(batch)} if "batch" in text else None)
+        copy.sql(text, tables={"batch": batch} if "batch" in text else None)
+        same(lake.table("d.f").scan().to_arrow(), copy.table("d.f").scan().to_arrow())
+    for one in (spark_lake, copy):
+        with pytest.raises(LakeError, match="without loss"):
+            one.sql("UPDATE d.f SET st.b.x = (SELECT 1.234)")

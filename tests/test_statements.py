@@ -17,6 +17,7 @@ from strategies import new_lake, rows_of, tiny_units
 
 import lsmlake
 from lsmlake import add_column, set_option
+from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
 from lsmlake.store.memory import MemoryStorage
@@ -382,3 +383,50 @@ def test_columns_of_a_text_file_have_the_types_of_the_table(lake, tmp_path):
     (tmp_path / "b.csv").write_text("id\n1\nx\n")
     with pytest.raises(InvalidData, match="a value does not fit"):
         table.merge(str(tmp_path / "b.csv"), "t.id = s.id").when_matched_delete().execute()
+
+
+# --- fields of structs ---
+
+NESTED = "id INT NOT NULL, st STRUCT<a: BIGINT, `in b`: STRUCT<x: DECIMAL(9,2), y: STRING>>"
+FIELDS: dict[str, tuple[Callable[[Lake, Table], object], list]] = {
+    "a field": (lambda lake, table: table.update({"st.A": "st.a + 1 -- more"}), [(2, (1, "p")), (None, None)]),
+    "a field of a field": (
+        lambda lake, table: table.update({"st.`in b`.y": "upper(st.`in b`.y)", "st.a": "length(st.`in b`.y)"}),
+        [(1, (1, "P")), (None, (None, None))],
+    ),
+    "in SQL": (lambda lake, table: lake.sql("UPDATE d.n AS o SET o.st.`in b`.x = o.id"), [(1, (1, "p")), (None, (2, None))]),
+    "in SQL, by a query": (
+        lambda lake, table: lake.sql("UPDATE d.n SET n.st.a = 5 WHERE id = (SELECT max(id) FROM d.n)"),
+        [(1, (1, "p")), (5, None)],
+    ),
+    "of rows that match": (
+        lambda lake, table: table.merge({"id": [2], "a": [9]}, "t.id = s.id").when_matched_update({"st.a": "s.a"}).execute(),
+        [(1, (1, "p")), (9, None)],
+    ),
+    "of rows that match none": (
+        lambda lake, table: (
+            table.merge({"id": [2]}, "t.id = s.id").when_not_matched_by_source_update({"st.`in b`.y": "'n'"}).execute()
+        ),
+        [(1, (1, "n")), None],
+    ),
+    "in a MERGE in SQL": (
+        lambda lake, table: lake.sql(
+            "MERGE INTO d.n AS n USING (SELECT 1 AS id, 8 AS st) AS s ON n.id = s.id WHEN MATCHED THEN UPDATE SET n.st.a = s.st"
+        ),
+        [(8, (1, "p")), None],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FIELDS)
+def test_fields_of_structs_are_assigned(lake, case):
+    """The other fields keep their values; of a struct that is NULL they are NULL, as in Spark."""
+    run, expected = FIELDS[case]
+    for key in ({}, {"primary_key": ["id"]}):
+        table = lake.create_table("d.n", NESTED, **key)
+        lake.sql("INSERT INTO d.n VALUES (1, named_struct('a', 1, 'in b', named_struct('x', 1.0, 'y', 'p'))), (2, NULL)")
+        run(lake, table)
+        found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+        flat = [st and (st["a"], st["in b"] and (*st["in b"].values(),)) for st in (row["st"] for row in found)]
+        assert flat == expected, key
+        lake.drop_table("d.n")

@@ -14,6 +14,8 @@ from lsmlake.dialect.types import (
     duck_name,
     is_number,
     is_time,
+    quoted,
+    text,
 )
 
 
@@ -110,7 +112,24 @@ def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
         return _lossless(sql, found, wanted)
     if wanted == STRING and not t.is_binary(found):
         return cast(sql, found, wanted)
-    return cast(sql, found, wanted) if t.is_nested(found) and t.is_nested(wanted) else None
+    return _assign_nested(sql, found, wanted) if t.is_nested(found) and t.is_nested(wanted) else None
+
+
+def _assign_nested(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
+    """As `assign`, for each field of a struct and each element of an array."""
+    t = pa.types
+    if (plain := cast(sql, found, wanted)) is not None:
+        return plain
+    if t.is_list(found) and t.is_list(wanted):
+        element = assign("x", found.value_type, wanted.value_type)
+        return element and f"list_transform({sql}, lambda x: {element})"
+    if not (t.is_struct(found) and t.is_struct(wanted)) or [f.name for f in found] != [f.name for f in wanted]:
+        return None
+    fields = [(f.name, assign(f"struct_extract(x, {text(f.name)})", f.type, wanted.field(f.name).type)) for f in found]
+    if any(value is None for _, value in fields):
+        return None
+    packed = ", ".join(f"{quoted(name)} := CAST({value} AS {duck_name(wanted.field(name).type)})" for name, value in fields)
+    return f"list_transform([{sql}], lambda x: CASE WHEN x IS NOT NULL THEN struct_pack({packed}) END)[1]"
 
 
 def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:

@@ -148,11 +148,8 @@ def converted(made: st.StructField, field: pa.Field, text: str) -> str:
         found = types.plain(to_arrow(st.StructType([made])).field(0).type)
     except InvalidSchema as error:
         raise InvalidQuery(f"the value does not fit column {field.name!r}", where=text, found=error.found) from error
-    if nested.nullable(found) == nested.nullable(field.type):
-        return made.name
-    if pa.types.is_null(found):
-        return "null"
-    if pa.types.is_nested(found) or pa.types.is_nested(field.type) or assign("x", found, field.type) is None:
+    value = _fitted(made.name, found, field.type)
+    if value is None:
         raise InvalidQuery(
             f"the value does not fit column {field.name!r}",
             where=text,
@@ -160,16 +157,40 @@ def converted(made: st.StructField, field: pa.Field, text: str) -> str:
             found=format_type(found),
             cure=f"write CAST({text} AS {format_type(field.type)})",
         )
-    value = f"try_cast({made.name} as {_type(field)})"
-    kept = f"cast({value} as {made.dataType.simpleString()}) <=> {made.name}"
-    message = (
-        f"concat(string({made.name}), ' does not fit {format_type(field.type)} without loss (out of range, or to be rounded)')"
-    )
-    return f"if({kept}, {value}, raise_error({message}))"
+    return value
+
+
+def _fitted(value: str, found: pa.DataType, wanted: pa.DataType, depth: int = 0) -> str | None:
+    """SQL for a value as one of another type, without loss; None if the types do not fit. Converts each field of a
+    struct and each element of an array."""
+    t = pa.types
+    if nested.nullable(found) == nested.nullable(wanted):
+        return value
+    if t.is_null(found):
+        return "null"
+    if t.is_list(found) and t.is_list(wanted):
+        element = _fitted(f"e{depth}", found.value_type, wanted.value_type, depth + 1)
+        return element and f"transform({value}, e{depth} -> {element})"
+    if t.is_struct(found) and t.is_struct(wanted) and [one.name for one in found] == [one.name for one in wanted]:
+        fields = [_fitted(f"{value}.{quoted(one.name)}", one.type, wanted.field(one.name).type, depth) for one in found]
+        if any(one is None for one in fields):
+            return None
+        packed = ", ".join(f"{one} as {quoted(field.name)}" for one, field in zip(fields, found, strict=True))
+        return f"if({value} is null, null, struct({packed}))"
+    if t.is_nested(found) or t.is_nested(wanted) or assign("x", found, wanted) is None:
+        return None
+    made = f"try_cast({value} as {_name(wanted)})"
+    kept = f"cast({made} as {_name(found)}) <=> {value}"
+    message = f"concat(string({value}), ' does not fit {format_type(wanted)} without loss (out of range, or to be rounded)')"
+    return f"if({kept}, {made}, raise_error({message}))"
 
 
 def _type(field: pa.Field) -> str:
-    return to_spark(pa.schema([pa.field("x", types.plain(field.type))]))[0].dataType.simpleString()
+    return _name(types.plain(field.type))
+
+
+def _name(kind: pa.DataType) -> str:
+    return to_spark(pa.schema([pa.field("x", kind)]))[0].dataType.simpleString()
 
 
 def _escaped(name: str) -> str:

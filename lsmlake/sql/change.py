@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 from sqlglot import exp
@@ -26,6 +27,7 @@ from lsmlake.sql.engine import Engine, RowChange
 from lsmlake.sql.select import create_views, planned, sources_of
 from lsmlake.store.version import Version
 from lsmlake.write.by_expression import change_rows, known_of, target_scope
+from lsmlake.write.fields import whole_columns
 from lsmlake.write.statement import DmlReport, evaluated
 
 RowsOf = Callable[[exp.Expression], pa.Table | SparkDataFrame]
@@ -45,14 +47,7 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Eng
     """UPDATE table SET column = value, ... [WHERE condition]"""
     text.only(node, "this", "expressions", "where")
     table = catalog.table(node.this)
-    values = {}
-    for item in node.expressions:
-        if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-            text.refuse(item, "SET takes column = value")
-        if item.this.name in values:
-            text.refuse(item, f"column {item.this.name} is assigned twice", cure="assign it once")
-        values[item.this.name] = item.expression
-    values = with_defaults(values, table.current.columns)
+    values = with_defaults(_assigned(node.expressions, node.this, table, text), table.current.columns)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
         return _changed(RowChange(node, table, where, values), text, catalog, now, engine)
@@ -137,11 +132,19 @@ def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.
     merging = table.merge(rows, spoken(node.args["on"]))
     for when in node.args["whens"].expressions:
         condition = when.args.get("condition")
-        merging = _clause(merging, when, None if condition is None else spoken(condition), table, spoken, text)
+        merging = _clause(merging, when, None if condition is None else spoken(condition), table, node.this, spoken, text)
     return _report(merging.execute())
 
 
-def _clause(merging, when: exp.When, condition: str | None, table: Table, spoken: Callable[[exp.Expression], str], text: Text):
+def _clause(
+    merging,
+    when: exp.When,
+    condition: str | None,
+    table: Table,
+    target: exp.Table,
+    spoken: Callable[[exp.Expression], str],
+    text: Text,
+):
     def assigned(pairs: Mapping[str, exp.Expression]) -> dict[str, str]:
         return {name: spoken(value) for name, value in with_defaults(pairs, table.current.columns).items()}
 
@@ -156,7 +159,7 @@ def _clause(merging, when: exp.When, condition: str | None, table: Table, spoken
             if matched:
                 return merging.when_matched_update_all(condition)
         else:
-            values = assigned({item.this.name: item.expression for item in then.expressions})
+            values = assigned(_assigned(then.expressions, target, table, text))
             return (
                 merging.when_matched_update(values, condition)
                 if matched
@@ -172,6 +175,35 @@ def _clause(merging, when: exp.When, condition: str | None, table: Table, spoken
             pairs = dict(zip(names, then.expression.expressions, strict=True))
             return merging.when_not_matched_insert(assigned(pairs), condition)
     text.refuse(when, "this clause of MERGE is not supported")
+
+
+def _assigned(items: list[exp.Expression], target: exp.Table, table: Table, text: Text) -> dict[str, exp.Expression]:
+    """The columns and values after SET. A field of a struct is named by its path."""
+    alias, columns = target.alias or target.name, {name.lower() for name in table.current.columns.names}
+    pairs: list[tuple[tuple[str, ...], exp.Expression]] = []
+    for item in items:
+        if not isinstance(item, exp.EQ) or not isinstance(item.this, (exp.Column, exp.Dot)):
+            text.refuse(item, "SET takes column = value")
+        path = tuple(part.name for part in _parts(without_database(item.this, target)))
+        if len(path) > 1 and path[0].lower() == alias.lower() and (path[1].lower() in columns or path[0].lower() not in columns):
+            path = path[1:]
+        if any([*map(str.lower, path)] == [*map(str.lower, other)] for other, _ in pairs):
+            text.refuse(item, f"column {'.'.join(path)} is assigned twice", cure="assign it once")
+        pairs.append((path, item.expression))
+
+    def old(path: tuple[str, ...]) -> exp.Expression:
+        column = exp.column(path[0], table=alias, quoted=True)
+        return exp.Dot.build([column, *(exp.to_identifier(name, quoted=True) for name in path[1:])])
+
+    def struct(fields: list[tuple[str, exp.Expression]]) -> exp.Expression:
+        pairs = ((exp.Literal.string(name), value) for name, value in fields)
+        return exp.Anonymous(this="named_struct", expressions=list(chain.from_iterable(pairs)))
+
+    return whole_columns(pairs, table.current.plain_columns, old, struct)
+
+
+def _parts(node: exp.Expression) -> list[exp.Expression]:
+    return node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
 
 
 def _is_star(expressions: object) -> bool:
@@ -191,9 +223,9 @@ def _plain(part: exp.Expression, target: exp.Table) -> exp.Expression:
     """A condition or value with plain names of columns."""
     made = part.copy()
     for column in list(made.find_all(exp.Column)):
-        if column.table and column.table.lower() == _alias(target):
-            column.set("table", None)
-            column.set("db", None)
+        parts = column.parts
+        if len(parts) > 1 and parts[0].name.lower() == _alias(target):
+            _rename(column, parts[1:])
     return made
 
 
@@ -203,10 +235,13 @@ def without_database(part: exp.Expression, table: exp.Expression) -> exp.Express
     own = [one.name.lower() for one in table.parts] if isinstance(table, exp.Table) and not table.alias else []
     for column in made.find_all(exp.Column):
         if len(own) > 1 and [one.name.lower() for one in column.parts][: len(own)] == own:
-            parts = column.parts[1:]
-            for place, name in zip(("this", "table", "db", "catalog"), (*reversed(parts), None, None, None), strict=False):
-                column.set(place, name)
+            _rename(column, column.parts[1:])
     return made
+
+
+def _rename(column: exp.Column, parts: list[exp.Expression]) -> None:
+    for place, name in zip(("this", "table", "db", "catalog"), (*reversed(parts), None, None, None), strict=False):
+        column.set(place, name)
 
 
 def _qualified(part: exp.Expression, names: Mapping[str, str], columns: Mapping[str, set[str]], text: Text) -> exp.Expression:

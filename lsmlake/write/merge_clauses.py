@@ -15,7 +15,8 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
-from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, Clause
+from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.write.fields import whole_texts
 
 TARGET, SOURCE = "t.", "s."
 """How the columns of joined rows begin."""
@@ -131,7 +132,7 @@ def assignments(clause: Clause, schema: Schema, source: pa.Schema, equal: Iterab
     if clause.action == DELETE:
         return {}
     if clause.values is not None:
-        return clause.values
+        return whole_texts(clause.values, schema.plain_columns, TARGET) if clause.action == UPDATE else clause.values
     common = {target for target, own in equal if target.lower() == own.lower()}
     by_lower = {name.lower(): name for name in source.names}
     wanted = [name for name in schema.columns.names if clause.action == INSERT or name not in {*common} & {*schema.primary_key}]

@@ -25,6 +25,7 @@ from lsmlake.read.travel import Moment
 from lsmlake.schema.conform import converted
 from lsmlake.store.version import Version
 from lsmlake.write.clause import Clause
+from lsmlake.write.fields import whole_texts
 from lsmlake.write.prepare import Request
 from lsmlake.write.statement import DmlReport, check_isolation, evaluated, moment_of
 
@@ -76,7 +77,8 @@ class Statements(Writing, Reading):
 
         Args:
             values: column -> an expression in Spark SQL over the old row, such as {"amount": "amount * 2", "status": "'paid'"}.
-                Key columns cannot be updated. A value that the column cannot hold without loss is refused.
+                "st.a" is a field of a struct; the other fields keep their values. Key columns cannot be updated. A value that
+                the column cannot hold without loss is refused.
             where: as in `delete`.
             isolation: as in `delete`. Default: `write.update.isolation-level`.
 
@@ -96,7 +98,8 @@ class Statements(Writing, Reading):
         now = moment_of(self.meta.env)
 
         def evaluate(version: Version) -> DmlReport:
-            return self.runtime.update(version, values, where, isolation or version.options.isolation.update, now)
+            whole = whole_texts(values, version.schema.plain_columns)
+            return self.runtime.update(version, whole, where, isolation or version.options.isolation.update, now)
 
         return evaluated(self.meta, evaluate)
 
