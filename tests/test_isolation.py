@@ -27,6 +27,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
+from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
@@ -319,6 +320,30 @@ def _in_every_order(pair: tuple[Callable[[Table], object], Callable[[Table], obj
             left = opened(done.world, "look-")
             assert sorted(rows_of(left.scan().to_arrow())) in serial, done.steps
             assert unreferenced(left) == []
+
+
+READING: dict[str, tuple[str, list[tuple]]] = {
+    # a statement that also reads the row 2, which another program deletes meanwhile, and what is left
+    "delete": ("DELETE FROM d.t WHERE v < (SELECT max(v) FROM d.t)", [(1, 10)]),
+    "update": ("UPDATE d.t SET v = (SELECT sum(v) FROM d.t) WHERE id = 1", [(1, 10)]),
+    "merge": (
+        "MERGE INTO d.t USING (SELECT 1 AS id, count(*) AS n FROM d.t) AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.n",
+        [(1, 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", READING)
+def test_a_deleted_row_that_only_a_subquery_read_overtakes_a_statement(verb, kind):
+    text, left = READING[verb]
+    storage = MemoryStorage()
+    table = created(storage, kind, [(1, 1, 10, "a")])
+    add(table, [(2, 2, 20, "b")])
+    meanwhile = Meanwhile(storage, lambda other: other.delete("id = 2"))
+    Lake(fake_env(meanwhile, "b-"), EmbeddedRuntime(attach=lambda spark: Runtime())).sql(text)
+    assert ids(table) == left
+    in_order(table)
 
 
 # --- a process that dies ---

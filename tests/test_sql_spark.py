@@ -196,7 +196,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("kind", ["PRIMARY KEY (id)", "append-only"])
-def test_fields_of_structs_are_assigned(spark, spark_lake, lake, tmp_path, kind):
+def test_fields_of_structs_are_assigned(spark_lake, lake, tmp_path, kind):
     key = f", {kind}" if kind.startswith("PRIMARY") else ""
     nested = "st STRUCT<a: BIGINT, b: STRUCT<x: DECIMAL(9,2), y: STRING>>, l ARRAY<STRUCT<p: BIGINT>>"
     lake.sql(f"CREATE TABLE d.f (id INT NOT NULL, {nested}{key})")
@@ -205,8 +205,8 @@ def test_fields_of_structs_are_assigned(spark, spark_lake, lake, tmp_path, kind)
     shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
     copy, batch = lsmlake.connect(tmp_path / "copy"), pa.table({"id": pa.array([1, 2], pa.int32())})
     for text in FIELDS:
-        spark_lake.sql(text, tables={"batch": spark.createDataFrame(batch)} if "batch" in text else None)
-        copy.sql(text, tables={"batch": batch} if "batch" in text else None)
+        for one in (spark_lake, copy):
+            one.sql(text, tables={"batch": batch})
         same(lake.table("d.f").scan().to_arrow(), copy.table("d.f").scan().to_arrow())
     for one in (spark_lake, copy):
         with pytest.raises(LakeError, match="without loss"):

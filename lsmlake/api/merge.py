@@ -31,7 +31,7 @@ class Merge:
     clauses: tuple[Clause, ...] = ()
 
     def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> Merge:
-        """Update a target row that matches a source row. `values`: column -> expression."""
+        """Update a target row that matches a source row. `values`: column -> expression; "st.a" is a field of a struct."""
         return self._with(Clause(MATCHED, UPDATE, values, condition))
 
     def when_matched_update_all(self, condition: str | None = None) -> Merge:
@@ -43,7 +43,11 @@ class Merge:
         return self._with(Clause(MATCHED, DELETE, None, condition))
 
     def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> Merge:
-        """Insert a source row without a target row. Columns that `values` lacks get their default."""
+        """Insert a source row without a target row. Columns that `values` lacks get their default.
+
+        Under a primary key this is an upsert: a row whose key is in the table, because `on` does not compare all of the key, goes
+        through the merge engine, and so do several source rows of one key.
+        """
         return self._with(Clause(NOT_MATCHED, INSERT, values, condition))
 
     def when_not_matched_insert_all(self, condition: str | None = None) -> Merge:

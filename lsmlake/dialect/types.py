@@ -90,6 +90,9 @@ def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if t.is_list(a) and t.is_list(b):
         inner = common(a.value_type, b.value_type)
         return None if inner is None else array_of(inner)
+    if t.is_struct(a) and t.is_struct(b) and [field.name for field in a] == [field.name for field in b]:
+        inner = [common(one.type, b.field(one.name).type) for one in a]
+        return None if None in inner else pa.struct([(one.name, kind) for one, kind in zip(a, inner, strict=True)])
     return None
 
 

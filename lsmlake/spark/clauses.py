@@ -172,10 +172,10 @@ def _fitted(value: str, found: pa.DataType, wanted: pa.DataType, depth: int = 0)
         element = _fitted(f"e{depth}", found.value_type, wanted.value_type, depth + 1)
         return element and f"transform({value}, e{depth} -> {element})"
     if t.is_struct(found) and t.is_struct(wanted) and [one.name for one in found] == [one.name for one in wanted]:
-        fields = [_fitted(f"{value}.{quoted(one.name)}", one.type, wanted.field(one.name).type, depth) for one in found]
+        fields = [_fitted(f"{value}.{backticked(one.name)}", one.type, wanted.field(one.name).type, depth) for one in found]
         if any(one is None for one in fields):
             return None
-        packed = ", ".join(f"{one} as {quoted(field.name)}" for one, field in zip(fields, found, strict=True))
+        packed = ", ".join(f"{one} as {backticked(field.name)}" for one, field in zip(fields, found, strict=True))
         return f"if({value} is null, null, struct({packed}))"
     if t.is_nested(found) or t.is_nested(wanted) or assign("x", found, wanted) is None:
         return None

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.schema.type_text import backticked
 
 Value = TypeVar("Value")
 Path = tuple[str, ...]
@@ -73,7 +74,7 @@ def whole_texts(texts: Mapping[str, str], columns: pa.Schema, prefix: str = "") 
     paths = [((name,) if name.lower() in names else _path(name), text) for name, text in texts.items()]
 
     def old(path: Path) -> str:
-        return prefix + ".".join("`" + part.replace("`", "``") + "`" for part in path)
+        return prefix + ".".join(map(backticked, path))
 
     def struct(fields: list[tuple[str, str]]) -> str:
         pairs = (f"{_literal(name)}, ({text}\n)" for name, text in fields)  # a text may end with a comment
