@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableExists, TableNotFound
+from lsmlake.sql.call import PROCEDURES
 
 ORDERS = """CREATE TABLE d.orders (id BIGINT NOT NULL, dt DATE NOT NULL, amount DECIMAL(10,2) COMMENT 'net', note STRING,
     PRIMARY KEY (id, dt)) PARTITIONED BY (dt) COMMENT 'all orders' TBLPROPERTIES ('bucket' = '2')"""
@@ -148,6 +149,50 @@ def test_procedures_are_the_verbs_of_tables(lake, orders):
     assert lake.sql("SELECT count(*) FROM d.orders$tags").fetchall() == [(1,)]
 
 
+VERBS = {
+    # procedure: arguments after the table by place, the same by name, and the columns that a result has
+    "analyze": ("", "", {"id"}),
+    "compact": ("true", "full => true", {"snapshot_id"}),
+    "create_branch": ("'b1', 'eod'", "name => 'b1', tag => 'eod'", set()),
+    "create_tag": ("'t1', 1", "name => 't1', snapshot => 1", {"name"}),
+    "delete_branch": ("'b0', true", "name => 'b0', dry_run => true", set()),
+    "delete_tag": ("'eod', true", "name => 'eod', dry_run => true", set()),
+    "expire_partitions": ("true", "dry_run => true", set()),
+    "expire_snapshots": ("1, 1, NULL, 5", "retain_max => 1, retain_min => 1, limit => 5", set()),
+    "expire_tags": ("'2026-01-01', true", "older_than => '2026-01-01', dry_run => true", set()),
+    "fast_forward": ("'b0'", "name => 'b0'", set()),
+    "remove_orphan_files": ("'2026-01-01', true", "older_than => '2026-01-01', dry_run => true", set()),
+    "rename_branch": ("'b0', 'b2'", "name => 'b0', new_name => 'b2'", set()),
+    "rename_tag": ("'eod', 't2'", "name => 'eod', new_name => 't2'", {"name"}),
+    "repair": ("", "", set()),
+    "repair_snapshots": ("", "", set()),
+    "reset_consumer": ("'c', 1", "name => 'c', next_snapshot => 1", set()),
+    "rollback": ("1", "snapshot => 1", {"id"}),
+    "verify": ("", "", set()),
+}
+
+
+def test_every_verb_that_looks_after_a_table_is_a_procedure(lake, orders):
+    """By place and by name, each on a table of its own, with the same result."""
+    assert {*VERBS} == {*PROCEDURES}
+    expiring = "CREATE TABLE d.p (id INT NOT NULL, dt DATE NOT NULL, PRIMARY KEY (id, dt)) PARTITIONED BY (dt)"
+    expiring += " TBLPROPERTIES ('partition.expiration-time' = '9000 d')"
+    for verb, (places, names, columns) in VERBS.items():
+        found = []
+        for given in (places, names):
+            lake.sql(expiring)
+            lake.sql("INSERT INTO d.p VALUES (1, DATE '2026-01-01')")
+            lake.sql("CALL create_tag('d.p', 'eod')")
+            lake.sql("CALL create_branch('d.p', 'b0')")
+            separator = ", " if given else ""
+            table = "'d.p'" if given == places else "table => 'd.p'"
+            result = lake.sql(f"CALL {verb}({table}{separator}{given})")
+            assert columns <= {*result.columns}, (verb, result.columns)
+            found.append((result.columns, len(result)))
+            lake.sql("DROP TABLE d.p")
+        assert found[0] == found[1], verb
+
+
 REFUSED = {
     "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 1.555, 'x')": "without loss",
     "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 'abc', 'x')": "does not fit column amount",
@@ -169,6 +214,8 @@ REFUSED = {
     "CREATE OR REPLACE TABLE d.x (a INT)": "REPLACE is not supported",
     "CALL nope('d.orders')": "no procedure nope",
     "CALL compact()": "table is missing",
+    "CALL compact('d.orders', true, NULL, NULL, 1)": "too many arguments of compact",
+    "CALL compact('d.orders', true, full => true)": "given twice: full",
     "CALL compact('d.orders', fully => true)": "no argument fully",
     "SHOW GRANTS": "this SHOW is not supported",
     "DESCRIBE d.orders id": "not supported here",

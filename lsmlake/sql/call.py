@@ -1,6 +1,7 @@
 """CALL: the verbs that look after a table, as procedures. Their names and arguments are those of the methods of `Table`.
 
-`CALL compact(table => 'sales.orders', full => true)`; the first argument without a name is the table.
+`CALL compact(table => 'sales.orders', full => true)`, or by place in the order of the method's arguments after the table:
+`CALL compact('sales.orders', true)`.
 """
 
 from __future__ import annotations
@@ -49,11 +50,16 @@ def call(lake: Lake, words: Words) -> pa.Table:
     if not positional:
         words.refuse("the table is missing", cure=f"write CALL {name}(table => 'database.table')")
     method = getattr(lake.table(str(positional[0])), name)
-    known = inspect.signature(method).parameters
+    known = list(inspect.signature(method).parameters)
     for one in named:
         if one not in known:
             words.refuse(f"{name} has no argument {one}", expected=f"table, {', '.join(known)}")
-    return rows_of(method(*positional[1:], **named))
+    given = positional[1:]
+    if len(given) > len(known):
+        words.refuse(f"too many arguments of {name}", expected=f"table{''.join(f', {one}' for one in known)}")
+    if repeated := {*known[: len(given)]} & {*named}:
+        words.refuse(f"arguments of {name} are given twice: {', '.join(sorted(repeated))}", cure="give each by name or by place")
+    return rows_of(method(**dict(zip(known, given, strict=False)), **named))
 
 
 def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
