@@ -125,7 +125,7 @@ FUNCTIONS: dict[str, list[Function]] = {
         Function((_D,), _D, _LOGARITHM.format("ln").format("{0}")),
         Function((_D, _D), _D, "CASE WHEN {0} <= 0 OR {1} <= 0 THEN NULL ELSE ln({1}) / ln({0}) END"),
     ],
-    **{name: _double(f"{name}({{0}})") for name in ("sin", "cos", "tan", "atan")},
+    **{name: _double(f"{name}({{0}})") for name in ("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh")},
     **{name: _double(f"CASE WHEN abs({{0}}) > 1 THEN CAST('NaN' AS DOUBLE) ELSE {name}({{0}}) END") for name in ("asin", "acos")},
     "atan2": [Function((_D, _D), _D, "atan2({0}, {1})")],
     "hypot": [Function((_D, _D), _D, "sqrt({0} * {0} + {1} * {1})")],
