@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
+from lsmlake.api.table import Table
 from lsmlake.sql.words import Words
 
 PROCEDURES = (
@@ -70,6 +71,8 @@ def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
     while not words.take(")"):
         if words.is_text():
             positional.append(words.one("a value"))
+        elif words.take("ARRAY", "("):
+            positional.append(_array(words))
         else:
             word = words.one("an argument")
             if words.take("=>") or words.take("=", ">"):
@@ -88,12 +91,16 @@ def _value(words: Words) -> object:
     if words.is_text():
         return words.one("a value")
     if words.take("ARRAY", "("):
-        values = []
-        while not words.take(")"):
-            values.append(_value(words))
-            words.take(",")
-        return values
+        return _array(words)
     return _literal(words, words.one("a value"))
+
+
+def _array(words: Words) -> list[object]:
+    values = []
+    while not words.take(")"):
+        values.append(_value(words))
+        words.take(",")
+    return values
 
 
 def _literal(words: Words, word: str) -> object:
@@ -108,9 +115,11 @@ def _literal(words: Words, word: str) -> object:
 
 
 def rows_of(report: object) -> pa.Table:
-    """The result of a verb as rows: one for a report, one per item of a list."""
+    """The result of a verb as rows: one for a report, one per item of a list. A table is its name."""
     if isinstance(report, pa.Table):
         return report
+    if isinstance(report, Table):
+        return pa.table({"name": [report.name]})
     items = report if isinstance(report, list) else [] if report is None else [report]
     rows = [dict(_fields(item)) for item in items]
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["result"]
