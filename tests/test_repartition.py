@@ -98,6 +98,14 @@ def test_an_overwrite_by_condition_goes_along_partitions():
     assert (table.version.number == 2 and len(unreferenced(table)) == 0) or table.verify() == []
 
 
+@pytest.mark.parametrize(("where", "left"), [("day IN (NULL)", 2), ("day IS NULL OR true", 0), ("day = NULL", 2)])
+def test_an_overwrite_by_a_condition_that_is_the_same_for_all_rows(where, left):
+    table = new_lake().create_table("d.t", "id BIGINT, day DATE", partition_by=["months(day)"])
+    table.append({"id": [1, 2], "day": [dt.date(2026, 1, 2), None]})
+    table.overwrite(table.scan().to_arrow().slice(0, 0), where=where)
+    assert table.scan().count() == left
+
+
 def test_an_overwrite_replaces_older_partitions_inside_of_its_own():
     table = table_by("days(ts)")
     table.append([row(1, at(1)), row(2, at(31)), row(3, at(1, month=2)), row(4, None)])

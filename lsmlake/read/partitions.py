@@ -19,7 +19,7 @@ def partition_matches(predicate: Predicate, schema: Schema, bucket: Bucket) -> b
     if it may be true of some of them."""
     fields = list(zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True))
     exact = {field.column: pa.array([value], field.type) for field, value in fields if field.transform.is_identity}
-    if predicate.columns <= exact.keys():
+    if exact and predicate.columns <= exact.keys():
         return bool(np.asarray(evaluate(predicate, pa.table(exact)))[0])
     bounds: dict[str, ColumnBounds] = {}
     one = np.ones(1, np.int64)
