@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from lsmlake.commit.partition_expiry import PartitionExpiryReport
 from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.text import counted, printable
-from lsmlake.schema.schema import Schema
 
 RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep at most N snapshots, regardless of age.")]
 RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep at least N snapshots, regardless of age.")]
@@ -51,8 +49,8 @@ def expire(
         if (retain_max, retain_min, older_than, limit) != (None, None, None, None):
             raise InvalidQuery("--partitions goes by the table's options", where=table, cure="give no other option but --dry-run")
         dropped = found.expire_partitions(dry_run=dry_run)
-        names = [_named(found.current, partition) for partition in dropped.partitions]
-        emit(asdict(dropped) | {"partitions": names}, Sentences((_dropped(found.name, dropped, names),)), json)
+        shown = {key: value for key, value in asdict(dropped).items() if key != "names"} | {"partitions": dropped.names}
+        emit(shown, Sentences((_dropped(found.name, dropped),)), json)
         return
     with spinner() as progress:
         progress.add_task("expiring snapshots", total=None)
@@ -63,17 +61,11 @@ def expire(
     emit(asdict(report), Sentences((f"{text}; dry run, nothing was changed" if dry_run else text,)), json)
 
 
-def _named(schema: Schema, values: Sequence[object]) -> str:
-    """The values of a partition with the names of its fields, which may be those of an older spec."""
-    specs = [schema.partition_columns, *(schema.partition_columns_of(spec.id) for spec in schema.partitioning.specs)]
-    return schema.named_text(next(fields for fields in specs if len(fields) == len(values)), values)
-
-
-def _dropped(name: str, report: PartitionExpiryReport, partitions: list[str | None]) -> str:
-    if not partitions:
+def _dropped(name: str, report: PartitionExpiryReport) -> str:
+    if not report.names:
         return f"{name}: no partition to expire"
-    texts = "; ".join(printable(str(partition)) for partition in partitions)
-    what = f"{name}: {counted(len(partitions), 'partition')}, {counted(report.rows, 'row')}: {texts}"
+    texts = "; ".join(map(printable, report.names))
+    what = f"{name}: {counted(len(report.names), 'partition')}, {counted(report.rows, 'row')}: {texts}"
     return f"{what}; snapshot {report.snapshot_id}" if report.snapshot_id else f"{what}; dry run, nothing was changed"
 
 

@@ -36,12 +36,14 @@ class PartitionExpiryReport(Shown):
 
     Attributes:
         partitions: their values, in the order of the partition fields; years, months, days and hours are text as in '2026-01-31'.
+        names: the same partitions as text with the names of the fields, such as 'dt=2026-01-31'.
         rows: the number of their live rows.
         files: the number of their data files, which stay until the older snapshots expire.
         snapshot_id: the snapshot that dropped them; None if there was none to drop, and in a dry run.
     """
 
     partitions: tuple[tuple[object, ...], ...] = ()
+    names: tuple[str, ...] = ()
     rows: int = 0
     files: int = 0
     snapshot_id: int | None = None
@@ -103,4 +105,5 @@ def _report(schema: Schema, states: States, chosen: Collection[Bucket], snapshot
     dead = sum(ref.cardinality for bucket in chosen for ref in states[bucket].vectors.values())
     keys = sorted({bucket.partition_key for bucket in chosen}, key=repr)
     partitions = tuple(human_values(schema.partition_columns_of(spec), values) for spec, values in keys)
-    return PartitionExpiryReport(partitions, sum(file.rows for file in files) - dead, len(files), snapshot and snapshot.id)
+    names = tuple(schema.partition_text(spec, values) or "" for spec, values in keys)
+    return PartitionExpiryReport(partitions, names, sum(file.rows for file in files) - dead, len(files), snapshot and snapshot.id)

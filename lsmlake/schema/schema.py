@@ -201,18 +201,16 @@ class Schema:
         return {spec: fields.index(field) for spec, fields in specs if field in fields}
 
     def partition_text(self, spec: int, partition: tuple) -> str | None:
-        """A partition as text, such as 'dt=2026-01-01, id_bucket=3'; None for a table without partitions."""
-        fields = self.partition_columns_of(spec)
-        return self.named_text(fields, human_values(fields, partition)) if partition else None
-
-    def named_text(self, fields: Sequence[PartitionColumn], values: Sequence[object]) -> str:
-        """Partition values, as Iceberg shows them, with the names of the fields. A null is shown as the name of its directory,
-        and text equal to that name is quoted."""
-        null = self.parsed_options.layout.default_partition
+        """A partition as text, such as 'dt=2026-01-01, id_bucket=3'; None for a table without partitions. A null is shown as
+        the name of its directory, and text equal to that name is quoted."""
+        if not partition:
+            return None
+        fields, null = self.partition_columns_of(spec), self.parsed_options.layout.default_partition
 
         def shown(value: object) -> str:
             return null if value is None else repr(value) if value == null else value_text(value)
 
+        values = human_values(fields, partition)
         return ", ".join(f"{field.name}={shown(value)}" for field, value in zip(fields, values, strict=True))
 
     @cached_property
