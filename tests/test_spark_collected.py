@@ -198,3 +198,26 @@ def test_streams_take_the_short_way_too(spark, spark_lake, tmp_path):
     found = table.scan().to_arrow().sort_by("id")
     assert found["v"].to_pylist() == [3 * i for i in range(found.num_rows)]
     assert set(table.snapshots()["delta_record_count"].to_pylist()[1:]) == {30}
+
+
+@pytest.mark.parametrize("key", [["id"], []])
+def test_the_driver_writes_few_changes_of_a_statement(spark, spark_lake, key):
+    """The files are not small, so Spark evaluates the statement; the changes are, so no task writes."""
+    lake = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=0)), spark_lake.runtime)
+    options = {"write.collect-rows": 20} | ({"bucket": 2} if key else {})
+    table = lake.create_table("d.t", SCHEMA, primary_key=key, options=options)
+    write = table.upsert if key else table.append
+    write(spark.range(0, 20, 1, 2).selectExpr("id", "0L as v"))
+    stages = tasks_of(spark, lambda: table.update({"v": "v + id"}, "id % 5 = 1"))
+    assert [len(one) for one in stages] == [1], "one job without a shuffle"
+    assert [len(one) for one in tasks_of(spark, lambda: table.delete("id % 5 = 2"))] == [1]
+    expected = [(n, n if n % 5 == 1 else 0) for n in range(20) if n % 5 != 2]
+    holds(table, expected)
+    assert table.update({"v": "v + 1"}).updated == 16
+    more = [{"id": n, "v": 0} for n in range(100, 120)]
+    for _ in range(2):
+        write(more)
+        more = [{"id": row["id"] + 20, "v": 0} for row in more]
+    report = table.update({"v": "v + 2"})
+    assert report.updated == 56, "more than the driver takes: tasks write"
+    holds(table, [*((n, v + 3) for n, v in expected), *((n, 2) for n in range(100, 140))])

@@ -28,9 +28,10 @@ COLUMNS = pa.schema([("id", pa.int32()), ("k", pa.int32()), ("v", pa.int64()), (
 SMALL = {"target-file-size": "1 kb", "file.block-size": "200 b"}
 KINDS: dict[str, dict] = {
     "vectors": {"options": SMALL, "partition_by": ["k"]},
-    "copy on write": {"options": SMALL | {"deletion-vectors.enabled": "false"}},
-    "key": {"primary_key": ["id"], "options": {"bucket": 2}},
+    "copy on write": {"options": SMALL | {"deletion-vectors.enabled": "false", "write.collect-rows": 0}},
+    "key": {"primary_key": ["id"], "options": {"bucket": 2, "write.collect-rows": 0}},
 }
+COLLECTED = {"key, changes collected": {"primary_key": ["id"], "options": {"bucket": 2}}}
 
 
 SOURCE = {"id": [3, 4, 21, 22, 90, 91], "k": [1, None, 2, 0, 1, None], "v": [1, 2, None, 4, 5, 6], "s.1": ["x"] * 6}
@@ -42,7 +43,7 @@ def of_kind(spark_lake, lake):
 
     def made(kind: str) -> Table:
         table = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=500)), spark_lake.runtime).create_table(
-            "d.t", DDL, **KINDS[kind]
+            "d.t", DDL, **(KINDS | COLLECTED)[kind]
         )
         write = lake.table("d.t").upsert if table.primary_key else lake.table("d.t").append
         for first in (0, 20):
@@ -79,10 +80,11 @@ def test_what_only_spark_can_evaluate_and_what_is_refused(spark, of_kind, kind):
     assert unreferenced(table) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *COLLECTED])
 def test_a_statement_that_is_overtaken_is_evaluated_again(lake, of_kind, kind, monkeypatch):
     table = of_kind(kind)
-    place, name = (write, "upsert") if kind == "key" else (statements, "replace_rows")
+    writes = {"key": (write, "upsert"), "key, changes collected": (write, "upsert_collected")}
+    place, name = writes.get(kind, (statements, "replace_rows"))
     publish, left = getattr(place, name), [1]
 
     def overtaken(*args, **named):

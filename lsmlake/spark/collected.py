@@ -9,11 +9,13 @@ driver. So:
 2. `rows` collects the batch within limits: partition p (from 0) may return limit / (p + 1) rows. Batches smaller than the limit
    with evenly distributed rows fit; of other batches at most a few times the limit is transferred.
 3. A batch that does not fit, or fails, is computed again and written by tasks.
+
+The changes of an UPDATE or DELETE are such a batch, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +26,7 @@ from lsmlake.format.files import BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction
+from lsmlake.spark.types import is_connect
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -36,8 +39,11 @@ _ORDER = "row_order"
 _PARTITION_BITS = 33  # of monotonically_increasing_id; the lower bits number the rows of a partition
 
 
-def row_limit(version: Version, pick: Picker | None) -> int:
-    """Returns how many rows the driver may collect and write; 0: write in tasks."""
+def row_limit(version: Version, pick: Picker | None, df, uneven: Collection[str]) -> int:
+    """Returns how many rows of `df` the driver may collect and write; 0: write in tasks. `uneven`: tables whose small batches
+    have turned out not to fit."""
+    if is_connect(df) or version.meta.paths.root in uneven:
+        return 0
     limit, latest = version.options.write.collect_rows, version.snapshot
     if latest is None or not limit or not 0 < _last_rows(version.meta, latest) <= limit:
         return 0

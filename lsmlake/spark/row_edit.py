@@ -3,7 +3,7 @@ the rows to remove, as bitmaps. The driver commits both at once (`write.row_edit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -79,7 +79,7 @@ class Writing:
 
 
 def run(writing: Writing, rows) -> Edit:
-    """Carries out changes. `rows`: `ACTION`, `FILE`, `POSITION` and, if a clause writes rows, the new values."""
+    """Carries out changes in tasks. `rows`: `ACTION`, `FILE`, `POSITION` and, if a clause writes rows, the new values."""
     done, errors = tasks.collect(rows.mapInArrow(partial(_task, writing), tasks.RESULT))
     edit = Edit()
     for part in done:
@@ -94,21 +94,29 @@ def run(writing: Writing, rows) -> Edit:
     return edit
 
 
-def _task(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def here(writing: Writing, batches: Iterable[pa.RecordBatch]) -> Edit:
+    """Carries out changes in this process. An error removes what was written."""
     edit, noted = Edit(), []
-    outcome: object = edit
     try:
         edit.added = append_files(writing.version, _new_rows(writing, batches, edit, noted))
         edit.places = _places(noted)
         edit.rows = sum(len(one[0]) for one in noted)
-    except LakeError as error:
+    except LakeError:
         writing.version.meta.files.discard(edit.added)
+        raise
+    return edit
+
+
+def _task(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        outcome: object = here(writing, batches)
+    except LakeError as error:
         outcome = error
     yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the files
 
 
 def _new_rows(
-    writing: Writing, batches: Iterator[pa.RecordBatch], edit: Edit, noted: list[tuple[np.ndarray, ...]]
+    writing: Writing, batches: Iterable[pa.RecordBatch], edit: Edit, noted: list[tuple[np.ndarray, ...]]
 ) -> Iterator[pa.Table]:
     schema = writing.version.schema
     names = schema.columns.names

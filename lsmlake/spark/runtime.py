@@ -58,7 +58,7 @@ class SparkRuntime(Runtime):
             )
         self.spark = spark
         settle_python(spark)
-        self._uneven: set[str] = set()
+        self.uneven: set[str] = set()
         for name, (default, better) in _SETTINGS.items():
             if spark.conf.get(name) == default:
                 spark.conf.set(name, better)
@@ -87,7 +87,7 @@ class SparkRuntime(Runtime):
         request: Request,
         compact: bool | None,
     ) -> Snapshot | None:
-        return write.upsert(version, data, identity, request=request, compact=compact, uneven=self._uneven)
+        return write.upsert(version, data, identity, request=request, compact=compact, uneven=self.uneven)
 
     def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
         from lsmlake.spark import statements  # loads sqlglot
@@ -96,7 +96,7 @@ class SparkRuntime(Runtime):
         planned = plan(version, predicate)
         if reason is None and (statements.is_small(planned) or statements.decided_by_partitions(planned)):
             return super().delete(version, where, isolation)
-        return statements.Target(self.spark, version, where, predicate, isolation).delete()
+        return statements.Target(self.spark, version, where, predicate, isolation, uneven=self.uneven).delete()
 
     def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
         from lsmlake.spark import statements  # loads sqlglot
@@ -109,7 +109,7 @@ class SparkRuntime(Runtime):
                 return super().update(version, values, where, isolation, now)
             except (InvalidQuery, MissingDependency):  # Spark may know the expression, or refuses it in its own words
                 pass
-        return statements.Target(self.spark, version, where, predicate, isolation).update(values)
+        return statements.Target(self.spark, version, where, predicate, isolation, uneven=self.uneven).update(values)
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         from lsmlake.spark import statements  # loads sqlglot
@@ -128,7 +128,8 @@ class SparkRuntime(Runtime):
     ) -> DmlReport:
         from lsmlake.spark import statements  # loads sqlglot
 
-        return statements.Target(source.session, version, isolation=isolation, own=own).merge(source, on, clauses)
+        target = statements.Target(source.session, version, isolation=isolation, own=own, uneven=self.uneven)
+        return target.merge(source, on, clauses)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
@@ -167,7 +168,7 @@ class SparkRuntime(Runtime):
         from lsmlake.spark.sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.statement import execute
 
-        with errors_of_text(), SparkEngine(self.spark, self, args) as engine:
+        with errors_of_text(), SparkEngine(self.spark, self, args, self.uneven) as engine:
             found = execute(lake, text, args, tables, engine)
         return Result(found) if isinstance(found, pa.Table) else found
 
@@ -211,7 +212,7 @@ class _Detached(Runtime):
     package = None
 
     def __init__(self) -> None:
-        self._uneven: set[str] = set()
+        self.uneven: set[str] = set()
 
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)

@@ -48,11 +48,12 @@ _VALUE = "_lsmlake_value_"
 @dataclass
 class SparkEngine:
     """What a session does for one statement, see `sql.engine`; a context manager, at whose end the statement is executed.
-    `args`: the parameters of a query."""
+    `args`: the parameters of a query. `uneven`: as in `write.upsert`."""
 
     spark: object
     runtime: Runtime
     args: Mapping[str, object] | Sequence[object] | None
+    uneven: set[str] = field(default_factory=set)
     _views: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> SparkEngine:
@@ -100,7 +101,9 @@ class SparkEngine:
             condition = None if change.where is None else own(change.where)
             refine = partial(_refined, name=name, condition=condition, values=[own(value) for value in change.values.values()])
             reads_itself = catalog.reads(change.node, change.target)
-            target = Target(self.spark, version, isolation=change.isolation(version), refine=refine, own=reads_itself)
+            target = Target(
+                self.spark, version, isolation=change.isolation(version), refine=refine, own=reads_itself, uneven=self.uneven
+            )
             if change.deletes:
                 return target.delete()
             return target.update({column: f"{_VALUE}{number}" for number, column in enumerate(change.values)})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -32,6 +32,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lsmlake.commit.replay import Identity
+from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
@@ -40,7 +41,7 @@ from lsmlake.read.partitions import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.rowkind import Source
 from lsmlake.schema.type_text import backticked
-from lsmlake.spark import read, row_edit, write
+from lsmlake.spark import collected, read, row_edit, write
 from lsmlake.spark.clauses import IS_SOURCE, IS_TARGET, LOST_VALUE, Clauses
 from lsmlake.spark.merge_source import MergeSource, as_text
 from lsmlake.spark.partitions import partition_values
@@ -58,6 +59,7 @@ from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.replace import Check
 from lsmlake.write.row_edit import replace_rows
 from lsmlake.write.statement import DmlReport
+from lsmlake.write.upsert import inline_picker
 from lsmlake.write.wanted import Wanted
 
 _KIND, _PLACE = "_lsmlake_kind", "_lsmlake_place"
@@ -105,6 +107,8 @@ class Target:
     own: bool = False
     refine: Callable[[object], object] | None = None
     """Chooses among the rows, and adds columns to them."""
+    uneven: set[str] = field(default_factory=set)
+    """As in `write.upsert`."""
 
     def delete(self) -> DmlReport:
         """Deletes the rows."""
@@ -192,6 +196,19 @@ class Target:
 
         return Wanted(self.predicate, tuple(self.version.schema.columns.names), among)
 
+    # -- few changes --
+
+    def _collected(self, rows, columns: Sequence[str], source, pick: Picker | None) -> tuple[pa.Table | None, int]:
+        """The changes, if they are so few that the driver writes them, and how many rows it would have taken: 0 if it was not
+        tried, since a join is not done twice."""
+        limit = collected.row_limit(self.version, pick, rows, self.uneven) if source is None else 0
+        return collected.rows(rows, columns, limit) if limit else None, limit
+
+    def _note(self, changes: int, limit: int) -> None:
+        """Notes that so many changes did not fit the driver."""
+        if limit and changes <= limit:
+            self.uneven.add(self.version.meta.paths.root)
+
     # -- append-only tables --
 
     def _by_position(self, clauses: Clauses, source, on: str | None) -> DmlReport:
@@ -200,13 +217,17 @@ class Target:
         if not places.files and source is None:
             return DmlReport()
         rows = self._rows(clauses, places.rows(self.spark, self.where), source, on, ())
-        kept = [FILE, POSITION]
-        if clauses.numbers(UPDATE, INSERT):
-            rows = self._together(clauses.new_rows(rows, kept, deleted=False), clauses)
+        columns, writes = [ACTION, FILE, POSITION], clauses.numbers(UPDATE, INSERT)
+        if writes:
+            rows = clauses.new_rows(rows, columns[1:], deleted=False)
+            columns += map(column, range(len(version.schema.columns.names)))
+        writing = row_edit.Writing(version, writes, clauses.numbers(INSERT))
+        found, limit = self._collected(rows, columns, source, None)
+        if found is not None:
+            edit = row_edit.here(writing, found.to_batches())
         else:
-            rows = rows.selectExpr(ACTION, *kept)
-        writing = row_edit.Writing(version, clauses.numbers(UPDATE, INSERT), clauses.numbers(INSERT))
-        edit = row_edit.run(writing, rows)
+            edit = row_edit.run(writing, self._together(rows, clauses) if writes else rows.selectExpr(*columns))
+            self._note(edit.rows + edit.inserted, limit)
         try:
             if not repeats_allowed(clauses.clauses) and edit.repeats:
                 raise repeated()
@@ -240,30 +261,36 @@ class Target:
         counts = Observation()
         numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
         rows = clauses.new_rows(rows, [], deleted=True)
+        request, columns = self._request(clauses, KeysWritten(version, self._wanted(clauses, source, on)).check)
+        identity, pick = Identity(version.meta.env.ids()), inline_picker(version, None)
+        found, limit = self._collected(rows, [ACTION, *columns], source, pick)
+        if found is not None:
+            action = found[ACTION].to_numpy()
+            changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
+            return DmlReport(write.upsert_collected(version, found.drop_columns([ACTION]), identity, request, pick), **changed)
         rows = rows.observe(
             counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items())
         )
-        check = KeysWritten(version, self._wanted(clauses, source, on)).check
-        request, rows = self._request(clauses, check, rows)
-        by_tasks = {version.meta.paths.root}  # to try the driver first could mean to join twice
-        identity = Identity(version.meta.env.ids())
-        snapshot = write.upsert(version, rows, identity, request=request, compact=None, uneven=by_tasks)
-        return DmlReport(snapshot, **{name: int(counts.get.get(name) or 0) for name in numbers})
+        by_tasks = {version.meta.paths.root}  # the driver was tried
+        snapshot = write.upsert(version, rows.selectExpr(*columns), identity, request=request, compact=None, uneven=by_tasks)
+        changed = {name: int(counts.get.get(name) or 0) for name in numbers}
+        self._note(sum(changed.values()), limit)
+        return DmlReport(snapshot, **changed)
 
-    def _request(self, clauses: Clauses, check: Check, rows) -> tuple[Request, object]:
-        """The upsert that carries out the changes: of keys to delete, of rows, or of both with row kinds."""
+    def _request(self, clauses: Clauses, check: Check) -> tuple[Request, list[str]]:
+        """The upsert that carries out the changes, and its columns: keys to delete, rows, or both with row kinds."""
         schema = self.version.schema
         names, deleting = schema.columns.names, clauses.numbers(DELETE)
         if len(deleting) == len(clauses.clauses):
             request = Request(deletes=True, of_rows=True, check=check)
             names = [name for name in names if name in delete_columns(schema, request)]
-            return request, rows.selectExpr(*_renamed(schema.columns.names, names))
+            return request, _renamed(schema.columns.names, names)
         if not deleting:
             if schema.parsed_options.merge.engine == PARTIAL_UPDATE and not clauses.numbers(INSERT):
                 names = self._written(clauses)
-            return Request(check=check), rows.selectExpr(*_renamed(schema.columns.names, names))
+            return Request(check=check), _renamed(schema.columns.names, names)
         kind = f"if({ACTION} in ({', '.join(map(str, deleting))}), '-D', '+I') as {_KIND}"
-        return Request(Source(_KIND), check=check), rows.selectExpr(*_renamed(names, names), kind)
+        return Request(Source(_KIND), check=check), [*_renamed(names, names), kind]
 
     def _written(self, clauses: Clauses) -> list[str]:
         """The columns that an UPDATE writes under partial-update: the others keep their values."""

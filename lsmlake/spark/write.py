@@ -22,6 +22,7 @@ from functools import partial
 import pyarrow as pa
 
 from lsmlake.commit.replay import Identity, replayed
+from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
@@ -75,22 +76,28 @@ def upsert(
     schema, columns = version.schema, columns_for(version.schema, _columns_of(df), request)
     if schema.append_only:
         compact = False
-    pick, root = inline_picker(version, compact), version.meta.paths.root
-    context = None if is_connect(df) else df.sparkSession.sparkContext
-    limit = collected.row_limit(version, pick) if context and root not in uneven else 0
+    pick = inline_picker(version, compact)
+    limit = collected.row_limit(version, pick, df, uneven)
     rows = collected.rows(df, _values(columns), limit) if limit else None
     if rows is not None:
-        rows = rows.rename_columns(columns)
-        prepared = prepare(rows, schema, request, None)[0]
-        if schema.append_only:
-            return publish(version, append_files(version, [prepared]), identity, request.replaces, request.check)
-        pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
-        return upsert_rows(version, prepared, identity, pick, request.replaces, request.check)
+        return upsert_collected(version, rows.rename_columns(columns), identity, request, pick)
     write = _Write(version, columns, request, pick is not None)
-    snapshot = _by_tasks(write, df, identity, context.defaultParallelism if context else schema.parsed_options.layout.buckets)
+    parallelism = schema.parsed_options.layout.buckets if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
+    snapshot = _by_tasks(write, df, identity, parallelism)
     if limit and snapshot and snapshot.delta_rows <= limit:
-        uneven.add(root)
+        uneven.add(version.meta.paths.root)
     return snapshot
+
+
+def upsert_collected(
+    version: Version, rows: pa.Table, identity: Identity, request: Request, pick: Picker | None
+) -> Snapshot | None:
+    """Writes rows that are in the driver, in process."""
+    prepared = prepare(rows, version.schema, request, None)[0]
+    if version.schema.append_only:
+        return publish(version, append_files(version, [prepared]), identity, request.replaces, request.check)
+    pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
+    return upsert_rows(version, prepared, identity, pick, request.replaces, request.check)
 
 
 def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
