@@ -1,4 +1,5 @@
-"""Runs the tests marked `connect` on Spark Connect and writes their outcomes to a file, as JSON: {test: error or ""}.
+"""Runs the tests marked `connect`, or those that are named, on Spark Connect and writes their outcomes to a file, as JSON:
+{test: error or ""}.
 
 A process cannot hold a classic session and a Connect session, so test_spark_connect.py starts this one. Parameters of a test
 count as one test here.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,15 +32,17 @@ class Record:
             self.errors[name] = before + f"{report.nodeid}, {report.when}:\n{report.longreprtext}\n"
 
 
-def main(target: str) -> None:
+def main(target: str, names: Sequence[str]) -> None:
+    """`names`: of tests, as in the outcomes; none for all."""
     os.environ[CONNECT] = "1"
     record = Record()
     options = ["-m", "connect", "-p", "no:cacheprovider", "--rootdir", str(FOLDER.parent)]
+    tests = names or [path.name for path in sorted(FOLDER.glob("test_*spark*.py"))]
     try:
-        pytest.main([*options, *map(str, sorted(FOLDER.glob("test_*spark*.py")))], plugins=[record])
+        pytest.main([*options, *(f"{FOLDER}/{name}" for name in tests)], plugins=[record])
     finally:
         Path(target).write_text(json.dumps(record.errors))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

@@ -54,9 +54,9 @@ def pair(s3: Server, proxy: FaultProxy, url: str | None = None, **options: objec
     url = url or s3.warehouse()
     there = storage_at(url, s3.options)
     put(there, "small", SMALL)
-    here = storage_at(url, {**s3.options, "endpoint": proxy.endpoint, "timeout": 0.3, **options})
-    here.put_if_absent("tried", b"")
-    return Pair(here, there)
+    through = {**s3.options, "endpoint": proxy.endpoint}
+    storage_at(url, through).put_if_absent("tried", b"")
+    return Pair(storage_at(url, {**through, "timeout": 0.3, **options}), there)
 
 
 @pytest.fixture(autouse=True)
