@@ -218,6 +218,8 @@ def test_options_that_do_not_fit_are_refused(options, message):
 def test_expiry_needs_partitions_and_the_option():
     with pytest.raises(InvalidOption, match="the table has no partitions"):
         new_lake().create_table("d.t", "k INT", primary_key=["k"], options=WEEK)
+    with pytest.raises(InvalidOption, match=r"no partition field tells a time.*found bucket\(2, k\)"):
+        new_lake().create_table("d.t", "k INT", partition_by=["bucket(2, k)"], options=WEEK)
     world = World()
     with pytest.raises(InvalidQuery, match="does not say when"):
         world.table().expire_partitions()

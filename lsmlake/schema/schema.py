@@ -14,6 +14,7 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.kernels.words import family
 from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
+from lsmlake.options.partitions import VALUES_TIME
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
 from lsmlake.schema.defaults import WRITE, check_defaults, default_of
@@ -31,7 +32,7 @@ from lsmlake.schema.partitioning import (
 )
 from lsmlake.schema.row_text import value_text
 from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
-from lsmlake.schema.transform import IDENTITY, Transform
+from lsmlake.schema.transform import BUCKET, IDENTITY, TRUNCATE, Transform
 
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
@@ -448,7 +449,7 @@ def _check_options(schema: Schema, options: Options, where: str) -> None:
     if len(set(bucket_key)) != len(bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
     _check_time_field(columns, options, where)
-    _check_partition_expiry([field.name for field in schema.partition_columns], options, where)
+    _check_partition_expiry(schema.partition_columns, options, where)
     _check_indexed(columns, options, where)
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
@@ -506,11 +507,11 @@ def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> 
         )
 
 
-def _check_partition_expiry(partition_by: Sequence[str], options: Options, where: str) -> None:
-    """Raises InvalidOption unless the options of partition expiry fit the partition columns."""
+def _check_partition_expiry(fields: Sequence[PartitionColumn], options: Options, where: str) -> None:
+    """Raises InvalidOption unless the options of partition expiry fit the partition fields."""
     if options.partitions.expiration_ms is None:
         return
-    if not partition_by:
+    if not fields:
         raise InvalidOption(
             "partition.expiration-time has no effect: the table has no partitions",
             where=where,
@@ -518,13 +519,24 @@ def _check_partition_expiry(partition_by: Sequence[str], options: Options, where
         )
     pattern = options.partitions.pattern
     named = re.findall(r"\$(\w+)", pattern or "")
-    if pattern is not None and not any(text.startswith(name) for text in named for name in partition_by):
+    names = [field.name for field in fields]
+    if pattern is not None and not any(text.startswith(name) for text in named for name in names):
         raise InvalidOption(
             "partition.timestamp-pattern names no partition column",
             where=where,
-            expected=" or ".join(f"${name}" for name in partition_by),
+            expected=" or ".join(f"${name}" for name in names),
             found=pattern,
             cure="correct the pattern",
+        )
+    first, tells_time = fields[0], any(field.transform.is_time for field in fields)
+    by_values = options.partitions.strategy == VALUES_TIME and pattern is None
+    if by_values and not tells_time and first.transform.name in (BUCKET, TRUNCATE) and first.type != pa.string():
+        raise InvalidOption(
+            "partition.expiration-time has no effect: no partition field tells a time",
+            where=where,
+            expected="years, months, days or hours of a column, or a first field that holds a time",
+            found=first.term,
+            cure="partition by such a field, or set partition.expiration-strategy to update-time",
         )
 
 
