@@ -19,6 +19,7 @@ import pyarrow as pa
 import lsmlake
 from bench.result import Measure, Report
 from bench.timing import clock
+from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
@@ -27,7 +28,7 @@ from lsmlake.format.paths import bucket_directory
 from lsmlake.read.plan import Plan
 
 PARTITIONS = BUCKETS = 10
-_NAME = "bench.many"
+NAME = "bench.many"
 _HANDLE_MB = 200  # with 100,000 files
 _DAY = datetime.date(2026, 1, 1)
 _VALUES = ("a", "b", "c", "d", "e")
@@ -41,7 +42,9 @@ _SCHEMA = pa.schema(
 def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) -> Report:
     """`files`: a multiple of a hundred. `commits`: those that the long-lived handle sees, half of them by others."""
     each = files // PARTITIONS // BUCKETS
-    table = _build(folder, each)
+    lake = lsmlake.connect(folder)
+    lake.create_database("bench")
+    table = build(lake, each)
     queries = {
         "every file": (None, files),
         "one partition": ("day = '2026-01-03'", files // PARTITIONS),
@@ -57,7 +60,7 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) 
     with get_context("spawn").Pool(1) as alone:
         peak = alone.apply(_peak_mb, (folder, None))
         measures.append(Measure("peak memory of a process that plans every file", peak, None, "MB"))
-    kept = lsmlake.connect(folder).table(_NAME)
+    kept = lsmlake.connect(folder).table(NAME)
     kept.scan().plan()
     seconds = min(clock(kept.scan().plan).seconds for _ in range(rounds))
     measures.append(Measure(f"plan of every file by a handle that is kept: {files:,} files", seconds, None, target=1.0))
@@ -75,7 +78,7 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) 
 
 
 def _plan(folder: Path, where: str | None) -> Plan:
-    return lsmlake.connect(folder).table(_NAME).scan(where=where).plan()
+    return lsmlake.connect(folder).table(NAME).scan(where=where).plan()
 
 
 def _peak_mb(folder: Path, where: str | None) -> float:
@@ -85,15 +88,11 @@ def _peak_mb(folder: Path, where: str | None) -> float:
 
 def _long_lived(folder: Path, files: int, commits: int) -> list[Measure]:
     """Memory of a handle that sees `commits` commits of ten files each, half of them by another handle."""
-    table, other = (lsmlake.connect(folder).table(_NAME) for _ in range(2))
+    table, other = (lsmlake.connect(folder).table(NAME) for _ in range(2))
     process = psutil.Process()
     resident, kept, seconds = [], [], []
     for number in range(commits):
-        writer = (table, other)[number % 2]
-        messages = [
-            CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(writer, bucket, number),))) for bucket in _buckets(_DAY)
-        ]
-        commit(writer.version, messages, Identity(f"later-{number}"))
+        add((table, other)[number % 2], number)
         seconds.append(clock(partial(table.scan(where=f"day = '2026-01-03' and id = {_ROWS // 2}").plan)).seconds)
         resident.append(process.memory_info().rss)
         kept.append(table.meta.files.cache.bytes)
@@ -107,10 +106,17 @@ def _long_lived(folder: Path, files: int, commits: int) -> list[Measure]:
     ]
 
 
-def _build(folder: Path, each: int) -> Table:
-    lake = lsmlake.connect(folder)
-    lake.create_database("bench")
-    table = lake.create_table(_NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": BUCKETS})
+def add(table: Table, number: int) -> None:
+    """Commit ten more files."""
+    messages = [
+        CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(table, bucket, number),))) for bucket in _buckets(_DAY)
+    ]
+    commit(table.version, messages, Identity(f"later-{number}"))
+
+
+def build(lake: Lake, each: int) -> Table:
+    """A table whose files exist only in manifests; `each`: files of a bucket."""
+    table = lake.create_table(NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": BUCKETS})
     for number in range(PARTITIONS):
         day = _DAY + datetime.timedelta(days=number)
         messages = [CommitMessage(bucket, BucketEdit(bucket, BUCKETS, _files(table, bucket, each))) for bucket in _buckets(day)]

@@ -20,6 +20,7 @@ from bench import (
     compact_memory,
     embedded_upsert,
     engines,
+    object_store,
     planning,
     point_read,
     raw_read,
@@ -141,6 +142,12 @@ def test_planning(tmp_path: Path):
     *measures, growth = report.measures
     assert all(measure.theirs is None and measure.value > 0 for measure in measures)
     assert growth.theirs is None and growth.value < growth.target, "a handle that lives long needs bounded memory"
+
+
+def test_object_store(tmp_path: Path):
+    report = object_store.run(tmp_path, rows=2_000, files=100, rounds=1, delay=1)
+    assert report.checksum == "2,000 rows" and len(report.measures) == 16
+    assert all(measure.value > 0 for measure in report.measures)
 
 
 def test_bloom_merge(tmp_path: Path):

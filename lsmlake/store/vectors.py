@@ -13,6 +13,8 @@ from lsmlake.format.files import DataFile, VectorRef
 from lsmlake.store.storage import storage_errors
 from lsmlake.store.table_files import RESTORE, TableFiles
 
+_KEPT_BYTES = 1 << 20
+
 
 @dataclass(frozen=True)
 class Vectors:
@@ -43,6 +45,9 @@ class Vectors:
 
     def _read(self, name: str, start: int, stop: int) -> bytes:
         path = self.files.paths.puffin(name)
+        written: bytes | None = self.files.cache.known(path)
+        if written is not None:
+            return written[start:stop]
         try:
             with self.files.env.storage.read(path) as source, storage_errors("read", path):
                 size = source.size()
@@ -72,5 +77,8 @@ class Vectors:
             return {}
         name = f"dv-{self.files.env.ids()}.puffin"
         data, places = puffin.encode(vectors)
-        self.files.write(self.files.paths.puffin(name), data)
+        path = self.files.paths.puffin(name)
+        self.files.write(path, data)
+        if self.files.env.storage.at_once > 1 and len(data) <= _KEPT_BYTES:
+            self.files.cache.put(path, data, len)  # the next compaction of the bucket adds to these vectors
         return {file: VectorRef(name, *place) for file, place in places.items()}
