@@ -90,11 +90,11 @@ def _upsert(table: Table, number: int) -> Spent:
 def _fill(table: Table, each: int) -> None:
     """A commit per partition, each file with a vector."""
     for day in (_DAY + datetime.timedelta(days=number) for number in range(_PARTITIONS)):
-        messages = []
+        messages, version = [], table.version
         for number in range(_BUCKETS):
             bucket = Bucket((day,), number)
-            added = tuple(file_of(table, bucket, place) for place in range(each))
+            added = tuple(file_of(version, bucket, place) for place in range(each))
             puffin = f"dv-{table.meta.env.ids()}.puffin"
             vectors = {file.name: VectorRef(puffin, 4 + 50 * place, 50, 10) for place, file in enumerate(added)}
             messages.append(CommitMessage(bucket, BucketEdit(bucket, _BUCKETS, added, vectors=vectors)))
-        commit(table.version, messages, Identity(f"day-{day}"))
+        commit(version, messages, Identity(f"day-{day}"))

@@ -26,6 +26,7 @@ from lsmlake.commit.replay import Identity
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.read.plan import Plan
+from lsmlake.store.version import Version
 
 PARTITIONS = BUCKETS = 10
 NAME = "bench.many"
@@ -108,19 +109,20 @@ def _long_lived(folder: Path, files: int, commits: int) -> list[Measure]:
 
 def add(table: Table, number: int) -> None:
     """Commit ten more files."""
+    version = table.version
     messages = [
-        CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(table, bucket, number),))) for bucket in _buckets(_DAY)
+        CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(version, bucket, number),))) for bucket in _buckets(_DAY)
     ]
-    commit(table.version, messages, Identity(f"later-{number}"))
+    commit(version, messages, Identity(f"later-{number}"))
 
 
 def build(lake: Lake, each: int) -> Table:
     """A table whose files exist only in manifests; `each`: files of a bucket."""
     table = lake.create_table(NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": BUCKETS})
     for number in range(PARTITIONS):
-        day = _DAY + datetime.timedelta(days=number)
-        messages = [CommitMessage(bucket, BucketEdit(bucket, BUCKETS, _files(table, bucket, each))) for bucket in _buckets(day)]
-        commit(table.version, messages, Identity(f"day-{number}"))
+        day, version = _DAY + datetime.timedelta(days=number), table.version
+        messages = [CommitMessage(bucket, BucketEdit(bucket, BUCKETS, _files(version, bucket, each))) for bucket in _buckets(day)]
+        commit(version, messages, Identity(f"day-{number}"))
     return table
 
 
@@ -128,16 +130,16 @@ def _buckets(day: datetime.date) -> list[Bucket]:
     return [Bucket((day,), number) for number in range(BUCKETS)]
 
 
-def _files(table: Table, bucket: Bucket, each: int) -> tuple[DataFile, ...]:
+def _files(version: Version, bucket: Bucket, each: int) -> tuple[DataFile, ...]:
     """A run of `each` files; file n holds ids from n million on and values from n to n + 1."""
-    return tuple(file_of(table, bucket, number) for number in range(each))
+    return tuple(file_of(version, bucket, number) for number in range(each))
 
 
-def file_of(table: Table, bucket: Bucket, number: int) -> DataFile:
-    day, first, last, chance = bucket.partition[0], number * _ROWS, (number + 1) * _ROWS - 1, table.meta.env.random
+def file_of(version: Version, bucket: Bucket, number: int) -> DataFile:
+    day, first, last, chance = bucket.partition[0], number * _ROWS, (number + 1) * _ROWS - 1, version.meta.env.random
     bounds = {name: (number + chance() / 4, number + 1 - chance() / 4) for name in _VALUES}
     bounds |= {"day": (day, day), "id": (first, last), "text": (f"{chance():.14f}", f"{1 + chance():.14f}")}
-    stats = {id: ColumnStats(int(chance() * _ROWS), *bounds[name]) for name, id in table.current.field_ids().items()}
-    size, name = int(chance() * (128 << 20)), f"data-{table.meta.env.ids()}.parquet"
-    directory = bucket_directory(bucket, table.current.partition_columns, table.current.parsed_options.layout.default_partition)
-    return DataFile(name, directory, size, _ROWS, 0, (first,), (last,), 1, 0, COMPACT, table.meta.env.clock(), stats=stats)
+    stats = {id: ColumnStats(int(chance() * _ROWS), *bounds[name]) for name, id in version.schema.field_ids().items()}
+    size, name = int(chance() * (128 << 20)), f"data-{version.meta.env.ids()}.parquet"
+    directory = bucket_directory(bucket, version.schema.partition_columns, version.schema.parsed_options.layout.default_partition)
+    return DataFile(name, directory, size, _ROWS, 0, (first,), (last,), 1, 0, COMPACT, version.meta.env.clock(), stats=stats)
