@@ -221,3 +221,35 @@ def test_the_driver_writes_few_changes_of_a_statement(spark, spark_lake, key):
     report = table.update({"v": "v + 2"})
     assert report.updated == 56, "more than the driver takes: tasks write"
     holds(table, [*((n, v + 3) for n, v in expected), *((n, 2) for n in range(100, 140))])
+
+
+@pytest.mark.parametrize("key", [["id"], []])
+def test_the_driver_fetches_a_small_source_of_a_merge(spark, spark_lake, key):
+    lake = Lake(replace(spark_lake.env, limits=Limits(driver_statement_bytes=0)), spark_lake.runtime)
+    table = lake.create_table("d.t", SCHEMA, primary_key=key, options={"bucket": 2} if key else {})
+    write, rows = (table.upsert if key else table.append), {n: 0 for n in range(20)}
+    write(spark.range(0, 20, 1, 2).selectExpr("id", "0L as v"))
+    evaluated = spark.sparkContext.accumulator(0)
+
+    def source(numbers: list[int | None]):
+        frame = spark.createDataFrame(pa.table({"id": pa.array(numbers, pa.int64())}))
+        return frame.mapInArrow(
+            lambda batches: (evaluated.add(batch.num_rows) or batch for batch in batches), "id bigint"
+        ).selectExpr("id", "id as v")
+
+    def merge(numbers: list[int | None], on: str = "t.id = s.id"):
+        return table.merge(source(numbers), on)
+
+    report = merge([3, 21, 4]).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (report.updated, report.inserted) == (2, 1)
+    rows |= {3: 3, 21: 21, 4: 4}
+    assert evaluated.value == 3, "the source is evaluated once"
+    report = merge([4, 5, 50, None], "t.id = s.id and t.v = 0").when_matched_update({"v": "s.v + 1"}).execute()
+    assert (report.updated, report.inserted) == (1, 0)
+    rows |= {5: 6}
+    assert merge([1, 1, 50]).when_matched_delete().execute().deleted == 1, "repeats are allowed where they change nothing"
+    del rows[1]
+    with pytest.raises(InvalidData, match="several source rows match one row"):
+        merge([2, 2, 60]).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert merge([]).when_matched_update_all().when_not_matched_insert_all().execute().snapshot is None
+    holds(table, list(rows.items()))

@@ -3,20 +3,25 @@
 Its values limit the files of the target that are read, so it is used several times: to find these values, for the join, and again
 if another commit overtakes the statement. It is evaluated once, and kept by the executors, if its values are looked at: a source
 that gives other rows each time must not be joined with files that were chosen by rows it no longer has.
+
+A source of few rows is fetched by the driver instead, and is a constant of the plans from then on: Spark knows that it is small.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
 from lsmlake.schema.type_text import backticked
-from lsmlake.spark.types import to_arrow
+from lsmlake.spark import collected
+from lsmlake.spark.types import to_arrow, to_spark
 
 
 class MergeSource:
@@ -25,6 +30,7 @@ class MergeSource:
     def __init__(self, frame) -> None:
         self._given, self.schema = frame, frame.schema
         self._is_kept = False
+        self._rows: pa.Table | None = None
 
     @property
     def session(self):
@@ -34,6 +40,36 @@ class MergeSource:
     def frame(self):
         """The rows."""
         return self._kept if self._is_kept else self._given
+
+    def fetch(self, limit: int) -> bool:
+        """Fetches the rows if they are at most about `limit`, and of types that come back as they were. Returns False if it tried
+        in vain."""
+        names = self.schema.names
+        alike = to_spark(self.columns).fields if len({name.lower() for name in names}) == len(names) else []
+        if (
+            self._rows is not None
+            or self._is_kept
+            or [one.dataType for one in alike] != [one.dataType for one in self.schema.fields]
+        ):
+            return True
+        self._rows = collected.rows(self._given, list(map(backticked, names)), limit)
+        if self._rows is not None:
+            self._given = self.session.createDataFrame(self._rows, self.schema)
+        return self._rows is not None
+
+    def has_repeats(self, names: Sequence[str]) -> bool:
+        """Whether several rows have the same values in columns, as far as is known. Rows with a null do not count."""
+        if self._rows is None or any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in self._kinds(names)):
+            return True
+        rows = self._rows.select(names).drop_null()
+        return rows.group_by(names).aggregate([]).num_rows < rows.num_rows
+
+    def _kinds(self, names: Sequence[str]) -> list[pa.DataType]:
+        return [self.columns.field(name).type for name in names]
+
+    @property
+    def is_fetched(self) -> bool:
+        return self._rows is not None
 
     @cached_property
     def columns(self) -> pa.Schema:
@@ -58,6 +94,9 @@ class MergeSource:
 
     def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
         """The values of a column, without null; None if they are more than `most`."""
+        if self._rows is not None:
+            values = self._rows[column].drop_null().unique()
+            return None if len(values) > most else pa.chunked_array([values]).cast(self.columns.field(column).type)
         if self._summary[f"n{self.columns.names.index(column)}"][0].as_py() > 1.2 * most:  # an estimate
             return None
         name = backticked(column)
@@ -66,6 +105,8 @@ class MergeSource:
 
     def bounds(self, column: str) -> tuple[object, object]:
         """The least and the greatest value of a column; None without values."""
+        if self._rows is not None:
+            return tuple(pc.min_max(self._rows[column].cast(self.columns.field(column).type)).as_py().values())
         place, kind = self.columns.names.index(column), self.columns.field(column).type
         return tuple(self._summary[f"{what}{place}"].cast(kind)[0].as_py() for what in ("low", "high"))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +95,14 @@ def decided_by_partitions(planned: Plan) -> bool:
     )
 
 
+class Few(NamedTuple):
+    """A source of few rows. `matches_few`: a row of it matches at most one of the target. `matched_once`: a row of the target
+    matches at most one of it."""
+
+    matches_few: bool
+    matched_once: bool
+
+
 @dataclass(frozen=True)
 class Target:
     """The rows of a version that a statement may change: those for which `where` is true, which is also `predicate` if lsmlake
@@ -109,6 +118,8 @@ class Target:
     """Chooses among the rows, and adds columns to them."""
     uneven: set[str] = field(default_factory=set)
     """As in `write.upsert`."""
+    few: Few | None = None
+    """The source of the merge, if the driver has fetched it."""
 
     def delete(self) -> DmlReport:
         """Deletes the rows."""
@@ -132,11 +143,31 @@ class Target:
         made, target = Clauses.of(schema, clauses, texts), self
         if source.frame.isStreaming:
             raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
-        if equal and all(clause.when != BY_SOURCE for clause in clauses) and not is_small(plan(self.version)):
-            with translated():
-                known = candidates(schema, equal, source)
-            target = replace(self, predicate=known, where=as_text(known))
+        if equal and all(clause.when != BY_SOURCE for clause in clauses):
+            target = replace(self, few=self._few(source, on, equal))
+            if not is_small(plan(self.version)):
+                with translated():
+                    known = candidates(schema, equal, source)
+                target = replace(target, predicate=known, where=as_text(known))
         return target._run(made, source.frame, on)
+
+    def _few(self, source: MergeSource, on: str, equal: Sequence[tuple[str, str]]) -> Few | None:
+        """Fetches the source if it may be small."""
+        schema = self.version.schema
+        limit = collected.row_limit(self.version, self._pick, source.frame, self.uneven)
+        if not limit or "select" in on.lower():  # Spark has no subqueries in every kind of join
+            return None
+        if not source.fetch(limit):
+            self.uneven.add(self.version.meta.paths.root)
+        if not source.is_fetched:
+            return None
+        alike = [other for own, other in equal if schema.plain_columns.field(own).type == source.columns.field(other).type]
+        matches_few = bool(schema.primary_key) and {own for own, _ in equal} >= set(schema.primary_key)
+        return Few(matches_few, bool(alike) and not source.has_repeats(alike))
+
+    @property
+    def _pick(self) -> Picker | None:
+        return None if self.version.schema.append_only else inline_picker(self.version, None)
 
     def _run(self, clauses: Clauses, source, on: str | None) -> DmlReport:
         for clause, values in zip(clauses.clauses, clauses.values, strict=True):
@@ -158,11 +189,19 @@ class Target:
             return clauses.acting(target, False).where(f"{ACTION} > 0")
         whens = {clause.when for clause in clauses.clauses}
         how = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
+        if self.few:
+            if NOT_MATCHED not in whens:
+                source = F.broadcast(source)
+            else:  # a join that keeps the rows of the source cannot broadcast them, and would shuffle the whole target
+                target = target.join(F.broadcast(source.alias("s")), F.expr(on), "left_semi").alias("t")
+                target = F.broadcast(target) if self.few.matches_few else target
         both = target.join(
             source.selectExpr("*", f"true as {IS_SOURCE}").alias("s"), F.expr(on), how[NOT_MATCHED in whens, BY_SOURCE in whens]
         )
         acting = clauses.acting(both, True)
         allowed = repeats_allowed(clauses.clauses)
+        if self.few and self.few.matched_once:
+            return acting.where(f"{ACTION} > 0")
         if not once or (allowed and MATCHED not in whens):
             return acting.where(f"{ACTION} > 0" if allowed else f"{ACTION} > 0 or ({IS_TARGET} and {IS_SOURCE})")
         spread = ", ".join(f"s.{backticked(field.name)}" for field in source.schema.fields if field.dataType.typeName() != "map")
@@ -198,10 +237,10 @@ class Target:
 
     # -- few changes --
 
-    def _collected(self, rows, columns: Sequence[str], source, pick: Picker | None) -> tuple[pa.Table | None, int]:
+    def _collected(self, rows, columns: Sequence[str], source) -> tuple[pa.Table | None, int]:
         """The changes, if they are so few that the driver writes them, and how many rows it would have taken: 0 if it was not
         tried, since a join is not done twice."""
-        limit = collected.row_limit(self.version, pick, rows, self.uneven) if source is None else 0
+        limit = collected.row_limit(self.version, self._pick, rows, self.uneven) if source is None or self.few else 0
         return collected.rows(rows, columns, limit) if limit else None, limit
 
     def _note(self, changes: int, limit: int) -> None:
@@ -222,7 +261,7 @@ class Target:
             rows = clauses.new_rows(rows, columns[1:], deleted=False)
             columns += map(column, range(len(version.schema.columns.names)))
         writing = row_edit.Writing(version, writes, clauses.numbers(INSERT))
-        found, limit = self._collected(rows, columns, source, None)
+        found, limit = self._collected(rows, columns, source)
         if found is not None:
             edit = row_edit.here(writing, found.to_batches())
         else:
@@ -262,12 +301,14 @@ class Target:
         numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
         rows = clauses.new_rows(rows, [], deleted=True)
         request, columns = self._request(clauses, KeysWritten(version, self._wanted(clauses, source, on)).check)
-        identity, pick = Identity(version.meta.env.ids()), inline_picker(version, None)
-        found, limit = self._collected(rows, [ACTION, *columns], source, pick)
+        identity = Identity(version.meta.env.ids())
+        found, limit = self._collected(rows, [ACTION, *columns], source)
         if found is not None:
             action = found[ACTION].to_numpy()
             changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
-            return DmlReport(write.upsert_collected(version, found.drop_columns([ACTION]), identity, request, pick), **changed)
+            return DmlReport(
+                write.upsert_collected(version, found.drop_columns([ACTION]), identity, request, self._pick), **changed
+            )
         rows = rows.observe(
             counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items())
         )
