@@ -23,7 +23,7 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
     """Import an optional package.
 
     Args:
-        package: the package to import.
+        package: the package to import, or a module of it.
         what: the feature that needs it, for the error message.
         extra: the extra that the error message recommends. Default: the extra of the package.
 
@@ -33,10 +33,11 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
     try:
         return import_module(package)
     except ImportError as missing:
+        top = package.partition(".")[0]
         raise MissingDependency(
-            f"{what} needs the package {package}",
+            f"{what} needs the package {top}",
             found=missing,
-            cure=f'run: pip install "lsmlake[{extra or EXTRA_OF[package]}]"',
+            cure=f'run: pip install "lsmlake[{extra or EXTRA_OF[top]}]"',
         ) from missing
 
 

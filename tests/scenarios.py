@@ -6,10 +6,12 @@ and by SQL, and `test_spark_scenarios.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pytest
 
 from lsmlake.api.table import Table
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
@@ -273,6 +275,20 @@ def run(table: Table, does: Delete | Update | Merge | Overwrite, source: object)
         verb = f"{clause.action}{'_all' if clause.action != DELETE and clause.values is None else ''}"
         merge = getattr(merge, f"when_{clause.when.replace(' ', '_')}_{verb}")(**named, condition=clause.condition)
     return merge.execute()
+
+
+def counts(done: DmlReport | None) -> tuple[int, int, int]:
+    """The rows inserted, updated and deleted."""
+    return (0, 0, 0) if done is None else (done.inserted, done.updated, done.deleted)
+
+
+@contextmanager
+def named(kind: str, case: str) -> Iterator[None]:
+    """An error of the body tells the kind of table and the case."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:
+        raise AssertionError(f"{kind}: {case}") from error
 
 
 def given(case: Case) -> pa.Table | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -228,6 +229,15 @@ def test_a_statement_is_evaluated_again_on_an_altered_table(statement, kind, wha
     in_order(table)
 
 
+def two_rows(folder: Path, kind: str) -> Table:
+    """A table that other processes can open, with the rows 1 and 2, whose v is 0."""
+    lake = lsmlake.connect(folder)
+    lake.create_database("d")
+    table = lake.create_table("d.t", DDL, **KINDS[kind])
+    add(table, [(1, 1, 0, "a"), (2, 2, 0, "b")])
+    return table
+
+
 def _bump(folder: str, count: int) -> None:
     for _ in range(count):
         lsmlake.connect(folder).table("d.t").update({"v": "v + 1"}, where="id = 1")
@@ -235,10 +245,7 @@ def _bump(folder: str, count: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_counters_of_many_processes(kind, tmp_path):
-    lake = lsmlake.connect(tmp_path)
-    lake.create_database("d")
-    table = lake.create_table("d.t", DDL, **KINDS[kind])
-    add(table, [(1, 1, 0, "a"), (2, 2, 0, "b")])
+    table = two_rows(tmp_path, kind)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.starmap(_bump, [(str(tmp_path), 4)] * 2)
     assert table.scan(where="id = 1").to_arrow()["v"].to_pylist() == [8]
@@ -384,10 +391,7 @@ def _for_ever(folder: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_process_leaves_each_statement_whole(kind, tmp_path):
-    lake = lsmlake.connect(tmp_path)
-    lake.create_database("d")
-    table = lake.create_table("d.t", DDL, **KINDS[kind])
-    add(table, [(1, 1, 0, "a"), (2, 2, 0, "b")])
+    table = two_rows(tmp_path, kind)
     process = multiprocessing.get_context("spawn").Process(target=_for_ever, args=(str(tmp_path),))
     process.start()
     deadline = time.monotonic() + 60

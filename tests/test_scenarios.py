@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from effort import sampled
 from naive import unreferenced
-from scenarios import CASES, DDL, KINDS, START, Case, Merge, batch, given, run, sql
+from scenarios import CASES, DDL, KINDS, START, Case, Merge, batch, counts, given, named, run, sql
 from strategies import copied, lake_on, new_lake, rows_of
 
 from lsmlake.api.lake import Lake
@@ -58,14 +58,10 @@ def test_methods(kind):
 
         def counted(table: Table = table, case: Case = case) -> tuple[int, int, int]:
             source = given(case)
-            done = run(table, case.does, table if source is None else source)
-            return (0, 0, 0) if done is None else (done.inserted, done.updated, done.deleted)
+            return counts(run(table, case.does, table if source is None else source))
 
-        try:
+        with named(kind, name):
             leaves(table, case, kind, counted)
-        except BaseException as error:
-            error.add_note(f"{kind}: {name}")
-            raise
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,8 +79,5 @@ def test_sql(kind):
             (row,) = lake.sql(text, tables={} if source is None else {"source": source}).to_arrow().to_pylist()
             return row["num_inserted_rows"], row["num_updated_rows"], row["num_deleted_rows"]
 
-        try:
+        with named(kind, text):
             leaves(table, case, kind, counted)
-        except BaseException as error:
-            error.add_note(f"{kind}: {text}")
-            raise

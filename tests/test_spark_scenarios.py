@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from effort import sampled
-from scenarios import CASES, DDL, KINDS, START, batch, given, run
+from scenarios import CASES, DDL, KINDS, START, batch, counts, given, named, run
 from test_scenarios import leaves
 
 from lsmlake.api.lake import Lake
@@ -29,12 +29,8 @@ def test_plans(spark, spark_lake, lake, kind):
 
         def counted(table=table, case=case) -> tuple[int, int, int]:
             rows = given(case)
-            done = run(table, case.does, table if rows is None else spark.createDataFrame(rows))
-            return (0, 0, 0) if done is None else (done.inserted, done.updated, done.deleted)
+            return counts(run(table, case.does, table if rows is None else spark.createDataFrame(rows)))
 
-        try:
+        with named(kind, name):
             leaves(table, case, kind, counted)
-        except BaseException as error:
-            error.add_note(f"{kind}: {name}")
-            raise
         lake.drop_table("d.t")

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
+from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, LakeError
 from lsmlake.kernels.words import family
 from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.partitions import VALUES_TIME
@@ -373,13 +373,7 @@ def _near(name: str, names: Sequence[str]) -> str:
 
 def _check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:
     for name in names:
-        if name not in columns.names:
-            raise InvalidSchema(
-                f"{role} column {name!r} is not in the schema",
-                where=where,
-                expected=f"one of {columns.names}",
-                cure=_near(name, columns.names),
-            )
+        _check_known(name, columns, InvalidSchema, f"{role} column {name!r} is not in the schema", where)
         types.check_orderable(columns.field(name).type, name)
 
 
@@ -498,13 +492,13 @@ def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], optio
 
 
 def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> None:
+    _check_known(name, columns, InvalidOption, f"{option} {name!r} is not a column", where)
+
+
+def _check_known(name: str, columns: pa.Schema, error: type[LakeError], what: str, where: str) -> None:
+    """Raises this error unless there is a column of the name."""
     if name not in columns.names:
-        raise InvalidOption(
-            f"{option} {name!r} is not a column",
-            where=where,
-            expected=f"one of {columns.names}",
-            cure=_near(name, columns.names),
-        )
+        raise error(what, where=where, expected=f"one of {columns.names}", cure=_near(name, columns.names))
 
 
 def _check_partition_expiry(fields: Sequence[PartitionColumn], options: Options, where: str) -> None:

@@ -48,7 +48,7 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
     """A store of obstore, whose paths begin at the prefix of the address. Makes no request.
 
     Raises InvalidOption, which names options but no values, and MissingDependency."""
-    obstore = need("obstore.store", f"the address {address.url}", extra="stores")
+    obstore = need("obstore.store", f"the address {address.url}")
     config, client, retry = dict(options), {}, {"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)}
     for name in [name for name in config if name in _CLIENT]:
         client[name] = _duration(name, config.pop(name)) if name in _TIMEOUTS else config.pop(name)

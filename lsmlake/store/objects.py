@@ -49,7 +49,7 @@ class ObjectStorage(Storage):
     def __init__(self, address: Address, options: Mapping[str, object]) -> None:
         self.address, self._options = address, dict(options)
         self._client = client_of(address, self._options)
-        self._obstore = need("obstore", f"the address {address.url}", extra="stores")
+        self._obstore = need("obstore", f"the address {address.url}")
 
     def __repr__(self) -> str:
         return f"ObjectStorage({self.root!r})"
