@@ -158,6 +158,12 @@ def test_other_data_joins_tables(filled):
     assert "5000  c" in repr(result) and "(1 row)" in repr(result) and "<td" in result._repr_html_()
 
 
+def test_a_column_of_nulls_needs_no_type(filled):
+    rows = pa.table({"id": pa.array([1, 5000]), "nothing": pa.nulls(2)})
+    text = "SELECT s.id, coalesce(s.nothing, 'none'), t.id FROM s LEFT JOIN d.t AS t ON s.nothing = t.id ORDER BY 1"
+    assert filled.sql(text, tables={"s": rows}).fetchall() == [(1, "none", None), (5000, "none", None)]
+
+
 def test_times_are_in_the_zone_of_the_lake(lake, tmp_path):
     """SQL, predicates, defaults, converted data and time travel, where clocks are set back at 2026-10-25 03:00."""
     with pytest.raises(InvalidQuery, match="unknown time zone"):
@@ -205,6 +211,8 @@ def test_a_missing_or_damaged_file_is_damage(lake, tmp_path):
     ("query", "words"),
     [
         ("SELECT nope FROM d.t", "unknown column nope"),
+        ("SELECT b.idd FROM d.t AS a JOIN d.t AS b ON a.id = b.id", r"expected one of a\.id, .*b\.id, .*did you mean b\.id"),
+        ("SELECT FROM d.t", "character 13 of .*SELECT without columns"),
         ("SELECT * FROM t", "write d.t"),
         ("SELECT id FROM d.t a JOIN d.t b ON a.id = b.id", "several columns"),
         ("SELECT id FROM d.t QUALIFY rank() OVER (ORDER BY id) = 1", "character 28 .* filter it with WHERE outside"),

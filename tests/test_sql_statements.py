@@ -164,7 +164,7 @@ VERBS = {
     "remove_orphan_files": ("'2026-01-01', true", "older_than => '2026-01-01', dry_run => true", set()),
     "rename_branch": ("'b0', 'b2'", "name => 'b0', new_name => 'b2'", set()),
     "rename_tag": ("'eod', 't2'", "name => 'eod', new_name => 't2'", {"name"}),
-    "repair": ("", "", set()),
+    "repair": ("", "", {"key", "reason"}),
     "repair_snapshots": ("", "", set()),
     "reset_consumer": ("'c', 1", "name => 'c', next_snapshot => 1", set()),
     "rollback": ("1", "snapshot => 1", {"id"}),

@@ -169,7 +169,11 @@ class Translator:
             return made
         if not found:
             names = self.scope.names()
-            near = difflib.get_close_matches(path[-1].lower(), [name.lower() for name in names], 1)
+            whole = {name.lower(): name for name in names}
+            last = {name.rpartition(".")[2].lower(): name for name in reversed(names)}
+            wanted = ".".join(path).lower()
+            matches = difflib.get_close_matches
+            near = [*map(whole.get, matches(wanted, whole, 1)), *map(last.get, matches(path[-1].lower(), last, 1))]
             shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             cure = f"did you mean {near[0]}?" if near else "text is written in 'quotes'"
             self.text.refuse(node, f"unknown column {'.'.join(path)}", expected=f"one of {shown}" if shown else "", cure=cure)

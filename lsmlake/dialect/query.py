@@ -19,8 +19,7 @@ from lsmlake.dialect.generators import Generated, generated, is_generator
 from lsmlake.dialect.grouping import grouped, sets_of
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, NULL, common, duck_name, quoted
-from lsmlake.schema import types
+from lsmlake.dialect.types import BOOLEAN, NULL, common, duck_name, of_column, quoted
 from lsmlake.schema.type_text import format_type
 
 
@@ -187,9 +186,7 @@ class QueryTranslator:
         self.uses.append(use)
         parts = [part.name for part in node.parts]
         qualifiers = (node.alias,) if node.alias else (parts[-1], ".".join(parts))
-        columns = tuple(
-            Column(one.name, types.plain(types.canonical(one.type, one.name)), f"{name}.{quoted(one.name)}") for one in use.schema
-        )
+        columns = tuple(Column(one.name, of_column(one), f"{name}.{quoted(one.name)}") for one in use.schema)
         return f"{use.view} AS {name}", Relation(qualifiers, columns), use
 
     def _join(self, left: _From, node: exp.Join, ctes: Mapping[str, Query], outer: Scope | None) -> _From:
@@ -282,6 +279,8 @@ class QueryTranslator:
             node, "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit", "offset", "distinct",
             "with_", "windows", "hint",
         )  # fmt: skip
+        if not node.expressions:
+            self.text.refuse(node, "SELECT without columns", cure="write SELECT * or name columns")
         source = self._with_generator(node, self._from(node, ctes, outer), ctes)
         where = node.args.get("where")
         here = {"aggregates": True, "windows": True, "named_windows": self._windows(node), "sets": sets_of(node)}

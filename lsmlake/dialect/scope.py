@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.dialect.types import quoted
-from lsmlake.schema import types
+from lsmlake.dialect.types import of_column, quoted
 
 
 class Typed(NamedTuple):
@@ -81,10 +80,15 @@ class Scope:
         return found or (self.outer.found(path) if self.outer else [])
 
     def names(self) -> list[str]:
-        return [column.name for column in self.columns()]
+        """The names of the columns; of several relations, with the relation."""
+        if len(self.relations) < 2:
+            return [column.name for column in self.columns()]
+        return [
+            f"{relation.qualifiers[0]}.{column.name}" if relation.qualifiers else column.name
+            for relation in self.relations
+            for column in relation.columns
+        ]
 
 
 def _columns(schema: pa.Schema, prefix: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(field.name, types.plain(types.canonical(field.type, field.name)), quoted(prefix + field.name)) for field in schema
-    )
+    return tuple(Column(field.name, of_column(field), quoted(prefix + field.name)) for field in schema)

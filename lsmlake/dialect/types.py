@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lsmlake.schema import types
+
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE, NULL = pa.float32(), pa.float64(), pa.null()
@@ -39,6 +41,11 @@ def duck_name(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{quoted(field.name)} {duck_name(field.type)}' for field in kind)})"
     return _NAMES[kind]
+
+
+def of_column(field: pa.Field) -> pa.DataType:
+    """The type of a column of a source. A column of nulls only may have no type, as NULL has none. Raises InvalidSchema."""
+    return NULL if field.type == NULL else types.plain(types.canonical(field.type, field.name))
 
 
 def array_of(kind: pa.DataType) -> pa.DataType:

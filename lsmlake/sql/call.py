@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
+from lsmlake.maintain.repair import RepairReport
 from lsmlake.sql.words import Words
 
 PROCEDURES = (
@@ -115,7 +116,10 @@ def _literal(words: Words, word: str) -> object:
 
 
 def rows_of(report: object) -> pa.Table:
-    """The result of a verb as rows: one for a report, one per item of a list. A table is its name."""
+    """The result of a verb as rows: one for a report, one per item of a list. A table is its name. That of a repair
+    is the rows that it found."""
+    if isinstance(report, RepairReport):
+        return report.rows
     if isinstance(report, pa.Table):
         return report
     if isinstance(report, Table):

@@ -13,9 +13,9 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Readable
 from lsmlake.api.table import Table
 from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import of_column
 from lsmlake.errors import LakeError
 from lsmlake.read.travel import Moment, resolve
-from lsmlake.schema import types
 from lsmlake.store.version import Version
 
 Rows = pa.Table | Version | Readable
@@ -81,7 +81,7 @@ class Catalog:
             if moment != Moment():
                 self.text.refuse(node, "only a table of the lake has versions")
             rows = pa.concat_tables(as_input(self.given[name.lower()], inferred=True).tables)
-            return rows.cast(types.canonical_schema(rows.schema))
+            return rows.cast(pa.schema([pa.field(field.name, of_column(field), field.nullable) for field in rows.schema]))
         whole, dollar, system = name.rpartition("$")
         if dollar and not system.startswith("branch_"):
             table = self.lake.table(whole)

@@ -12,7 +12,7 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
-from lsmlake.sql import change, create, insert
+from lsmlake.sql import alter, change, create, insert
 from lsmlake.sql.call import call
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
@@ -104,7 +104,7 @@ def _executed(
         case exp.Drop():
             create.drop(lake, node, text)
         case exp.Alter():
-            create.alter(lake, node, text)
+            alter.alter(lake, node, text)
         case _:
             word = text.text.split(maxsplit=1)[0].upper()
             text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
@@ -114,7 +114,7 @@ def _executed(
 def _by_words(lake: Lake, words: Words, args: Args) -> pa.Table | None:
     """Statements that sqlglot does not parse; None for the others."""
     if words.first == "ALTER":
-        return create.alter_by_words(lake, words)
+        return alter.alter_by_words(lake, words)
     if args:
         raise InvalidQuery("only queries and changes of rows have parameters", found=args, cure="write the values in the text")
     return {"SHOW": show, "DESCRIBE": describe, "DESC": describe, "CALL": call}[words.first](lake, words)

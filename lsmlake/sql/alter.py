@@ -1,0 +1,157 @@
+"""ALTER TABLE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.api.lake import Lake
+from lsmlake.dialect.text import Text
+from lsmlake.schema import alterations, ddl
+from lsmlake.schema.type_text import backticked, format_type
+from lsmlake.sql.create import option_of
+from lsmlake.sql.defaults import constant
+from lsmlake.sql.words import Words
+
+
+def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
+    """ALTER TABLE: one commit for all actions."""
+    text.only(node, "this", "kind", "actions")
+    name = ".".join(part.name for part in node.this.parts)
+    actions = node.args["actions"]
+    if len(actions) == 1 and isinstance(actions[0], exp.AlterRename):
+        lake.rename_table(name, ".".join(part.name for part in actions[0].this.parts))
+        return
+    table, zone = lake.table(name), lake.runtime.zone
+    table.alter(*(made for action in actions for made in _alterations(action, table.current.columns, text, zone)))
+
+
+def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
+    """UNSET TBLPROPERTIES, ALTER COLUMN ... FIRST | AFTER and ... PARTITION FIELD, which sqlglot does not parse. None for other
+    forms."""
+    if not words.take("TABLE"):
+        return None
+    name = words.name()
+    if words.take("UNSET", "TBLPROPERTIES"):
+        words.take("IF", "EXISTS")
+        if not words.take("("):
+            words.refuse("expected (")
+        options = [words.one("an option")]
+        while words.take(","):
+            options.append(words.one("an option"))
+        if not words.take(")"):
+            words.refuse("expected )")
+        words.end()
+        lake.table(name).alter(*(alterations.SetOption(option, None) for option in options))
+        return pa.table({})
+    if (change := _partition_change(words)) is not None:
+        words.end()
+        lake.table(name).alter(change)
+        return pa.table({})
+    if words.take("ALTER", "COLUMN"):
+        column = words.name().split(".")
+        if words.take("FIRST"):
+            words.end()
+            lake.table(name).alter(alterations.MoveColumn(column, None, True))
+            return pa.table({})
+        if words.take("AFTER"):
+            after = words.one("a column")
+            words.end()
+            lake.table(name).alter(alterations.MoveColumn(column, after, False))
+            return pa.table({})
+    return None
+
+
+def _partition_change(words: Words) -> alterations.Alteration | None:
+    """ADD | DROP | REPLACE PARTITION FIELD, as in Iceberg's extension of Spark's SQL. None for other forms."""
+    if words.take("ADD", "PARTITION", "FIELD"):
+        return alterations.AddPartitionField(_field_of(words), _name_after_as(words))
+    if words.take("DROP", "PARTITION", "FIELD"):
+        return alterations.DropPartitionField(_field_of(words))
+    if words.take("REPLACE", "PARTITION", "FIELD"):
+        old = _field_of(words)
+        if not words.take("WITH"):
+            words.refuse("expected WITH", cure="write REPLACE PARTITION FIELD old WITH new")
+        return alterations.ReplacePartitionField(old, _field_of(words), _name_after_as(words))
+    return None
+
+
+def _field_of(words: Words) -> str:
+    """A partition field in the text: a name, or a transform of a column."""
+    name = words.one("a partition field")
+    if not words.take("("):
+        return name
+    arguments = [_argument(words)]
+    while words.take(","):
+        arguments.append(_argument(words))
+    if not words.take(")"):
+        words.refuse("expected )")
+    return f"{name}({', '.join(arguments)})"
+
+
+def _argument(words: Words) -> str:
+    found = words.one("a column or a number")
+    return found if found.isdecimal() else backticked(found)
+
+
+def _name_after_as(words: Words) -> str | None:
+    return words.one("a name") if words.take("AS") else None
+
+
+def _alterations(action: exp.Expression, columns: pa.Schema, text: Text, zone: str) -> Iterable[alterations.Alteration]:
+    match action:
+        case exp.Schema():
+            return [_added(item, text, zone) for item in action.expressions]
+        case exp.ColumnDef():
+            return [_added(action, text, zone)]
+        case exp.RenameColumn():
+            return [alterations.RenameColumn(_path(action.this), action.args["to"].name)]
+        case exp.Drop():
+            return [alterations.DropColumn(_path(column)) for column in action.args["tables"]]
+        case exp.AlterSet():
+            found = [item for part in action.expressions for item in part.expressions]
+            return [alterations.SetOption(*option_of(item)) for item in found]
+        case exp.AlterColumn():
+            return [_changed(action, columns, text, zone)]
+    text.refuse(action, "this ALTER is not supported")
+
+
+def _path(node: exp.Expression) -> list[str]:
+    return [part.name for part in node.parts] if isinstance(node, (exp.Column, exp.Dot)) else [node.name]
+
+
+def _added(item: exp.Expression, text: Text, zone: str) -> alterations.Alteration:
+    if not isinstance(item, exp.ColumnDef):
+        text.refuse(item, "this is not a column", cure="write name TYPE")
+    comment = default = None
+    for constraint in item.args.get("constraints") or ():
+        match constraint.args.get("kind"):
+            case exp.CommentColumnConstraint() as found:
+                comment = found.name
+            case exp.DefaultColumnConstraint() as found:
+                default = constant(found.this, text, zone, ddl.type_of(item.args["kind"]))
+            case _:
+                text.refuse(constraint, "this is not supported for a new column")
+    place = item.args.get("position")
+    after = place.this.name if place is not None and place.this is not None else None
+    first = place is not None and str(place.args.get("position")).upper() == "FIRST"
+    kind = format_type(ddl.type_of(item.args["kind"]))
+    return alterations.AddColumn(_path(item.this), kind, after, first, default, comment)
+
+
+def _changed(action: exp.AlterColumn, columns: pa.Schema, text: Text, zone: str) -> alterations.Alteration:
+    path, given = _path(action.this), action.args
+    if given.get("dtype") is not None:
+        return alterations.ChangeType(path, format_type(ddl.type_of(given["dtype"])))
+    if given.get("allow_null") is not None:
+        return alterations.SetNullable(path, bool(given["allow_null"]))
+    if given.get("comment") is not None:
+        return alterations.SetComment(path, given["comment"].this)
+    if given.get("default") is not None:
+        kind = columns.field(path[0]).type if len(path) == 1 and path[0] in columns.names else None
+        return alterations.SetDefault(path, constant(given["default"], text, zone, kind))
+    if given.get("drop"):
+        return alterations.SetDefault(path, None, dropped=True)
+    text.refuse(action, "this ALTER COLUMN is not supported")
