@@ -158,15 +158,21 @@ def _read_all(files: BucketFiles, file: DataFile, names: list[str]) -> pa.Table:
 
 def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh], *, backwards: bool) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.narrow
-    filtered = plan.predicate.columns if plan.predicate else frozenset()
     dead = fresh().dead[file.name]
     with files.open(file, encoded=columns) as reader:
-        groups = matching_groups(reader, plan)
-        if len(columns) > len(filtered) and plan.names_keys:  # many files may hold a key, but it is live in at most one
-            found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
-            groups = [group for group, rows in found if rows.num_rows]
+        groups = groups_to_read(reader, plan, dead, columns)
         for chunk in reader.chunks(columns, groups[::-1] if backwards else groups):
             yield finished(_live(chunk, dead, plan), plan)
+
+
+def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, columns: Collection[str]) -> list[int]:
+    """Returns the row groups whose `columns` must be read. If the plan names keys, their columns are read first: many files may
+    hold a key, but it is live in at most one."""
+    groups, filtered = matching_groups(reader, plan), plan.predicate.columns if plan.predicate else frozenset()
+    if len(columns) <= len(filtered) or not plan.names_keys:
+        return groups
+    found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
+    return [group for group, rows in found if rows.num_rows]
 
 
 def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:

@@ -3,7 +3,7 @@
 1. `merge_clauses.checked` checks the statement.
 2. The source is loaded (`merge_join.Join`). Its values of columns that must be equal limit the files of the target to read.
 3. The target streams through the join: the columns that the statement names, and the place of each row.
-4. Whole rows are read only where a clause updates them.
+4. Of the rows to update, the columns that a clause leaves as they are are read by place.
 5. An append-only table removes rows by position and appends new ones; under a primary key rows are written by key.
 """
 
@@ -11,20 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.commit.replay import Identity
-from lsmlake.format.deletion_vector import EMPTY
 from lsmlake.options.isolation import SERIALIZABLE
-from lsmlake.predicate import Predicate, and_, evaluate
+from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.predicate import Predicate, and_
 from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import Plan, plan
-from lsmlake.read.positions import Matched
-from lsmlake.read.scan import matching_groups, read_plan
 from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
@@ -34,7 +31,8 @@ from lsmlake.write.changeable import check_deletable, check_replaces, check_upda
 from lsmlake.write.clause import BY_SOURCE, DELETE, UPDATE
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.merge_clauses import TARGET, Statement
-from lsmlake.write.merge_join import ACTION, FILE, POSITION, Join
+from lsmlake.write.merge_join import ACTION, POSITION, Join
+from lsmlake.write.merge_target import MERGED, Target, by_file, placed
 from lsmlake.write.prepare import Request, delete_columns, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.statement import DmlReport
@@ -63,7 +61,12 @@ def _wanted(statement: Statement, join: Join, predicate: Predicate | None, own: 
     if statement.of(BY_SOURCE) or own:
         return Wanted(everything=own)
     names = tuple(sorted(name.removeprefix(TARGET) for name in statement.on.needs if name.startswith(TARGET)))
-    return Wanted(predicate, names, lambda rows: join.matching(_placed(rows.select(list(names)), *_places(rows.num_rows))))
+    return Wanted(predicate, names, lambda rows: join.matching(_at_once(rows.select(list(names)))))
+
+
+def _at_once(rows: pa.Table) -> pa.Table:
+    """Rows of the target, as if they were all rows of one file."""
+    return placed(rows, np.zeros(rows.num_rows, np.int64), np.arange(rows.num_rows))
 
 
 def _candidates(version: Version, statement: Statement, join: Join) -> Predicate | None:
@@ -84,23 +87,20 @@ def _planned(version: Version, predicate: Predicate | None, columns: Sequence[st
 
 
 def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
-    schema, planned = version.schema, _planned(version, predicate)
-    files = [(split.bucket, file, split.vectors.get(file.name)) for split in planned.splits for file in split.files]
-    vectors = [EMPTY if ref is None else version.meta.vectors.get(ref, file) for _, file, ref in files]
-    places = [Matched(*file, vector, None) for file, vector in zip(files, vectors, strict=True)]
-    join.run(_target(planned, places, join.statement.needs(TARGET)), ())
+    schema, target = version.schema, Target(_planned(version, predicate), join.statement.needs(TARGET))
+    join.run(target.rows(), ())
     removed: dict[int, list[np.ndarray]] = {}
+    kept = _kept_columns(schema, join.statement)
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
     def new_rows() -> Iterator[pa.Table]:
         for table in join.updates(()):
             counts["updated"] += table.num_rows
-            for number, rows in _by_file(table):
+            for number, rows in by_file(table):
                 positions = rows[POSITION].to_numpy()
                 removed.setdefault(number, []).append(positions)
-                one = places[number]
-                old = pa.concat_tables(version.files(one.bucket).fetch(one.file, positions, schema.columns.names))
-                yield prepare(_updated(old, rows), schema, Request(), None)[0]
+                old = target.fetch(number, positions, kept) if kept else None
+                yield prepare(_updated(old, rows, schema), schema, Request(), None)[0]
         for rows in join.inserts():
             counts["inserted"] += rows.num_rows
             yield prepare(_complete(rows, schema), schema, Request(), None)[0]
@@ -109,43 +109,14 @@ def _by_position(version: Version, join: Join, predicate: Predicate | None, want
     try:
         for table in join.deletes(()):
             counts["deleted"] += table.num_rows
-            for number, rows in _by_file(table):
+            for number, rows in by_file(table):
                 removed.setdefault(number, []).append(rows[POSITION].to_numpy())
-        gone = [places[number]._replace(positions=np.sort(np.concatenate(found))) for number, found in removed.items()]
+        gone = [target.matched(number, np.sort(np.concatenate(found))) for number, found in removed.items()]
     except BaseException:
         version.meta.files.discard(added)
         raise
     snapshot = replace_rows(version, gone, added, wanted, rewritten)
     return DmlReport(snapshot, **counts)
-
-
-def _target(planned: Plan, places: Sequence[Matched], names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yields the live candidate rows: their places and the columns, renamed."""
-    predicate = planned.predicate
-    needed = [*names, *sorted((predicate.columns if predicate else frozenset()) - {*names})]
-    for number, one in enumerate(places):
-        with planned.version.files(one.bucket).open(one.file) as reader:
-            for chunk in reader.chunks(needed, matching_groups(reader, planned)):
-                live = ~one.vector.dead_mask(chunk.start, chunk.table.num_rows)
-                if predicate is not None:
-                    live &= np.asarray(evaluate(predicate, chunk.table))
-                positions = np.flatnonzero(live)
-                if len(positions):
-                    rows = chunk.table.select(list(names)).take(pa.array(positions))
-                    yield _placed(rows, np.full(len(positions), number, np.int64), chunk.start + positions)
-
-
-def _placed(rows: pa.Table, files: np.ndarray, positions: np.ndarray) -> pa.Table:
-    columns = {TARGET + name: rows[name] for name in rows.column_names}
-    return pa.table({**columns, FILE: pa.array(files), POSITION: pa.array(positions)})
-
-
-def _by_file(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yields (file number, its rows) of rows in the order of their places."""
-    numbers = table[FILE].to_numpy()
-    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    for first, last in pairwise(edges):
-        yield int(numbers[first]), table.slice(first, last - first)
 
 
 def _complete(rows: pa.Table, schema: Schema) -> pa.Table:
@@ -156,40 +127,51 @@ def _complete(rows: pa.Table, schema: Schema) -> pa.Table:
     return rows
 
 
-def _updated(old: pa.Table, changes: pa.Table) -> pa.Table:
-    """The old rows with the values that the update clauses assign. `changes`: of `Join.updates`, one per row, in their order."""
-    action = changes[ACTION]
+def _kept_columns(schema: Schema, statement: Statement) -> list[str]:
+    """The columns that not every update clause assigns: their old values are needed."""
+    assigned = [{*clause.values.schema.names} for clause in statement.clauses if clause.action == UPDATE]
+    return [name for name in schema.columns.names if any(name not in names for names in assigned)]
+
+
+def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Table:
+    """The rows with the values that the update clauses assign. `old`: their columns of `_kept_columns`, or more; None: there are
+    none. `changes`: of `Join.updates`, one per row, in their order."""
+    columns = {} if old is None else dict(zip(old.column_names, old.columns, strict=True))
     for name in changes.column_names:
         number, point, column = name.partition(".")
         if not point or not number.isdigit():
             continue
-        place = old.column_names.index(column)
-        chosen = pc.equal(action, int(number)).combine_chunks()
-        values = pc.if_else(chosen, changes[name].combine_chunks(), old[column].combine_chunks().cast(changes[name].type))
-        old = old.set_column(place, column, values)
-    return old
+        values = changes[name]
+        if column in columns:
+            chosen = pc.equal(changes[ACTION], int(number)).combine_chunks()
+            others = columns[column].combine_chunks().cast(values.type)
+            values = pa.chunked_array([pc.if_else(chosen, values.combine_chunks(), others)])
+        columns[column] = values
+    return pa.table({name: columns[name] for name in schema.columns.names})
 
 
 # -- tables with a primary key --------------------------------------------------------------------------------------------
 
 
 def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
-    schema = version.schema
+    schema, statement = version.schema, join.statement
     deleting = Request(deletes=True, of_rows=True)
-    kept = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
-    names = list(dict.fromkeys([*kept, *join.statement.needs(TARGET)]))
-    join.run(_numbered(read_plan(_planned(version, predicate, names))), [TARGET + name for name in kept])
+    own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
+    target = Target(_planned(version, predicate), list(dict.fromkeys([*own, *statement.needs(TARGET)])))
+    merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
+    kept = schema.columns.names if merges else _kept_columns(schema, statement)
+    join.run(target.rows(), [TARGET + name for name in own])
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
     def parts() -> Iterator[Part]:
-        for table in join.updates([TARGET + name for name in kept]):
+        for table in join.updates([TARGET + name for name in own]):
             counts["updated"] += table.num_rows
-            keys = _own(table, schema, schema.primary_key)
-            old = rows_of_keys(version, keys)
-            new = _updated(old, table)
-            check_replaces(schema, old, new, schema.columns.names)
-            yield _part(new, Request())
-        for table in join.deletes([TARGET + name for name in kept]):
+            for number, rows in by_file(table):
+                old = _old_rows(version, target, number, rows, own, kept)
+                new = _updated(old, rows, schema)
+                check_replaces(schema, old, new, schema.columns.names)
+                yield _part(new, Request())
+        for table in join.deletes([TARGET + name for name in own]):
             counts["deleted"] += table.num_rows
             yield _part(_own(table, schema, delete_columns(schema, deleting)), deleting)
         for rows in join.inserts():
@@ -206,26 +188,27 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
     return DmlReport(snapshot, **counts)
 
 
+def _old_rows(
+    version: Version, target: Target, number: int, changes: pa.Table, own: Sequence[str], kept: Sequence[str]
+) -> pa.Table:
+    """The columns `own` and `kept` of rows of one file. `changes`: of `Join.updates`, with the columns `own`."""
+    schema = version.schema
+    if number == MERGED:
+        return rows_of_keys(version, _own(changes, schema, schema.primary_key))
+    old = _own(changes, schema, own)
+    if missing := [name for name in kept if name not in own]:
+        found = target.fetch(number, changes[POSITION].to_numpy(), missing)
+        for field, column in zip(found.schema, found.columns, strict=True):
+            old = old.append_column(field, column)
+    return old
+
+
 def _in_sequence(parts: Iterable[Part]) -> Iterator[Part]:
     """Numbers the rows of all parts."""
     first = 0
     for part in parts:
         yield Part(part.rows, part.places + first)
         first += part.rows.num_rows
-
-
-def _numbered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yields target rows with a number of their own as their place."""
-    first = 0
-    for table in tables:
-        if table.num_rows:
-            yield _placed(table, *_places(table.num_rows, first))
-            first += table.num_rows
-
-
-def _places(count: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Places of rows of no file."""
-    return np.zeros(count, np.int64), np.arange(first, first + count)
 
 
 def _own(table: pa.Table, schema: Schema, names: Sequence[str]) -> pa.Table:
