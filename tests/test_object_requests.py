@@ -82,9 +82,10 @@ def made(server: Server, proxy: FaultProxy) -> Table:
     return table
 
 
-def measured(proxy: FaultProxy, run: Callable[[], object]) -> list[Request]:
+def measured(proxy: FaultProxy, run: Callable[[], object], delay_s: float = DELAY_S) -> list[Request]:
+    """The requests of a call. The delay must be longer than it takes to send those that are made at once."""
     proxy.requests.clear()
-    proxy.delay_s = DELAY_S
+    proxy.delay_s = delay_s
     try:
         run()
     finally:
@@ -109,6 +110,31 @@ def test_a_reader_catches_up_in_few_steps(world: tuple[Server, FaultProxy]):
     found = measured(world[1], lambda: other.scan().plan())
     assert depth(found) <= 3
     assert Counter(map(kind, found)) == {"GET snapshot": 3, "GET manifest-list": 2, "GET manifest": 1}
+
+
+def test_a_new_handle_plans_in_three_steps(world: tuple[Server, FaultProxy]):
+    """Each file names the next, so less is impossible: the snapshots around the hint at once, then the manifest lists and the
+    schema, then the manifests and the vectors. The hint comes with the table."""
+    table = made(*world)
+    table.alter(lsmlake.add_column("w", "BIGINT"))
+    for number in range(9):
+        table.upsert(rows(number, number + 2))
+    other: list[Table] = []
+    found = measured(world[1], lambda: other.append(opened(*world, table.meta.env.storage.root).table("d.t")))
+    assert Counter(map(kind, found)) == {"HEAD database.json": 1, "GET schema": 1, "GET LATEST": 1}
+    assert depth(found) <= 2
+    plans: list[object] = []
+    found = measured(world[1], lambda: plans.append(other[0].scan().plan()), 5 * DELAY_S)
+    assert plans[0].files == table.scan().plan().files
+    assert Counter(map(kind, found)) == {
+        "HEAD snapshot": 1,
+        "GET snapshot": 11,
+        "GET schema": 1,
+        "GET manifest-list": 2,
+        "GET manifest": 14,
+        "GET index-manifest": 9,
+    }
+    assert depth(found) <= 3
 
 
 def test_columns_of_a_large_file_come_in_one_step(world: tuple[Server, FaultProxy]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -36,7 +37,6 @@ from lsmlake.store.env import Env
 from lsmlake.store.kept import Kept
 from lsmlake.store.location import storage_at
 from lsmlake.store.metadata import Metadata
-from lsmlake.store.schemas import read_first_schema
 from lsmlake.write.append import check_keyed
 
 _MARK = "database.json"
@@ -368,14 +368,13 @@ class Lake:
         if branch is not None:
             return self.table(whole).branch(branch)
         database, table = split_name(name)
-        self._need(database)
         root = f"{database_dir(database)}/{table}"
-        first = read_first_schema(self.env, root)
-        if first is None:
+        _, meta = self.env.side_by_side([partial(self._need, database), partial(Metadata.opened, self.env, root)])
+        if meta is None:
             near = get_close_matches(table, self.tables(database), n=1)
             cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
             raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
-        return Table(name, Metadata.of(self.env, TablePaths(root, first.table_uuid)), self.runtime)
+        return Table(name, meta, self.runtime)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. A commit that is not yet published fails with TableNotFound.

@@ -42,10 +42,8 @@ from lsmlake.errors import (
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.schema.schema import Schema
+from lsmlake.store.snapshots import HINT_EVERY
 from lsmlake.store.version import Version
-
-_HINT_EVERY = 10  # a reader probes at most this many snapshots past the hint; writing it takes about a tenth of a commit
-
 
 Restate = Callable[[Version], Sequence[CommitMessage]]
 """Returns the messages of a statement for the version to follow. Raises Overtaken if the statement must be evaluated again."""
@@ -303,7 +301,7 @@ class _Commit(Attempts):
         self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])
 
     def _hint(self, number: int) -> None:
-        if number % _HINT_EVERY:
+        if number % HINT_EVERY:
             return
         try:
             self.meta.snapshots.hint(number)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -144,7 +145,9 @@ def plan(
     deeper = mode == COMPACTED or (mode == RAW and vectors)
     by_last_level = mode == RAW and not vectors
     selected = selection(schema, predicate, by_key=not by_last_level, level0=not deeper)
-    table = version.live(selected) if live is None else live(version, selected, predicate.columns if predicate else frozenset())
+    columns_used = predicate.columns if predicate else frozenset()
+    entries = partial(version.live, selected) if live is None else partial(live, version, selected, columns_used)
+    table, vector_refs = version.meta.env.side_by_side([entries, version.vector_refs])
     steps = [("snapshot", version.live_files())]
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
@@ -171,7 +174,7 @@ def plan(
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
-    splits = split(table, matches, version.vector_refs(), schema)
+    splits = split(table, matches, vector_refs, schema)
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(schema, predicate, names, version, mode, splits, tuple(steps))

@@ -45,13 +45,15 @@ def _bytes_of(value: object) -> int:
 class Cache:
     """Holds at most `limit_bytes` of decoded values and evicts the least recently used first.
 
-    `latest`: the newest snapshot seen; the search for newer ones starts there. `newest`: its live files, and `index`: the vectors
-    of the snapshot last asked for, both outside the limit. `parent`: a cache to look into first, which gets nothing.
+    `latest`: the newest snapshot seen; the search for newer ones starts there, before that at number `hint`. `newest`: its live
+    files, and `index`: the vectors of the snapshot last asked for, both outside the limit. `parent`: a cache to look into first,
+    which gets nothing.
     """
 
     def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:
         self.limit_bytes, self.parent = limit_bytes, parent
         self.latest: Stored | None = None
+        self.hint: int | None = None
         self.newest: Live | None = None
         self.index: Index | None = None if parent is None else parent.index
         self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()

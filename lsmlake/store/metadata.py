@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lsmlake.format.paths import Branch, TablePaths
+from lsmlake.format.paths import Branch, TablePaths, first_schema
+from lsmlake.schema.schema import Schema
 from lsmlake.store.branches import Branches
 from lsmlake.store.cache import Cache
 from lsmlake.store.env import Env
 from lsmlake.store.manifests import Manifests
 from lsmlake.store.schemas import Schemas
 from lsmlake.store.snapshots import Snapshots
+from lsmlake.store.storage import read_bytes
 from lsmlake.store.table_files import TableFiles
 from lsmlake.store.tags import Tags
 from lsmlake.store.vectors import Vectors
@@ -33,6 +35,21 @@ class Metadata:
     def of(env: Env, paths: TablePaths) -> Metadata:
         """The metadata of a table, with an empty cache. Reads nothing."""
         return Metadata._on(TableFiles(env, paths, Cache(env.limits.cache_bytes)))
+
+    @staticmethod
+    def opened(env: Env, root: str) -> Metadata | None:
+        """The metadata of the table in the folder `root`; None if there is no table. Reads schema 0 and, where it takes a
+        request, the hint, so that the first verb need not wait for it. Raises Corrupt, UnsupportedFormat."""
+        path = first_schema(root)
+        try:
+            schema = Schema.decode(read_bytes(env.storage, path), path)
+        except FileNotFoundError:
+            return None
+        meta = Metadata.of(env, TablePaths(root, schema.table_uuid))
+        meta.schemas.keep(schema)
+        if env.storage.at_once > 1:
+            meta.snapshots.read_hint()
+        return meta
 
     @staticmethod
     def _on(files: TableFiles) -> Metadata:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lsmlake.format.paths import first_schema, numbered
+from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
-from lsmlake.store.env import Env
-from lsmlake.store.storage import read_bytes
 from lsmlake.store.table_files import TableFiles
-
-
-def read_first_schema(env: Env, root: str) -> Schema | None:
-    """Schema 0 of the table in folder `root`; None if there is no table. Raises Corrupt, UnsupportedFormat."""
-    path = first_schema(root)
-    try:
-        return Schema.decode(read_bytes(env.storage, path), path)
-    except FileNotFoundError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -27,9 +16,19 @@ class Schemas:
 
     def get(self, number: int) -> Schema:
         files, path = self.files, self.files.paths.schema(number)
-        if number == 0:
-            return files.cache.get((path, files.paths.table_uuid), files.first_schema)
-        return files.cache.get(path, lambda: files.own(Schema.decode(files.read(path, None), path), number, path))
+        read = files.first_schema if number == 0 else lambda: files.own(Schema.decode(files.read(path, None), path), number, path)
+        return files.cache.get(self._key(number), read)
+
+    def known(self, number: int) -> Schema | None:
+        """The schema if this handle has read it."""
+        return self.files.cache.known(self._key(number))
+
+    def keep(self, schema: Schema) -> None:
+        """Cache a schema that was read from the table."""
+        self.files.cache.put(self._key(schema.id), schema)
+
+    def _key(self, number: int) -> tuple[str, str]:
+        return self.files.paths.schema(number), self.files.paths.table_uuid
 
     def of(self, snapshot: Snapshot | None) -> Schema:
         """The schema in effect at a snapshot; schema 0 for None, before the first snapshot. Raises TableNotFound."""

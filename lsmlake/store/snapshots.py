@@ -5,11 +5,12 @@ A hint file holds the number of a recent snapshot, so that a new handle need not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import chain, count, repeat
+from math import inf
 
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, Wording
 from lsmlake.format.paths import numbered
@@ -24,7 +25,12 @@ _EXPIRED = b"expired\n"  # content of a mark: it keeps the snapshot's number tak
 _CUT = b"rolled back\n"  # content of the mark of a snapshot that a rollback removed; unlike above, older snapshots stay
 _MARKS = (_EXPIRED, _CUT)
 _LOOKS = 10
-_STEPS = 20  # snapshots probed one by one before the hint is read
+_STEPS = 20  # snapshots probed before the hint is read
+HINT_EVERY = 10  # snapshots; writing the hint takes about a tenth of a commit
+_WIDTHS = 0, 1
+"""How many successors of a snapshot to probe at once, step by step; the last number repeats."""
+_WIDTHS_AT_ONCE = 1, 1, 4, 16
+_WIDTHS_FROM_HINT = HINT_EVERY, 16
 _HINT_BYTES_MAX = 19  # digits of the highest number
 LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
 
@@ -224,31 +230,61 @@ class Snapshots:
         """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has
         changed or no longer exists, so the snapshots must be listed."""
         known = self.files.cache.latest
-        if known is None or self.files.env.storage.at_once == 1:
-            here, after = self._stored(self._hint() if known is None else known.number), ()
-        else:
-            here, *after = self.files.env.side_by_side([partial(self._stored, known.number + step) for step in range(2)])
+        first = self._hint_once() if known is None else known.number
+        if first is None:
+            return None
+        widths = _WIDTHS if self.files.env.storage.at_once == 1 else _WIDTHS_AT_ONCE if known else _WIDTHS_FROM_HINT
+        before = [partial(self.is_numbered, first - 1)] if known is None and first > 1 else []
+        here, *found = self._read(first, 1 + widths[0], before)
         if here is None or here.data in _MARKS or (known is not None and here.data != known.data):
             return None
-        if known is None and here.number > 1 and self.files.env.storage.size(self.files.paths.snapshot(here.number - 1)) is None:
+        if before and not found.pop():
             return None  # the hint is so old that numbers before it were freed
         newest = here
-        for step in count(1):
-            following = after.pop() if after else self._stored(here.number + 1)
-            if following is None:
-                return newest
-            if step == 1 and known is not None and self.files.env.storage.at_once > 1:
-                after = self.files.env.side_by_side(
-                    [partial(self._stored, following.number + 1), partial(self._load, following)]
-                )[:1]
-            here = self._hinted(following) if step == _STEPS else following
-            newest = newest if here.data == _CUT else here
+        for following in self._after(here, found, chain(widths[1:], repeat(widths[-1]))):
+            newest = newest if following.data == _CUT else following
+        return newest
+
+    def _after(self, here: Stored, read: Sequence[Stored | None], widths: Iterator[int]) -> Iterator[Stored]:
+        """The snapshot files after `here` until a number is free; after some steps, only those from the hint on. `read`: those
+        that were probed together with `here`; `widths`: how many to probe next at once."""
+        passed = 0
+        while True:
+            for following in read:
+                if following is None:
+                    return
+                yield following
+                here, passed = following, passed + 1
+            if passed >= _STEPS:
+                here, passed = self._hinted(here), -inf
+                yield here
+            load = [partial(self._load, here)] if passed == 1 and self.files.env.storage.at_once > 1 else []
+            width = next(widths)
+            read = self._read(here.number + 1, width, load)[:width]
+
+    def _read(self, first: int, count: int, others: Sequence[Callable[[], object]]) -> list:
+        """`count` snapshot files from a number on, then the results of other calls, all made side by side."""
+        return self.files.env.side_by_side([*(partial(self._stored, first + step) for step in range(count)), *others])
+
+    def read_hint(self) -> None:
+        """Read the hint for the first search for the newest snapshot."""
+        self.files.cache.hint = self._hint()
+
+    def _hint_once(self) -> int | None:
+        """The hint: at first that of `read_hint`, then that in the file."""
+        hint, self.files.cache.hint = self.files.cache.hint, None
+        return hint or self._hint()
 
     def _load(self, stored: Stored) -> None:
-        """Read the manifest lists of what is probably the newest snapshot, while the one after it is looked for."""
+        """`load` of what is probably the newest snapshot, while the one after it is looked for."""
         if stored.data not in _MARKS:
-            with suppress(LakeError):  # it may expire meanwhile
-                self.manifests.load(self._decoded(stored))
+            with suppress(LakeError):
+                self.load(self._decoded(stored))
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Read the manifest lists of a snapshot ahead, unless it expires meanwhile."""
+        with suppress(LakeError):
+            self.manifests.load(snapshot)
 
     def _hinted(self, here: Stored) -> Stored:
         """The snapshot that the hint names if it is newer than `here`; no number after `here`, which exists, has been freed."""

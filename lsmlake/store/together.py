@@ -60,13 +60,15 @@ def _some_done(running: set[Future[None]]) -> set[Future[None]]:
 
 
 def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Result]:
-    """The results of calls, up to `workers` at once. With one worker, they are made in order, and no thread is started. After an
-    error, running calls finish, and the first error is raised."""
+    """The results of calls, up to `workers` at once, the first in this thread. With one worker, they are made in order, and no
+    thread is started. After an error, the other calls finish, and the first error is raised."""
     if workers == 1 or len(calls) < _STEP:
         return [call() for call in calls]
-    with ThreadPoolExecutor(min(workers, len(calls))) as pool:
-        running = [pool.submit(call) for call in calls]
-    return [done.result() for done in running]
+    first, *others = calls
+    with ThreadPoolExecutor(min(workers, len(others))) as pool:
+        running = [pool.submit(call) for call in others]
+        found = first()
+    return [found, *(done.result() for done in running)]
 
 
 def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -35,6 +36,8 @@ class Version:
     @staticmethod
     def at(meta: Metadata, snapshot: Snapshot | None) -> Version:
         """The table as of a given snapshot. Raises TableNotFound."""
+        if snapshot is not None and meta.schemas.known(snapshot.schema_id) is None and meta.env.storage.at_once > 1:
+            meta.env.side_by_side([partial(meta.schemas.of, snapshot), partial(meta.snapshots.load, snapshot)])
         return Version(meta, snapshot, meta.schemas.of(snapshot))
 
     @staticmethod
