@@ -153,6 +153,7 @@ VERBS = {
     # procedure: arguments after the table by place, the same by name, and the columns that a result has
     "analyze": ("array('id')", "columns => array('id')", {"id"}),
     "compact": ("true", "full => true", {"snapshot_id"}),
+    "copy": ("'memory://by-place'", "url => 'memory://by-name'", {"files", "reused"}),
     "create_branch": ("'b1', 'eod'", "name => 'b1', tag => 'eod'", {"name"}),
     "create_tag": ("'t1', 1", "name => 't1', snapshot => 1", {"name"}),
     "delete_branch": ("'b0', true", "name => 'b0', dry_run => true", set()),

@@ -21,6 +21,7 @@ from lsmlake.format.paths import (
     TablePaths,
     check_database,
     database_dir,
+    database_mark,
     first_schema,
     is_name,
     is_of_a_table,
@@ -39,7 +40,6 @@ from lsmlake.store.location import storage_at
 from lsmlake.store.metadata import Metadata
 from lsmlake.write.append import check_keyed
 
-_MARK = "database.json"
 _TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
 _NOT_EMPTY = Wording("drop its tables or pass cascade=True", command="drop its tables first")
 _NO_TABLE = Wording(
@@ -99,7 +99,7 @@ class Lake:
             TableExists: the database exists.
             InvalidQuery: the name is not valid.
         """
-        if not self.env.storage.put_if_absent(f"{database_dir(check_database(name))}/{_MARK}", b"{}") and not if_not_exists:
+        if not self.env.storage.put_if_absent(database_mark(check_database(name)), b"{}") and not if_not_exists:
             raise TableExists(f"database {name!r} exists", cure=_TAKEN)
 
     def databases(self) -> list[str]:
@@ -125,10 +125,10 @@ class Lake:
             self.drop_table(f"{name}.{table}")
         for folder in self.env.storage.folders(database_dir(name)):
             self._clear(f"{database_dir(name)}/{folder}")
-        self.env.storage.delete(f"{database_dir(name)}/{_MARK}")
+        self.env.storage.delete(database_mark(name))
 
     def _has(self, database: str) -> bool:
-        return self.env.storage.size(f"{database_dir(database)}/{_MARK}") is not None
+        return self.env.storage.size(database_mark(database)) is not None
 
     def _need(self, database: str) -> None:
         if not self._has(check_database(database)):

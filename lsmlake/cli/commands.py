@@ -42,6 +42,7 @@ COMMANDS = {
     "branch": Entry("lsmlake.cli.branch", "List, create, rename, delete or fast-forward to branches."),
     "rollback": Entry("lsmlake.cli.rollback", "Go back to an older snapshot, as a new commit."),
     "expire": Entry("lsmlake.cli.expire", "Remove old snapshots and the files that only they use."),
+    "copy": Entry("lsmlake.cli.copy", "Copy a table at one snapshot into another warehouse."),
     "orphans": Entry("lsmlake.cli.orphans", "Remove files that nothing names."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
     "repair": Entry("lsmlake.cli.repair", "List or repair rows that cannot be merged."),

@@ -15,7 +15,7 @@ from lsmlake.format.packed import pack, unpack
 from lsmlake.format.value_index import ValueIndex
 from lsmlake.schema.shape import Kind, check, integer, listing
 
-_KIND = "FIDX"
+KIND = "FIDX"
 _RATIO_MAX = 1 << 15  # consecutive values nearly vanish; zstd does not reach more
 _OBJECTS = listing(Kind("an object", lambda value: isinstance(value, dict)))
 
@@ -37,12 +37,12 @@ NOTHING = FileIndex({}, {})
 
 def encode(index: FileIndex) -> bytes:
     filters = [{"id": number, **one._asdict()} for number, one in index.filters.items()]
-    return pack(_KIND, {"bloom_filters": filters, "values": [{"id": n, **one.fields()} for n, one in index.values.items()]})
+    return pack(KIND, {"bloom_filters": filters, "values": [{"id": n, **one.fields()} for n, one in index.values.items()]})
 
 
 def decode(data: bytes, rows: int, where: str) -> FileIndex:
     """`rows`: of the data file. Raises Corrupt or UnsupportedFormat naming `where`."""
-    found = unpack(_KIND, data, where, _RATIO_MAX)
+    found = unpack(KIND, data, where, _RATIO_MAX)
     check("file index", found, {"bloom_filters": _OBJECTS, "values": _OBJECTS}, where)
     for one in found["bloom_filters"]:
         check("Bloom filter", one, {"id": integer(), **bloom_filter.FIELDS}, where)

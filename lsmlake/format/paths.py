@@ -31,6 +31,11 @@ def database_dir(database: str) -> str:
     return f"{database}.db"
 
 
+def database_mark(database: str) -> str:
+    """The file whose existence is that of the database."""
+    return f"{database_dir(database)}/database.json"
+
+
 _OF_A_TABLE = re.compile(
     r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index)/.+"
     r"|(.+/)?bucket-\d+/((data|changelog)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",

@@ -21,6 +21,7 @@ from lsmlake.sql.words import Words
 PROCEDURES = (
     "analyze",
     "compact",
+    "copy",
     "create_branch",
     "create_tag",
     "delete_branch",

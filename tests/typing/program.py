@@ -26,6 +26,7 @@ from lsmlake.errors import CommitConflict, InvalidData, LakeError, StorageFailed
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
+from lsmlake.maintain.copy import CopyReport
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.rollback import RollbackReport
 from lsmlake.maintain.verify import Finding
@@ -193,6 +194,8 @@ def maintained(orders: lsmlake.Table) -> None:
     orders.expire_snapshots(dry_run=True)
     assert_type(orders.repair_snapshots(roll_back_to=5, drop=[6]).newest_sound, int | None)
     orders.remove_orphan_files(dry_run=True, limit=5).kinds["data"]
+    assert_type(orders.copy("s3://backup/lake", tag="eod", storage_options={"region": "eu-west-1"}), CopyReport)
+    assert_type(orders.copy(Path("backup"), snapshot=3, name="sales.orders_3").reused, int)
     assert_type(expired.held, Mapping[str, int])
     assert_type(orders.create_tag("eod", retain=datetime.timedelta(days=7)), Tag)
     assert_type(orders.create_tag("eod", 3, retain="7 d", replace=True), Tag)

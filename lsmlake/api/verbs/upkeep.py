@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 
 import pyarrow as pa
 
@@ -24,15 +25,17 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain import named_files
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
+from lsmlake.maintain.copy import CopyReport, copy
 from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.maintain.repair import RepairReport, repair
 from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
 from lsmlake.maintain.verify import Finding, verify
 from lsmlake.read.partitions import partition_matches
-from lsmlake.read.travel import milliseconds
+from lsmlake.read.travel import Moment, milliseconds
 from lsmlake.schema.alterations import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
+from lsmlake.store.location import storage_at
 from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.write.replace import partition_predicate
 
@@ -197,6 +200,53 @@ class Upkeep(Handle):
             raise InvalidQuery("limit is not a number of files", expected="1 or more", found=limit, cure="correct limit")
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
         return remove_orphan_files(self.meta.on(None), time_ms, dry_run=dry_run, limit=limit)
+
+    def copy(
+        self,
+        url: str | PurePath,
+        *,
+        snapshot: int | None = None,
+        tag: str | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        name: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> CopyReport:
+        """Copy the table at one snapshot into another warehouse, or under another name into this one.
+
+        The copy is a table of its own: its commits, and those of this table, do not concern each other. It begins with the
+        snapshot, under the same number, and has its rows, columns, options, deletion vectors, file indexes and statistics, the
+        earlier schemas, and the commit ids of writers. Older snapshots, changelogs, tags, branches and consumers stay behind.
+        Copy a branch by its own handle: `orders.branch("b1").copy(...)`.
+
+        The size and the checksum of each file are compared with those that were written once, and the copy is read back. The
+        table appears in the target as a whole, at the end. After an interruption call it again: it copies what is missing. If
+        the target has the copy already, it copies files that were lost or damaged there.
+
+        Args:
+            url: the warehouse of the copy, as in `connect`.
+            snapshot: copy this snapshot. Default: the latest.
+            tag: copy the snapshot of this tag.
+            timestamp: copy the snapshot that was the latest at this time, as in `scan`.
+            name: "database.table", the name of the copy; a database that does not exist is created. Default: the name of this
+                table.
+            storage_options: as in `connect`, for the target. Default: the usual environment variables and profiles, not the
+                options of this warehouse.
+
+        Returns:
+            The number and size of the files, and how many of them the target had already.
+
+        Raises:
+            TableExists: the target has a table of this name that is no copy of the same snapshot.
+            SnapshotNotFound: the snapshot does not exist, or it expired during the copy.
+            Corrupt: a file of this table is damaged or missing. The target has no table then.
+            StorageFailed: a storage failed. What was copied stays; call it again.
+
+        Example:
+            >>> orders.copy("s3://backup/lake", tag="eod", name="sales.orders_eod")
+            >>> lsmlake.connect("s3://backup/lake").table("sales.orders_eod").scan().count()
+        """
+        target = storage_at(str(url), storage_options)
+        return copy(self.meta, self.name, Moment(snapshot, timestamp, tag), self.runtime.zone, target, name)
 
     def consumers(self) -> pa.Table:
         """One row per consumer, by name: the snapshot that it reads next. That snapshot and later ones do not expire."""

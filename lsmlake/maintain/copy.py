@@ -1,0 +1,193 @@
+"""Copy: one snapshot of a table, as a table of its own in another warehouse or under another name.
+
+The copy has the rows, columns, options, vectors, file indexes and statistics of the snapshot, and the schemas up to its own. It
+has no older snapshots, and no changelogs, tags, branches and consumers. All other files are copied byte for byte, because no file
+of a table names a place outside its folder.
+
+1. Pin the snapshot, so that its files stay while they are copied (`commit.pinned`).
+2. Look what the target has. Without schema 0 it has no table, and the copy gets a new uuid. With schema 0 it must be a copy of
+   the same snapshot, which is then checked and mended.
+3. Copy each file that the target lacks (`copy_files`).
+4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
+
+A copy that is killed before the end of step 4 is no table. The next one uses the files that are there, because their names are
+unique. Its schemas and its snapshot are in folders of a uuid that no table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from lsmlake.commit.holding import data_of, indexes_of, manifests_of
+from lsmlake.commit.pinned import pinned
+from lsmlake.errors import LakeError, SnapshotNotFound, StorageFailed, TableExists, Wording
+from lsmlake.format import file_index, puffin
+from lsmlake.format.paths import TablePaths, database_dir, database_mark, split_branch, split_name
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.maintain.copy_files import CopiedFile, Outcome, Sum, copy_file
+from lsmlake.read.travel import Moment, resolve
+from lsmlake.schema.envelope import unwrap
+from lsmlake.schema.schema import Schema
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.schemas import read_first_schema
+from lsmlake.store.statistics import statistics_of
+from lsmlake.store.storage import Storage
+from lsmlake.store.together import together
+
+_WORKERS_MAX = 8  # each has 40 MB of a large file on its way to an object store
+_OTHER = Wording(
+    "pass another name, or drop that table first", command="add --name DATABASE.TABLE, or drop that table there first"
+)
+
+
+@dataclass(frozen=True)
+class CopyReport:
+    """What a copy did.
+
+    Attributes:
+        table: the name of the copy.
+        snapshot: the number of the snapshot, which it has in the copy, too; None: the table has no snapshot.
+        files: how many data files, index files, vector files and manifests the copy has.
+        bytes: their size.
+        reused: how many of these files the target had already, whole.
+    """
+
+    table: str
+    snapshot: int | None
+    files: int
+    bytes: int
+    reused: int
+
+
+def copy(
+    meta: Metadata,
+    name: str,
+    moment: Moment,
+    zone: str,
+    storage: Storage,
+    new_name: str | None = None,
+    progress: Callable[[int, str], None] = lambda files, path: None,
+) -> CopyReport:
+    """Copy a table at one snapshot into the warehouse in `storage`; see `Table.copy`.
+
+    Args:
+        meta: the table, or a branch of it.
+        name: its name.
+        moment: which snapshot; by default the latest.
+        zone: the time zone of a time without a zone.
+        storage: the warehouse of the copy.
+        new_name: the name of the copy; None: as the table.
+        progress: called with the number of all files and the path of one that was copied, in any order.
+    """
+    new_name = new_name or split_branch(name)[0]
+    database, table = split_name(new_name)
+    meta = meta.with_empty_cache()  # so that all metadata is read and checked
+    snapshot = resolve(meta, moment, zone)
+    with ExitStack() as held:
+        if snapshot is not None:
+            with suppress(StorageFailed):  # of a source that cannot be written to, the snapshot may expire meanwhile
+                held.enter_context(pinned(meta, snapshot))
+            held.enter_context(meta.snapshots.unless_expired(snapshot))
+        target = _target(meta, snapshot, storage, f"{database_dir(database)}/{table}", new_name)
+        copied = _copy_files(meta, target, snapshot, progress)
+        storage.put_if_absent(database_mark(database), b"{}")
+        _publish(meta, target, snapshot, new_name)
+    number = None if snapshot is None else snapshot.id
+    return CopyReport(new_name, number, len(copied), sum(one.bytes for one in copied), sum(one.reused for one in copied))
+
+
+def _target(meta: Metadata, snapshot: Snapshot | None, storage: Storage, root: str, name: str) -> Metadata:
+    """The metadata of the copy. Raises TableExists if the target holds something else."""
+    env, _ = replace(meta.env, storage=storage), meta.schemas.get(0)
+    try:
+        first = read_first_schema(env, root)
+        if first is None:
+            return Metadata.of(env, TablePaths(root, meta.env.ids()))
+        found = Metadata.of(env, TablePaths(root, first.table_uuid))
+        if first.table_uuid != meta.paths.table_uuid and _is_copy(meta, snapshot, found, first):
+            return found
+    except StorageFailed:
+        raise
+    except LakeError as damaged:
+        raise TableExists(f"the target holds a table {name} that cannot be read: {damaged}", cure=_OTHER) from damaged
+    number = "without rows" if snapshot is None else f"at snapshot {snapshot.id}"
+    raise TableExists(f"the target holds a table {name} that is no copy of this one {number}", where=root, cure=_OTHER)
+
+
+def _is_copy(meta: Metadata, snapshot: Snapshot | None, found: Metadata, first: Schema) -> bool:
+    if _schema(meta, found, 0) != first:
+        return False
+    if snapshot is None:
+        return found.snapshots.latest_id() is None
+    try:
+        return found.snapshots.get(snapshot.id) == _alone(snapshot, found)
+    except SnapshotNotFound:
+        return False
+
+
+def _schema(meta: Metadata, target: Metadata, number: int) -> Schema:
+    return replace(meta.schemas.get(number), table_uuid=target.paths.table_uuid)
+
+
+def _alone(snapshot: Snapshot, target: Metadata) -> Snapshot:
+    """The snapshot as that of the copy: without a changelog, and without the rollbacks before it."""
+    return replace(
+        snapshot,
+        table_uuid=target.paths.table_uuid,
+        changelog_manifest_list=None,
+        changelog_rows=0,
+        restores=None,
+        last_rollback=None,
+    )
+
+
+def _copy_files(
+    meta: Metadata, target: Metadata, snapshot: Snapshot | None, progress: Callable[[int, str], None]
+) -> list[Outcome]:
+    if snapshot is None:
+        return []
+    source, storage = meta.env.storage, target.env.storage
+    files = list(_files(meta, target, snapshot))
+    there = {entry.path: entry.size for entry in storage.list(target.paths.root)}
+
+    def one(file: CopiedFile) -> Outcome:
+        outcome = copy_file(source, storage, file, there.get(file.target))
+        progress(len(files), file.source)
+        return outcome
+
+    workers = min(_WORKERS_MAX, max(meta.env.workers, source.at_once, storage.at_once))
+    return together(one, files, workers, lambda done: None)
+
+
+def _files(meta: Metadata, target: Metadata, snapshot: Snapshot) -> Iterator[CopiedFile]:
+    """All files that the snapshot names; the largest kind first. Raises Corrupt."""
+
+    def copied(path: str, *known: object) -> CopiedFile:
+        return CopiedFile(path, target.paths.root + path.removeprefix(meta.paths.root), *known)
+
+    live = meta.manifests.live(snapshot, meta.schemas.of(snapshot))
+    sums = zip(live["bytes"].to_pylist(), live["checksum"].to_pylist(), strict=True)
+    for path, (size, checksum) in zip(data_of(meta, live).values(), sums, strict=True):
+        yield copied(path, None if checksum is None else Sum(size, checksum))
+    for path in indexes_of(meta, live).values():
+        yield copied(path, None, partial(unwrap, file_index.KIND))
+    for name in {ref.puffin for ref in meta.manifests.vector_refs(snapshot).values()}:
+        yield copied(meta.paths.puffin(name), None, puffin.decode)
+    statistics_of(meta, snapshot)  # the only other metadata that has not been read yet
+    for path in manifests_of(meta, snapshot):
+        yield copied(path)
+
+
+def _publish(meta: Metadata, target: Metadata, snapshot: Snapshot | None, name: str) -> None:
+    last = 0 if snapshot is None else snapshot.schema_id
+    for number in [number for number in meta.schemas.ids() if 0 < number <= last]:
+        target.schemas.put(_schema(meta, target, number))
+    if snapshot is not None and target.snapshots.put(_alone(snapshot, target)):
+        if snapshot.id > 1:
+            target.snapshots.retire([snapshot.id - 1], None)  # as if the snapshots before had expired
+        target.snapshots.hint(snapshot.id)
+    if not target.schemas.put(_schema(meta, target, 0)):  # it is there already: the same copy, or that of another process
+        _target(meta, snapshot, target.env.storage, target.paths.root, name)
