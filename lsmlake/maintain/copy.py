@@ -32,7 +32,6 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.envelope import unwrap
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
-from lsmlake.store.schemas import read_first_schema
 from lsmlake.store.statistics import statistics_of
 from lsmlake.store.storage import Storage
 from lsmlake.store.together import together
@@ -103,11 +102,10 @@ def _target(meta: Metadata, snapshot: Snapshot | None, storage: Storage, root: s
     """The metadata of the copy. Raises TableExists if the target holds something else."""
     env, _ = replace(meta.env, storage=storage), meta.schemas.get(0)
     try:
-        first = read_first_schema(env, root)
-        if first is None:
+        found = Metadata.opened(env, root)
+        if found is None:
             return Metadata.of(env, TablePaths(root, meta.env.ids()))
-        found = Metadata.of(env, TablePaths(root, first.table_uuid))
-        if first.table_uuid != meta.paths.table_uuid and _is_copy(meta, snapshot, found, first):
+        if found.paths.table_uuid != meta.paths.table_uuid and _is_copy(meta, snapshot, found):
             return found
     except StorageFailed:
         raise
@@ -117,8 +115,8 @@ def _target(meta: Metadata, snapshot: Snapshot | None, storage: Storage, root: s
     raise TableExists(f"the target holds a table {name} that is no copy of this one {number}", where=root, cure=_OTHER)
 
 
-def _is_copy(meta: Metadata, snapshot: Snapshot | None, found: Metadata, first: Schema) -> bool:
-    if _schema(meta, found, 0) != first:
+def _is_copy(meta: Metadata, snapshot: Snapshot | None, found: Metadata) -> bool:
+    if found.schemas.get(0) != _schema(meta, found, 0):
         return False
     if snapshot is None:
         return found.snapshots.latest_id() is None

@@ -23,6 +23,7 @@ READER = {
     "datetimeRebaseMode": "CORRECTED",  # LEGACY: dates before 1582 would move by days
     "int96RebaseMode": "CORRECTED",
     "mergeSchema": "false",
+    "parquet.page.verify-checksum.enabled": "true",  # false, as in Parquet's Java reader: a flipped bit can give wrong rows
 }
 """Options of a Parquet read. Each overrides the corresponding session setting."""
 
