@@ -41,15 +41,16 @@ class Request(NamedTuple):
 
 
 class Server:
-    """A running server. `url`: of an empty warehouse."""
+    """A running server. `url`: of an empty warehouse; `options`: to reach it."""
 
     def __init__(self, port: int) -> None:
         self._endpoint, self.url = f"http://127.0.0.1:{port}", "s3://bench/warehouse"
+        keys = {"access_key_id": "key", "secret_access_key": "secret"}
+        self.options = {"endpoint": self._endpoint, "region": "us-east-1", **keys}
         self._post("bench", b"", "PUT")
 
     def connect(self) -> Lake:
-        options = {"endpoint": self._endpoint, "access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
-        return lsmlake.connect(self.url, storage_options=options)
+        return lsmlake.connect(self.url, storage_options=self.options)
 
     def delay(self, milliseconds: float) -> None:
         self._post("-/delay", str(milliseconds).encode())

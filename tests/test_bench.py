@@ -18,6 +18,7 @@ from bench import (
     commit_growth,
     compact,
     compact_memory,
+    contention,
     embedded_upsert,
     engines,
     object_store,
@@ -148,6 +149,14 @@ def test_object_store(tmp_path: Path):
     report = object_store.run(tmp_path, rows=2_000, files=100, rounds=1, delay=1)
     assert report.checksum == "2,000 rows" and len(report.measures) == 16
     assert all(measure.value > 0 for measure in report.measures)
+
+
+def test_contention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(contention, "KINDS", {"upsert": contention.KINDS["upsert, shared buckets"]})
+    report = contention.run(tmp_path, seconds=0.3, rows=50, keys=200, writers=2, delay=1, rounds=1)
+    assert report.checksum.endswith("commits, none lost") and len(report.measures) == 16
+    again = {measure.ours for measure in report.measures if measure.what.endswith("data files and vectors rewritten")}
+    assert again == {0}
 
 
 def test_bloom_merge(tmp_path: Path):

@@ -32,6 +32,17 @@ def test_ci_runs_the_two_commands_the_readme_begins_with():
             assert part in script, f".ci/run lacks `{part}`"
 
 
+def test_every_guarantee_names_a_test_that_exists():
+    (section,) = re.findall(r"^## Guarantees\n(.*?)^## ", (ROOT / "README.md").read_text(), re.M | re.S)
+    promises = [line for line in section.splitlines() if line.startswith("- ")]
+    assert promises
+    for promise in promises:
+        named = re.findall(r"`tests/(\w+\.py)::(\w+)`", promise)
+        assert named, promise
+        for file, name in named:
+            assert f"def {name}(" in (ROOT / "tests" / file).read_text(), promise
+
+
 def test_the_first_program_needs_no_spark(tmp_path: Path):
     run_python(PYTHON[0] + "\nimport sys\nassert not any(name.split('.')[0] == 'pyspark' for name in sys.modules)\n", tmp_path)
 

@@ -68,12 +68,10 @@ class Processes:
     """`killed`, `suspended`: how often; a process that kills itself at a call counts, too. `faults`: how a process ended that
     nobody killed."""
 
-    def __init__(
-        self, config: Config, count: int, kill_every_s: float, pause_every_s: float, short_pause_s: float, long_pause_s: float
-    ) -> None:
+    def __init__(self, config: Config, count: int, kill_every_s: float, pause_every_s: float) -> None:
         self.config, self.killed, self.suspended, self.faults = config, 0, 0, []
         self._kill_every_s, self._pause_every_s = kill_every_s, pause_every_s
-        self._pauses_s = short_pause_s, long_pause_s
+        self._pauses_s = config.pause_max_s, config.long_pause_s
         self._chance = random.Random(config.seed)
         self.names = [f"{ORDER[number % len(ORDER)]}{number}" for number in range(count)]
         self._incarnations = dict.fromkeys(self.names, 0)

@@ -70,10 +70,9 @@ def soak(settings: Settings, folder: Path) -> Report:
         lake = lsmlake.connect(url, storage_options=options or None)
         lake.create_database(DATABASE)
         tables = {name: created(lake, name) for name in TABLES}
-        shares = settings.kill_share, settings.pause_share, settings.short_pause_s, settings.orphan_age_s
-        config = Config(str(folder), url, options, settings.seed, settings.keys, *shares)
-        pauses = settings.pause_every_s, settings.short_pause_s, settings.long_pause_s
-        processes = Processes(config, settings.processes, settings.kill_every_s, *pauses)
+        shares, pauses = (settings.kill_share, settings.pause_share), (settings.short_pause_s, settings.long_pause_s)
+        config = Config(str(folder), url, options, settings.seed, settings.keys, *shares, *pauses, settings.orphan_age_s)
+        processes = Processes(config, settings.processes, settings.kill_every_s, settings.pause_every_s)
         with Observer(tables) as observer:
             processes.run(settings.seconds, lambda: observer.count() >= settings.commits)
         observer.look()

@@ -17,7 +17,7 @@ Row = tuple
 COLUMNS = ("k", "p", "v", "w", "s")
 DDL = "k BIGINT NOT NULL, p INT, v BIGINT, w BIGINT, s STRING"
 DATABASE = "d"
-KEEP = 40
+KEEP = 25
 """Snapshots that every table retains, so that the observer sees all of them."""
 _PARTITIONS = 3
 

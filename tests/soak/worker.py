@@ -53,13 +53,15 @@ _REST_S = {"keeper": 0.1, "reader": 0.02, "follower": 0.1, "expirer": 0.1}
 SKEWS_MS = (0, 0, 50, -50, 5_000, -5_000, 3_600_000, -3_600_000, 172_800_000, -172_800_000)
 """How much the clock of a process is wrong, from its start to its end."""
 SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.int32()), ("v", pa.int64()), ("w", pa.int64()), ("s", pa.string())])
-_MARKS = 5
-"""Marks of expired snapshots that stay. Few, so that a paused commit finds its number freed."""
+_MARKS = 3
+"""Marks of expired snapshots that stay. Few, so that a commit that sleeps finds its number freed."""
+_LONG_SHARE = 0.01
+"""Of the commits, that sleep for long right before they publish."""
 
 
 class Config(NamedTuple):
     """What all processes of a soak share. `kill_share`, `pause_share`: of the calls to the storage, before or after which the
-    process dies or sleeps. `orphan_age_s`: no write takes as long, pauses included. `keys`: how many a table may hold."""
+    process dies or sleeps. `orphan_age_s`: no write takes as long, pauses included. `keys`: how many a table may have."""
 
     folder: str
     url: str
@@ -69,6 +71,7 @@ class Config(NamedTuple):
     kill_share: float
     pause_share: float
     pause_max_s: float
+    long_pause_s: float
     orphan_age_s: float
 
 
@@ -122,6 +125,8 @@ class Unreliable(HookedStorage):
             time.sleep(self.chance.random() * self.config.pause_max_s)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
+        if "/snapshot-" in path and self.chance.random() < _LONG_SHARE:
+            time.sleep(self.chance.random() * self.config.long_pause_s)
         created = super().put_if_absent(path, data)
         self.races += not created and "/snapshot-" in path
         return created

@@ -1,0 +1,110 @@
+"""A writer of `bench.contention`: commits batches to a shared table for some seconds; a program.
+
+    python -m bench.contention_writer ARGUMENTS   (a `Task` as JSON)
+
+Prints a line when it is ready, waits for a line, writes, and prints a `Done` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bench.rows import orders
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
+from lsmlake.errors import CommitConflict
+from lsmlake.store.env import Env
+from lsmlake.store.location import storage_at
+from lsmlake.store.storage import Storage
+
+WRITER = "writer"
+"""The column that names the writer; the partition of the tables."""
+
+
+class Task(NamedTuple):
+    """`partition`: of the rows; `append`: else upsert keys up to `keys`."""
+
+    url: str
+    options: Mapping[str, object]
+    table: str
+    number: int
+    partition: int
+    append: bool
+    keys: int
+    rows: int
+    seconds: float
+
+
+class Done(NamedTuple):
+    """`failed`: commits given up after all retries. `races`: snapshots that another writer had created before. `metadata_bytes`,
+    `metadata_files`: written after a lost race, until the next try; `data_files`: the data files and vectors among these."""
+
+    commits: int
+    failed: int
+    races: int
+    metadata_bytes: int
+    metadata_files: int
+    data_files: int
+
+
+class Recorded:
+    """A storage that notes what is written between a lost race and the next create of a snapshot. Everything else is that of
+    `inner`."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self.races = self.bytes = self.files = self.data = 0
+        self._lost = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    @contextmanager
+    def write(self, path: str) -> Iterator[pa.NativeFile]:
+        with self._inner.write(path) as sink:
+            yield sink
+            if self._lost:
+                self.bytes, self.files = self.bytes + sink.tell(), self.files + 1
+                self.data += "/manifest/" not in path
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        created = self._inner.put_if_absent(path, data)
+        if "/snapshot-" in path:
+            self._lost, self.races = not created, self.races + (not created)
+        return created
+
+
+def with_writer(rows: pa.Table, number: int) -> pa.Table:
+    return rows.append_column(WRITER, pa.array([number] * rows.num_rows, pa.int32()))
+
+
+def run(task: Task) -> Done:
+    storage = Recorded(storage_at(task.url, task.options))
+    table = Lake(Env(storage), Runtime()).table(task.table)
+    table.scan().plan()
+    write = table.append if task.append else table.upsert
+    print("ready", flush=True)
+    sys.stdin.readline()
+    chance = np.random.default_rng(task.number)
+    commits, failed, begun = 0, 0, time.monotonic()
+    while time.monotonic() < begun + task.seconds:
+        ids = chance.choice(task.keys, task.rows, replace=False)
+        batch = with_writer(orders(ids, version=commits + 1), task.partition)
+        try:
+            write(batch)
+            commits += 1
+        except CommitConflict:
+            failed += 1
+    return Done(commits, failed, storage.races, storage.bytes, storage.files, storage.data)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Task(**json.loads(sys.argv[1])))._asdict()), flush=True)
