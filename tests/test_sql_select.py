@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import pickle
+import subprocess
+import sys
 
 import duckdb
 import polars as pl
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lsmlake
+from lsmlake.dialect.connection import connected
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, TableNotFound
 
 SCHEMA = "id BIGINT NOT NULL, grp STRING, v INT, w DOUBLE, tags ARRAY<STRING>, st STRUCT<a: INT>"
@@ -282,3 +286,36 @@ def test_a_lake_keeps_what_statements_read_of_a_table_but_not_of_a_dropped_one(t
     assert lake.sql("SELECT v FROM d.t").fetchall() == [("7",)]
     assert lake.kept.of(lake.table("d.t").meta) is not first
     assert pickle.loads(pickle.dumps(lake.kept)).of(first) is first
+
+
+FORKS = """
+import os, sys, tempfile
+import lsmlake
+lake = lsmlake.connect(tempfile.mkdtemp())
+assert lake.sql("SELECT CAST('3' AS INT)").fetchall() == [(3,)]
+child = os.fork()
+assert lake.sql("SELECT CAST('4' AS INT)").fetchall() == [(4,)]
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_queries_and_ends():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_statement_finds_nothing_of_the_one_before(lake):
+    lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"])
+    lake.sql("INSERT INTO d.t VALUES (1, 1)")
+    for number in range(3):
+        table = pa.table({"id": [number]})
+        assert lake.sql("SELECT id FROM given", tables={"given": table}).fetchall() == [(number,)]
+        lake.sql(
+            "MERGE INTO d.t USING given ON t.id = given.id WHEN NOT MATCHED THEN INSERT (id) VALUES (given.id)",
+            tables={"given": table},
+        )
+    with connected("UTC") as connection:
+        assert connection.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+        assert connection.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
+        assert connection.sql("SELECT current_setting('disabled_optimizers')").fetchall() == [("",)]

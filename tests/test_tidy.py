@@ -52,6 +52,7 @@ EDGE = {
     "store/object_client.py",
     "store/spill.py",
     "store/scratch.py",
+    "dialect/databases.py",
     "warehouse.py",
     "spark/ship.py",
     "spark/python.py",

@@ -8,37 +8,57 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from lsmlake.dialect.macros import create_macros
+from lsmlake.dialect.databases import Database, borrowed
+from lsmlake.dialect.macros import ZONED, called, macros
 from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
 
 _STOPPED = "Query interrupted"  # what DuckDB raises for Ctrl-C
 _DATA_FILE = ".parquet'"
 _MEMORY_MIN_BYTES = 64 << 20  # with less DuckDB fails rather than spill
-_SETTINGS = "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true"
+_SETTINGS = (
+    "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true; "
+    "SET enable_external_file_cache = false"  # the memory that it takes would be kept between statements
+)
+_CHANGED = ("memory_limit", "disabled_optimizers")
+"""The settings of a database that a statement may change."""
 
 
 @contextmanager
 def connected(zone: str, what: str = "SQL", sql: str | None = None):  # the type of a connection belongs to an optional package
-    """A connection to an empty database in memory, with the functions of Spark and its session's time zone.
+    """A connection to a database in memory that nobody else uses meanwhile, with the functions of Spark.
+
+    Tables, views and macros must be made `TEMP`. The next statement finds the settings of `_CHANGED` as they were; it must not
+    change others.
 
     Args:
         zone: the time zone of the session.
         what: the feature that needs DuckDB, for the error message.
-        sql: the only statement that will use functions of Spark. Default: all functions are made, which takes some 15 ms.
+        sql: the only statement that will use functions of Spark. Default: all functions are made.
 
     Raises:
         MissingDependency: DuckDB is not installed.
     """
-    duckdb = need("duckdb", what)
-    connection = duckdb.connect(":memory:")
-    try:
-        connection.execute(_SETTINGS)
-        connection.execute(f"SET TimeZone = '{_zone_in_duckdb(zone)}'")
-        connection.execute(create_macros(zone, sql))
-        yield connection
-    finally:
-        connection.close()
+    need("duckdb", what)
+    with borrowed(_SETTINGS) as database:
+        connection = database.cursor()
+        try:
+            connection.execute(f"SET TimeZone = '{_zone_in_duckdb(zone)}'")
+            _make_macros(connection, database, zone, sql)
+            yield connection
+        finally:
+            connection.close()
+        database.execute("; ".join(f"RESET {name}" for name in _CHANGED))
+
+
+def _make_macros(connection, database: Database, zone: str, sql: str | None) -> None:
+    """Makes the macros that `sql` calls: for UTC they stay in the database, those for another zone go with the connection."""
+    missing = {head: body for head, body in called(macros("UTC"), sql).items() if head not in database.made}
+    connection.execute("; ".join(f"CREATE MACRO {head} AS {body}" for head, body in missing.items()))
+    database.made.update(missing)
+    if zone != "UTC":
+        own = {head: body for head, body in called(macros(zone), sql).items() if head in ZONED}
+        connection.execute("; ".join(f"CREATE TEMP MACRO {head} AS {body}" for head, body in own.items()))
 
 
 def _zone_in_duckdb(zone: str) -> str:

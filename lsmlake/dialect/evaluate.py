@@ -54,9 +54,10 @@ class Columns:
             raise InvalidQuery("there is no expression", cure="name at least one column")
         chosen = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in self.sql.items())
         given = rows.select(list(self.needs)) if self.needs else pa.table({"_": pa.nulls(rows.num_rows, pa.int8())})
-        with connected(self.zone, "an expression") as connection, translated_errors():
+        query = f"SELECT {chosen} FROM {_ROWS}"
+        with connected(self.zone, "an expression", query) as connection, translated_errors():
             connection.register(_ROWS, given)
-            found = connection.sql(f"SELECT {chosen} FROM {_ROWS}").to_arrow_table()
+            found = connection.sql(query).to_arrow_table()
         return as_schema(found, self.schema)
 
 

@@ -6,6 +6,7 @@ A value that Spark refuses in ANSI mode raises an error here, too. `refused` is 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _SPACES = "' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
 _DATE_TEXT = r"\d{4}(-\d{1,2}(-\d{1,2}([ T].*)?)?)?"
@@ -128,11 +129,21 @@ ZONED = {
 """Head -> body in UTC, and in zones whose clocks may be set: a local time that comes twice is the earlier instant, as in Java."""
 
 
-def create_macros(zone: str, sql: str | None = None) -> str:
-    """The statements that create all macros for the time zone of a session, or those that `sql` calls."""
+def macros(zone: str) -> dict[str, str]:
+    """Head -> body of every macro, for the time zone of a session."""
     zoned = {head: in_utc if zone == "UTC" else local for head, (in_utc, local) in ZONED.items()}
-    return "; ".join(
-        f"CREATE OR REPLACE TEMP MACRO {head} AS {body}"
-        for head, body in {**MACROS, **TRYING, **zoned}.items()
-        if sql is None or head.partition("(")[0] in sql
-    )
+    return {**MACROS, **TRYING, **zoned}
+
+
+def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:
+    """The macros that a statement calls, and those that they call; all of them without a statement."""
+    if sql is None:
+        return dict(among)
+    found: dict[str, str] = {}
+    texts = [sql]
+    while texts:
+        text = texts.pop()
+        new = {head: body for head, body in among.items() if head not in found and head.partition("(")[0] in text}
+        found |= new
+        texts += new.values()
+    return found

@@ -28,8 +28,9 @@ def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | No
         return None
     if pa.types.is_nested(made.type):
         text.refuse(node, "a default is a value without fields or elements")
-    with connected(zone, "DEFAULT") as connection, translated_errors(text.place(node)):
-        found = connection.sql(f"SELECT {made.sql} AS value").to_arrow_table()
+    query = f"SELECT {made.sql} AS value"
+    with connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
+        found = connection.sql(query).to_arrow_table()
     return as_schema(found, pa.schema([("value", made.type)]))["value"][0].as_py()
 
 

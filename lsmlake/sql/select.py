@@ -13,7 +13,6 @@ from lsmlake.dialect.connection import connected, translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.query import Query, QueryTranslator, TableUse, run_sql
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import text as text_literal
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
@@ -22,7 +21,6 @@ from lsmlake.read.limit import limited
 from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.source import Source, create_view, source_of
-from lsmlake.store.scratch import scratch_folder
 from lsmlake.store.version import Version
 
 
@@ -54,10 +52,8 @@ def run(prepared: Prepared) -> pa.Table:
     statement = run_sql(prepared.query)
     with ExitStack() as stack:
         sources = sources_of(prepared.plans, stack)
-        folder = stack.enter_context(scratch_folder())
         connection = stack.enter_context(connected(prepared.zone, "SQL in this process", statement))
         stack.enter_context(translated_errors())
-        connection.execute(f"SET temp_directory = {text_literal(folder)}")
         create_views(connection, prepared.uses, sources)
         found = connection.sql(statement).to_arrow_table()
     return as_schema(found, prepared.query.schema)

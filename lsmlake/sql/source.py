@@ -146,7 +146,7 @@ def create_view(connection, name: str, source: Source) -> None:
     if not parts:
         connection.register(f"{name}_none", output_schema(source.plan).empty_table())
         parts.append(f"SELECT {columns} FROM {name}_none")
-    connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(parts)}")
+    connection.execute(f"CREATE TEMP VIEW {name} AS {' UNION ALL '.join(parts)}")
 
 
 def _scans(connection, name: str, columns: str, select: str, files: Sequence[Direct]) -> list[str]:
@@ -161,7 +161,7 @@ def _scans(connection, name: str, columns: str, select: str, files: Sequence[Dir
         )
         connection.register(f"{name}_bitmaps", bitmaps)
         connection.execute(
-            f"CREATE TABLE {name}_dead AS SELECT list(CAST(dead AS BIT) ORDER BY file) AS files FROM {name}_bitmaps"
+            f"CREATE TEMP TABLE {name}_dead AS SELECT list(CAST(dead AS BIT) ORDER BY file) AS files FROM {name}_bitmaps"
         )
         rows = f'(SELECT {select}, file_index AS "#file", file_row_number AS "#row" FROM {_parquet(masked)})'
         live = 'get_bit(dead.files[CAST("#file" AS BIGINT) + 1], CAST("#row" AS INTEGER)) = 0'

@@ -16,7 +16,6 @@ from lsmlake.dialect.connection import connected, memory_limit, registered, tran
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
-from lsmlake.store.scratch import scratch_folder
 from lsmlake.write.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.write.merge_clauses import SOURCE, TARGET, Checked, Statement
 
@@ -46,10 +45,8 @@ class Join:
     def __enter__(self) -> Join:
         with ExitStack() as exits:
             exits.enter_context(translated_errors())
-            folder = exits.enter_context(scratch_folder())
             self._connection = exits.enter_context(connected(self._zone, "merge"))
             self._connection.execute(f"SET memory_limit = '{memory_limit(self._memory_bytes)}'")
-            self._connection.execute(f"SET temp_directory = '{folder}'")
             if self._extra is None:  # the source is the build side
                 self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
             else:
