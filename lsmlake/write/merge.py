@@ -99,8 +99,11 @@ def _by_position(version: Version, join: Join, predicate: Predicate | None, want
             for number, rows in by_file(table):
                 positions = rows[POSITION].to_numpy()
                 removed.setdefault(number, []).append(positions)
-                old = target.fetch(number, positions, kept) if kept else None
-                yield prepare(_updated(old, rows, schema), schema, Request(), None)[0]
+                if kept:
+                    old = target.fetch(number, positions, kept)
+                    yield prepare(_updated(old, rows, schema), schema, Request(), None)[0]
+            if not kept:
+                yield prepare(_updated(None, table, schema), schema, Request(), None)[0]
         for rows in join.inserts():
             counts["inserted"] += rows.num_rows
             yield prepare(_complete(rows, schema), schema, Request(), None)[0]
@@ -160,14 +163,19 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
     target = Target(_planned(version, predicate), list(dict.fromkeys([*own, *statement.needs(TARGET)])))
     merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
     kept = schema.columns.names if merges else _kept_columns(schema, statement)
+    missing = [name for name in kept if name not in own]
     join.run(target.rows(), [TARGET + name for name in own])
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
     def parts() -> Iterator[Part]:
         for table in join.updates([TARGET + name for name in own]):
             counts["updated"] += table.num_rows
-            for number, rows in by_file(table):
-                old = _old_rows(version, target, number, rows, own, kept)
+            for number, rows in by_file(table) if missing else [(MERGED, table)]:
+                old = _own(rows, schema, own)
+                if missing and number == MERGED:
+                    old = rows_of_keys(version, old.select(schema.primary_key))
+                elif missing:
+                    old = _beside(old, target.fetch(number, rows[POSITION].to_numpy(), missing))
                 new = _updated(old, rows, schema)
                 check_replaces(schema, old, new, schema.columns.names)
                 yield _part(new, Request())
@@ -188,19 +196,11 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
     return DmlReport(snapshot, **counts)
 
 
-def _old_rows(
-    version: Version, target: Target, number: int, changes: pa.Table, own: Sequence[str], kept: Sequence[str]
-) -> pa.Table:
-    """The columns `own` and `kept` of rows of one file. `changes`: of `Join.updates`, with the columns `own`."""
-    schema = version.schema
-    if number == MERGED:
-        return rows_of_keys(version, _own(changes, schema, schema.primary_key))
-    old = _own(changes, schema, own)
-    if missing := [name for name in kept if name not in own]:
-        found = target.fetch(number, changes[POSITION].to_numpy(), missing)
-        for field, column in zip(found.schema, found.columns, strict=True):
-            old = old.append_column(field, column)
-    return old
+def _beside(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """The columns of both tables."""
+    for field, column in zip(others.schema, others.columns, strict=True):
+        rows = rows.append_column(field, column)
+    return rows
 
 
 def _in_sequence(parts: Iterable[Part]) -> Iterator[Part]:
