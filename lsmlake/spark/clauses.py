@@ -80,14 +80,29 @@ class Clauses:
             for number, values in enumerate(self.values, 1)
             for place, (name, text) in enumerate(values.items())
         }
-        old = self.numbers(UPDATE, *([DELETE] if deleted else []))
-        names = self.schema.columns.names
-        olds = [f"t.{backticked(name)} as o{place}" for place, name in enumerate(names)] if old else []
+        names, kept_old = self.schema.columns.names, self._kept(deleted)
+        used = kept_old | self._compared
+        olds = [f"t.{backticked(name)} as o{place}" for place, name in enumerate(names) if name in used]
         evaluated = rows.selectExpr(ACTION, *kept, *olds, *raw.values())
         made = st.StructType(list(evaluated.schema.fields)[1 + len(kept) + len(olds) :])
         found = dict(zip(raw, made.fields, strict=True))
-        columns = [self._new(place, name, found, bool(old)) for place, name in enumerate(names)]
+        columns = [self._new(place, name, found, name in kept_old) for place, name in enumerate(names)]
         return evaluated.selectExpr(ACTION, *kept, *columns)
+
+    def _kept(self, deleted: bool) -> set[str]:
+        """The columns whose old values are among the new ones: a scan reads no others than these and those that clauses read.
+        `deleted`: as in `new_rows`."""
+        names, updates = self.schema.columns.names, self.numbers(UPDATE)
+        if deleted and self.numbers(DELETE):
+            return {*names}
+        return {name for name in names if any(name not in self.values[number - 1] for number in updates)}
+
+    @property
+    def _compared(self) -> set[str]:
+        """The columns whose new values are compared with the old ones."""
+        if self.schema.append_only or not self.numbers(UPDATE):
+            return set()
+        return {*self.schema.columns.names} if self._keeps_values else {*self.schema.parsed_options.merge.sequence_field}
 
     def _new(self, place: int, name: str, found: Mapping[tuple[int, str], st.StructField], old: bool) -> str:
         field, whens, merge = self.schema.columns.field(name), [], self.schema.parsed_options.merge
