@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import socket
 import sys
+import venv
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,6 +62,19 @@ def connect_session(folder: Path, python: str = sys.executable) -> SparkSession:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Failed to set spark")  # settings of the server, which has them since it started
         return builder.remote("local[2]").getOrCreate()
+
+
+def python_without_lsmlake(folder: Path) -> str:
+    """The interpreter of a new virtual environment with every package of this one but lsmlake, however that is installed."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for place in map(Path, sys.path):
+        if place.name in ("site-packages", "dist-packages"):
+            for path in place.iterdir():
+                ours = "lsmlake" in path.name or path.suffix == ".pth"  # a .pth may lead to an editable installation
+                if not ours and not (packages / path.name).exists():
+                    (packages / path.name).symlink_to(path)
+    return str(folder / "bin" / "python")
 
 
 def on_connect() -> bool:

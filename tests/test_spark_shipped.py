@@ -7,10 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
+from spark_support import python_without_lsmlake
 
 pytestmark = pytest.mark.spark
 
@@ -19,17 +19,7 @@ PROGRAM = Path(__file__).parent / "shipped_program.py"
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of a virtual environment with every package of this one but lsmlake, however that is installed."""
-    folder = tmp_path_factory.mktemp("python") / "environment"
-    venv.create(folder, with_pip=False, symlinks=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    for place in map(Path, sys.path):
-        if place.name in ("site-packages", "dist-packages"):
-            for path in place.iterdir():
-                ours = "lsmlake" in path.name or path.suffix == ".pth"  # a .pth may lead to an editable installation
-                if not ours and not (packages / path.name).exists():
-                    (packages / path.name).symlink_to(path)
-    return str(folder / "bin" / "python")
+    return python_without_lsmlake(tmp_path_factory.mktemp("python") / "environment")
 
 
 def run(folder: Path, *command: str, **environment: str) -> str:
