@@ -15,7 +15,7 @@ from lsmlake.predicate.spark_sql.literal import zone_named
 from lsmlake.spark.ship import ship as ship_package
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.env import Env
-from lsmlake.store.location import storage_at
+from lsmlake.store.location import cache_at, storage_at
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"
@@ -26,6 +26,8 @@ def connect(
     location: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, object] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_bytes: int = 10 << 30,
     spark: SparkSession | None = None,
     time_zone: str | None = None,
 ) -> Lake:
@@ -38,6 +40,9 @@ def connect(
         storage_options: settings of an object store, by the names of obstore: endpoint, region, access_key_id,
             secret_access_key, session_token, profile, allow_http, timeout, max_retries and others. Default: the usual environment
             variables, profiles and roles.
+        cache: a directory of this machine, for the files of an object store that never change. Processes can share it; Spark's
+            tasks use the same path of theirs. Without it, files are read from the store whenever memory does not hold them.
+        cache_bytes: the most bytes in that directory. All processes that share it should pass the same.
         spark: a SparkSession, classic or Connect, that runs the operations on DataFrames. Without it, all methods except those of
             Spark run in this process.
         time_zone: the zone of every time that is given without one, in SQL, `where`, converted data and time travel, and of the
@@ -46,13 +51,15 @@ def connect(
 
     Raises:
         InvalidQuery: `location` is not a path or an address of these kinds, `time_zone` is not a time zone, or Spark has its own.
-        InvalidOption: a storage option is unknown or has a value that does not fit.
+        InvalidOption: a storage option is unknown or has a value that does not fit; or a cache is given for a location that is no
+            object store, or is too small.
         MissingDependency: PySpark is not installed, or obstore for an object store.
 
     Example:
         >>> lake = lsmlake.connect("warehouse")
     """
-    storage = storage_at(os.fspath(location), storage_options)
+    disk_cache = None if cache is None else cache_at(os.fspath(cache), cache_bytes)
+    storage = storage_at(os.fspath(location), storage_options, disk_cache)
     if spark is not None:
         storage.place(_ANY)  # raises if the tasks cannot reach it
     return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(spark, time_zone))

@@ -152,6 +152,8 @@ VALID: dict[str, object] = {
     "source": rows(),
     "spark": None,
     "storage_options": None,
+    "cache": None,
+    "cache_bytes": 1 << 30,
     "start": 0,
     "strategy": "auto",
     "tag": None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from object_servers import SECRET, s3_server
 
@@ -10,9 +12,9 @@ import lsmlake
 pytestmark = pytest.mark.spark
 
 
-def test_dataframes_are_written_and_read_by_tasks(spark, capsys: pytest.CaptureFixture):
+def test_dataframes_are_written_and_read_by_tasks(spark, capsys: pytest.CaptureFixture, tmp_path: Path):
     with s3_server() as server:
-        lake = lsmlake.connect(server.warehouse(), storage_options=server.options, spark=spark)
+        lake = lsmlake.connect(server.warehouse(), storage_options=server.options, cache=tmp_path, spark=spark)
         lake.create_database("d")
         table = lake.create_table("d.t", "k BIGINT, v BIGINT", primary_key=["k"], options={"bucket": 2})
         table.upsert(spark.range(1000).selectExpr("id AS k", "id AS v"))  # the first batch is written by tasks
@@ -26,3 +28,4 @@ def test_dataframes_are_written_and_read_by_tasks(spark, capsys: pytest.CaptureF
         rows.explain(True)
         assert SECRET not in capsys.readouterr().out + explained + str(rows)
         assert table.verify() == []
+        assert list(tmp_path.rglob("*.part"))

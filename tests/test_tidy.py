@@ -50,6 +50,7 @@ EDGE = {
     "store/memory.py",
     "store/objects.py",
     "store/object_client.py",
+    "store/disk_cache.py",
     "store/spill.py",
     "store/scratch.py",
     "dialect/databases.py",

@@ -15,10 +15,11 @@ processes have left are removed (`commit.pinned`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import pyarrow.compute as pc
@@ -27,7 +28,7 @@ from lsmlake.commit.holding import Held, delete, manifests_of, paths_of
 from lsmlake.commit.pinned import remove_old_pins
 from lsmlake.commit.reachability import changelog_of
 from lsmlake.commit.retention import Retention, changelog_retention, first_kept, held, plausible_times
-from lsmlake.errors import SnapshotNotFound
+from lsmlake.errors import LakeError, SnapshotNotFound
 from lsmlake.format.manifest import ADD
 from lsmlake.format.snapshot import OVERWRITE, Snapshot
 from lsmlake.notebook import Shown
@@ -74,11 +75,11 @@ def expire(
         return ExpireReport()
     files = 0 if dry_run else remove_old_pins(meta)
     now_ms = meta.env.clock()
-    options = meta.schemas.of(meta.snapshots.get(numbers[-1])).parsed_options
+    known = {numbers[-1]: meta.snapshots.get(numbers[-1])}
+    options = meta.schemas.of(known[numbers[-1]]).parsed_options
     kept_longer = changelog_retention(options, now_ms)
     protected = _protected(meta, options, now_ms, dry_run=dry_run)
-    known: dict[int, Snapshot] = {}
-    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number, known)), now_ms)
+    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number, numbers, known)), now_ms)
     protecting = min(protected.values(), default=None)
     first = first_kept(numbers, time_of, retention, protecting)
     if kept_longer is not None and (compared := _compared(meta, kept_longer, numbers, first, time_of, known)):
@@ -101,16 +102,35 @@ def expire(
     return ExpireReport(expired, changelogs, files + more, reasons)
 
 
-def _time(meta: Metadata, number: int, known: dict[int, Snapshot]) -> int:
-    """The time of a snapshot, which is added to `known`, or of the copy kept for its changelog; 0 if it has expired since it was
-    listed."""
-    with suppress(SnapshotNotFound):
-        known[number] = meta.snapshots.get(number)
+def _time(meta: Metadata, number: int, numbers: Sequence[int], known: dict[int, Snapshot]) -> int:
+    """The time of a snapshot, or of the copy kept for its changelog; 0 if it has expired since it was listed. Adds the snapshot
+    to `known` and, where requests wait for a network, those of `numbers` around it."""
+    if number not in known:
+        place, at_once = bisect_left(numbers, number), meta.env.storage.at_once
+        around = {number, *(numbers[max(0, place - 1) : place + at_once - 2] if at_once > 1 else ())}
+        meta.env.side_by_side([partial(_know, meta, one, known) for one in sorted(around - known.keys())])
+    if number in known:
         return known[number].time_ms
     try:
         return meta.snapshots.recorded(number).time_ms
     except SnapshotNotFound:
         return 0
+
+
+def _know(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None:
+    """Add a snapshot to `known` unless it has expired."""
+    with suppress(SnapshotNotFound):
+        known[number] = meta.snapshots.get(number)
+
+
+def _read_ahead(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None:
+    """Read a snapshot, and its metadata into the cache. What cannot be read is reported by whoever needs it."""
+    with suppress(LakeError):
+        if number not in known:
+            known[number] = meta.snapshots.get(number)
+        snapshot = known[number]
+        meta.manifests.load(snapshot)
+        meta.manifests.delta(snapshot, meta.schemas.of(snapshot))
 
 
 def _delete(meta: Metadata, paths: Iterable[str], *, dry_run: bool) -> int:
@@ -123,6 +143,8 @@ def _expire(
 ) -> tuple[int, int]:
     """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
     read. `mark`: the number of an existing mark."""
+    if meta.env.storage.at_once > 1:
+        meta.env.side_by_side([partial(_read_ahead, meta, number, known) for number in numbers])
     expiring: list[tuple[Snapshot, list[str]]] = []
     last: tuple[Snapshot, set[str]] | None = None
     for number, next_number in pairwise(numbers):

@@ -42,6 +42,17 @@ _OF_A_TABLE = re.compile(
     re.DOTALL,
 )
 
+_UNIQUE = re.compile(
+    r"(.+/)?((manifest/(manifest|manifest-list|index-manifest|statistics)|index/dv|bucket-\d+/(data|changelog))"
+    r"-[0-9a-f]{32}[^/]*)",
+    re.DOTALL,
+)
+
+
+def is_unique(path: str) -> bool:
+    """Whether a file never changes and no other file ever has its path: its name has an id of its own."""
+    return _UNIQUE.fullmatch(path) is not None
+
 
 def is_of_a_table(path: str, root: str) -> bool:
     """Whether a file in the table directory `root` has a name of lsmlake's form."""

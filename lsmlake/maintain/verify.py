@@ -54,6 +54,7 @@ class Finding(NamedTuple):
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
     """All findings; empty if the table is sound. Reads every file once. Calls `progress` with each file or bucket it checks."""
+    meta = meta.past_disk_cache()
     checker = _Checker(meta, progress)
     found = list(checker.run())
     if meta.paths.branch is None:
@@ -77,7 +78,7 @@ def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
 
 def verify_snapshot(meta: Metadata, number: int, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
     """As `verify`, for one snapshot and its changelog, without its statistics."""
-    return list(_Checker(meta, progress, rows_only=True)._at(number, latest=True))
+    return list(_Checker(meta.past_disk_cache(), progress, rows_only=True)._at(number, latest=True))
 
 
 class _Checker:

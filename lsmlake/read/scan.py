@@ -31,16 +31,29 @@ from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import Chunk, DataReader, live_rows
 from lsmlake.store.together import Once, ahead
 
+_AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
+
 
 def read_plan(plan: Plan) -> Iterator[pa.Table]:
     """Yields all rows of the plan, columns in its order, with the types and nullability of the schema.
 
-    Reads `Env.workers` files in parallel. Memory: a few chunks of each, and the level-0 rows of as many buckets.
+    Reads `Env.workers` files in parallel, and more small ones in an object store. Memory: a few chunks of each, and the level-0
+    rows of as many buckets.
     """
     version = plan.version
     with version.unless_expired():
         parts = (part for split in plan.splits for part in _parts(version.files(split.bucket), plan, split))
-        yield from ahead(parts, version.meta.env.workers)
+        yield from ahead(parts, _files_at_once(plan))
+
+
+def _files_at_once(plan: Plan) -> int:
+    """How many files to read in parallel: where reads wait for a network, more than there are workers."""
+    env = plan.version.meta.env
+    if env.storage.at_once == 1:
+        return env.workers
+    sizes = [file.bytes for split in plan.splits for file in (*split.files, *split.level0, *split.merged)]
+    fitting = _AHEAD_BYTES * len(sizes) // max(1, sum(sizes))
+    return max(env.workers, min(env.storage.at_once, fitting))
 
 
 def read_split(plan: Plan, split: Split, *, backwards: bool = False) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@ They share files and a cache. Makes no decisions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lsmlake.format.paths import Branch, TablePaths, first_schema
 from lsmlake.schema.schema import Schema
@@ -62,7 +62,12 @@ class Metadata:
         return Metadata.of(self.env, self.paths.on(branch))
 
     def with_empty_cache(self) -> Metadata:
-        return Metadata.of(self.env, self.paths)
+        """The same without anything that this process or a disk has cached."""
+        return Metadata.of(replace(self.env, storage=self.env.storage.uncached), self.paths)
+
+    def past_disk_cache(self) -> Metadata:
+        """The same, or `with_empty_cache` if the storage has a cache on disk."""
+        return self if self.env.storage.uncached is self.env.storage else self.with_empty_cache()
 
     def with_cache_aside(self) -> Metadata:
         """The same with a cache that finds what this one holds, and puts nothing into it."""

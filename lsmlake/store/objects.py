@@ -14,6 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
@@ -21,15 +22,20 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
+from lsmlake.format.paths import is_unique
 from lsmlake.store.address import AZURE, Address
+from lsmlake.store.blocks import through
+from lsmlake.store.disk_cache import DiskCache
 from lsmlake.store.object_client import client_of
 from lsmlake.store.object_errors import Refusal, refusal
-from lsmlake.store.ranges import Range, RangedFile, Ranges, cut, merged
+from lsmlake.store.ranges import Fetch, Range, RangedFile, Ranges, cut, merged
 from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
+from lsmlake.store.together import side_by_side
 
 Result = TypeVar("Result")
 
 _WHOLE_BYTES = 1 << 23  # an object up to this size is read in one request
+_WHOLE = "whole"
 _ENDING_BYTES = 1 << 20  # a data file up to this size, too
 _PART_BYTES = 1 << 23
 _PARTS_AT_ONCE = 4
@@ -42,12 +48,12 @@ _proven: set[tuple[Address, str]] = set()
 
 class ObjectStorage(Storage):
     """Objects below `address`. Pickles with `options`, as the user gave them, so that tasks reach the same store; credentials of
-    the environment are not in the pickle."""
+    the environment are not in the pickle. `cache`: for files that never change."""
 
     at_once = 16
 
-    def __init__(self, address: Address, options: Mapping[str, object]) -> None:
-        self.address, self._options = address, dict(options)
+    def __init__(self, address: Address, options: Mapping[str, object], cache: DiskCache | None = None) -> None:
+        self.address, self._options, self._cache = address, dict(options), cache
         self._client = client_of(address, self._options)
         self._obstore = need("obstore", f"the address {address.url}")
 
@@ -55,7 +61,27 @@ class ObjectStorage(Storage):
         return f"ObjectStorage({self.root!r})"
 
     def __reduce__(self):
-        return ObjectStorage, (self.address, self._options)
+        return ObjectStorage, (self.address, self._options, self._cache)
+
+    @property
+    def uncached(self) -> ObjectStorage:
+        return self if self._cache is None else ObjectStorage(self.address, self._options)
+
+    def distrust(self, path: str) -> bool:
+        if self._cache is not None:
+            self._cache.forget(self._file(path))
+        return self._cache is not None
+
+    def _file(self, path: str) -> str:
+        """The name of a file in the cache."""
+        return f"{self.place(path)}\n{self._options.get('endpoint', '')}"
+
+    def _cached(self, path: str, part: str) -> memoryview | None:
+        return self._cache.get(self._file(path), part) if self._cache is not None and is_unique(path) else None
+
+    def _keep(self, path: str, part: str, data: memoryview) -> None:
+        if self._cache is not None and is_unique(path):
+            self._cache.put(self._file(path), part, data)
 
     @property
     def root(self) -> str:
@@ -66,13 +92,17 @@ class ObjectStorage(Storage):
     def read(self, path: str) -> pa.NativeFile:
         """One request reads a small object as a whole, and finds the size of a large one."""
         located = checked(path)
+        if (known := self._cached(path, _WHOLE)) is not None:
+            return pa.BufferReader(pa.py_buffer(known))
 
         def get() -> pa.NativeFile:
             answer = self._obstore.get(self._client, located)
             size, tag = answer.meta["size"], answer.meta["e_tag"]
             if size <= _WHOLE_BYTES:
-                return pa.BufferReader(pa.py_buffer(answer.bytes()))
-            return RangedFile(Ranges(self._fetch(path, tag), size))
+                data = memoryview(answer.bytes())
+                self._keep(path, _WHOLE, data)
+                return pa.BufferReader(pa.py_buffer(data))
+            return RangedFile(Ranges(self._fetch(path, tag, size), size))
 
         return self._call("read", path, get)
 
@@ -80,8 +110,13 @@ class ObjectStorage(Storage):
         """One request reads the end, and all of a small object."""
         located = checked(path)
         if not length:
-            return RangedFile(Ranges(self._fetch(path, None), size))
+            return RangedFile(Ranges(self._fetch(path, None, size), size))
         length = max(1, size if size <= _ENDING_BYTES else min(size, length))
+        part = _WHOLE if length == size else f"last {length} of {size}"
+        if (known := self._cached(path, part)) is not None and len(known) == length:
+            if length == size:
+                return pa.BufferReader(pa.py_buffer(known))
+            return RangedFile(Ranges(self._fetch(path, None, size), size, known))
         # Azure has no requests for the last bytes of an object
         ending = (max(0, size - length), max(1, size)) if self.address.kind == AZURE else {"suffix": length}
 
@@ -89,9 +124,11 @@ class ObjectStorage(Storage):
             answer = self._obstore.get(self._client, located, options={"range": ending})
             found, tag, (start, stop) = answer.meta["size"], answer.meta["e_tag"], answer.range
             data = memoryview(answer.bytes())
+            if (found, len(data), stop) == (size, length, size):
+                self._keep(path, part, data)
             if start == 0 and stop == found:
                 return pa.BufferReader(pa.py_buffer(data))
-            return RangedFile(Ranges(self._fetch(path, tag), found, data if stop == found else None))
+            return RangedFile(Ranges(self._fetch(path, tag, found), found, data if stop == found else None))
 
         opened = self._patiently(get)
         if isinstance(opened, Refusal):
@@ -100,8 +137,8 @@ class ObjectStorage(Storage):
             return self.read(path)  # an empty object, or one that is shorter than `size`
         return opened
 
-    def _fetch(self, path: str, tag: str | None) -> Callable[[Sequence[Range]], list[memoryview]]:
-        """Reads ranges of the object that has this tag."""
+    def _fetch(self, path: str, tag: str | None, size: int) -> Fetch:
+        """Reads ranges of the object of this size that has this tag."""
 
         def one(wanted: Range) -> memoryview:
             options = {"range": (wanted.start, wanted.stop), **({"if_match": tag} if tag else {})}
@@ -109,11 +146,12 @@ class ObjectStorage(Storage):
 
         def many(wanted: Sequence[Range]) -> list[memoryview]:
             pieces = merged(wanted)
-            starts, stops = [piece.start for piece in pieces], [piece.stop for piece in pieces]
-            answers = self._obstore.get_ranges(self._client, path, starts=starts, ends=stops, coalesce=0)
-            return cut(wanted, pieces, [memoryview(data) for data in answers])
+            return cut(wanted, pieces, side_by_side([partial(retried, piece) for piece in pieces], self.at_once))
 
-        return lambda wanted: self._call("read", path, lambda: [one(wanted[0])] if len(wanted) == 1 else many(wanted))
+        def retried(wanted: Range) -> memoryview:
+            return self._call("read", path, lambda: one(wanted))
+
+        return many if self._cache is None or not is_unique(path) else through(self._cache, self._file(path), size, many)
 
     def size(self, path: str) -> int | None:
         located = checked(path)

@@ -75,6 +75,8 @@ class Snapshots:
         try:
             yield
         except Corrupt as broken:
+            for path in {broken.where, broken.where.partition(", ")[0]}:
+                self.files.env.storage.distrust(path)
             self.files.first_schema()
             found = [one if isinstance(one, Snapshot) else int(one) for one in snapshots if one is not None]
             gone = [one for one in found if not self.is_kept(one.id if isinstance(one, Snapshot) else one)]

@@ -127,6 +127,15 @@ class Storage(ABC):
         """Remove the directory `prefix` and all directories inside it that contain no file. Removes symbolic links, never their
         targets. Does nothing if directories exist only as parts of paths."""
 
+    @property
+    def uncached(self) -> Storage:
+        """The same storage without a cache of its files, for a check of what it really contains."""
+        return self
+
+    def distrust(self, path: str) -> bool:
+        """Forget what a cache holds of a file that was found to be damaged; return whether there is a cache."""
+        return False
+
     def leftovers(self, prefix: str) -> Iterator[Entry]:
         """The temporary files of dead writers below the directory `prefix`, which `list` does not show."""
         yield from ()

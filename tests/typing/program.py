@@ -41,6 +41,7 @@ def opened() -> lsmlake.Table:
     lake = assert_type(lsmlake.connect("warehouse"), lsmlake.Lake)
     lsmlake.connect(Path("warehouse"), time_zone="Europe/Berlin")
     lsmlake.connect("s3://bucket/prefix", storage_options={"region": "eu-central-1", "allow_http": True})
+    lsmlake.connect("s3://bucket/prefix", cache=Path("/var/cache/lsmlake"), cache_bytes=50 << 30)
     lake.create_database("sales", if_not_exists=True)
     assert_type(lake.databases(), list[str])
     assert_type(lake.tables(), list[str])

@@ -1,0 +1,175 @@
+"""A cache on a local disk for parts of immutable files of an object store; any number of processes can share its folder.
+
+An entry is a file of its own: a header with the name of the entry and a checksum, then the bytes. A damaged entry counts as
+missing. Entries lie in 64 shards by the hash of their name, each with an equal share of the limit. A writer holds the lock of the
+shard, whose file contains the bytes in the shard; where an entry does not fit, it first deletes the least recently used ones, an
+eighth of the shard. A reader takes no lock, and notes the use of an entry in its time of modification.
+
+The cache fails nobody: after any error of the disk an entry is missing, or not stored. A shard that another process keeps locked
+is not written. The number in a lock file is raised before the entry exists, so a killed process leaves it too high, never too
+low; the next deletion counts again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+_log = logging.getLogger("lsmlake")
+
+LEAST_BYTES = 64 << 20
+_SHARDS = 64
+_LOCK, _NEW = "lock", "new"
+_SUFFIX = ".part"
+_MAGIC = b"lsmlake cache 1\n"
+_NAME_BYTES = 32
+_HEADER_BYTES = len(_MAGIC) + _NAME_BYTES + 4
+_KEPT = 7 / 8  # of a shard, after a deletion
+_TRIES, _PAUSE_S = 20, 0.001
+
+
+class _Entry(NamedTuple):
+    used_ns: int
+    path: str
+    size: int
+
+
+class DiskCache:
+    """At most `limit_bytes` in `folder`, which the first entry creates. Thread-safe. Pickles, so tasks use the same folder of
+    their machine."""
+
+    def __init__(self, folder: str, limit_bytes: int) -> None:
+        self.folder, self.limit_bytes = folder, limit_bytes
+        self._warned = False
+
+    def __reduce__(self):
+        return DiskCache, (self.folder, self.limit_bytes)
+
+    def get(self, file: str, part: str) -> memoryview | None:
+        """The bytes of a part of a file; None if they are missing or damaged."""
+        name, path = self._place(file, part)
+        try:
+            with open(path, "rb") as source:
+                stored = memoryview(source.read())
+            data = stored[_HEADER_BYTES:]
+            if stored[:_HEADER_BYTES] == _header(name, data):
+                os.utime(path)
+                return data
+            os.unlink(path)
+        except OSError:
+            pass
+        return None
+
+    def put(self, file: str, part: str, data: memoryview) -> None:
+        """Store a part of a file, unless that fails or it exceeds the share of a shard."""
+        name, path = self._place(file, part)
+        size, shard = _HEADER_BYTES + len(data), os.path.dirname(path)
+        try:
+            if size > self._share:
+                return
+            os.makedirs(shard, mode=0o700, exist_ok=True)
+            with _locked(shard) as lock:
+                if lock is None or os.path.exists(path):
+                    return
+                total = _read_total(lock)
+                if total is None or total + size > self._share:
+                    total = self._make_room(shard, size)
+                _write_total(lock, total + size)
+                new = os.path.join(shard, _NEW)
+                with open(new, "wb") as sink:
+                    sink.write(_header(name, data))
+                    sink.write(data)
+                os.replace(new, path)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                _log.warning("the cache in %s cannot be written: %s", self.folder, error.strerror)
+
+    def forget(self, file: str) -> None:
+        """Delete all parts of a file."""
+        start = _digest(file)
+        for shard in range(_SHARDS):
+            with suppress(OSError):
+                for entry in _entries(self._shard(shard)):
+                    if os.path.basename(entry.path).startswith(start):
+                        os.unlink(entry.path)
+
+    @property
+    def _share(self) -> int:
+        return self.limit_bytes // _SHARDS
+
+    def _shard(self, number: int) -> str:
+        return os.path.join(self.folder, f"{number:02x}")
+
+    def _place(self, file: str, part: str) -> tuple[bytes, str]:
+        """The name of an entry, and its path."""
+        name = hashlib.sha256(f"{file}\n{part}".encode()).digest()
+        return name, os.path.join(self._shard(name[0] % _SHARDS), f"{_digest(file)}-{name.hex()}{_SUFFIX}")
+
+    def _make_room(self, shard: str, size: int) -> int:
+        """Delete the least recently used entries until one of `size` fits; returns the bytes that stay."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(shard, _NEW))  # of a process that was killed
+        entries = sorted(_entries(shard))
+        total, most = sum(entry.size for entry in entries), min(self._share - size, int(self._share * _KEPT))
+        for entry in entries:
+            if total <= most:
+                break
+            with suppress(FileNotFoundError):
+                os.unlink(entry.path)
+            total -= entry.size
+        return total
+
+
+def _digest(file: str) -> str:
+    return hashlib.sha256(file.encode()).hexdigest()[:16]
+
+
+def _header(name: bytes, data: memoryview) -> bytes:
+    return _MAGIC + name + zlib.crc32(data, zlib.crc32(name)).to_bytes(4, "little")
+
+
+def _entries(shard: str) -> Iterator[_Entry]:
+    """The entries of a shard; none if it does not exist."""
+    with suppress(FileNotFoundError), os.scandir(shard) as found:
+        for one in found:
+            if one.name.endswith(_SUFFIX):
+                with suppress(FileNotFoundError):
+                    stat = one.stat()
+                    yield _Entry(stat.st_mtime_ns, one.path, stat.st_size)
+
+
+@contextmanager
+def _locked(shard: str) -> Iterator[int | None]:
+    """The open lock file of a shard; None if it stays locked."""
+    lock = os.open(os.path.join(shard, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield lock if _lock(lock) else None
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int) -> bool:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+    return False
+
+
+def _read_total(lock: int) -> int | None:
+    text = os.pread(lock, 20, 0)
+    return int(text) if len(text) == 20 and text.isdigit() else None
+
+
+def _write_total(lock: int, total: int) -> None:
+    os.pwrite(lock, b"%020d" % total, 0)
