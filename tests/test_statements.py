@@ -20,7 +20,9 @@ from lsmlake import add_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
+from lsmlake.store.data_reader import DataReader
 from lsmlake.store.memory import MemoryStorage
+from lsmlake.write import merge_join
 from lsmlake.write.merge_join import Join
 
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
@@ -214,6 +216,34 @@ def test_only_files_that_can_match_are_read(lake):
         type(storage).read = seen
     assert len({path for path in read if path.endswith(".parquet")}) == 1
     assert table.scan(where="v = 1").count() == 2
+
+
+@pytest.mark.parametrize("key", [[], ["id"]])
+def test_columns_that_a_statement_keeps_are_read_once_and_others_not_at_all(lake, key, monkeypatch):
+    options = {"bucket": 1, "file.block-size": "10 kb"} if key else {"file.block-size": "10 kb"}
+    table = lake.create_table("d.t", DDL, primary_key=key, options=options)
+    monkeypatch.setattr(merge_join, "_BATCH_ROWS", 100)
+    count = 20_000
+    (table.upsert if key else table.append)(
+        {"id": list(range(count)), "k": [0] * count, "v": [0] * count, "s": [str(number) for number in range(count)]}
+    )
+    read, real = dict.fromkeys("skv", 0), DataReader.read
+
+    def counted(self, groups, columns, *more):
+        found = real(self, groups, columns, *more)
+        for name in read.keys() & {*columns}:
+            read[name] += found.num_rows
+        return found
+
+    monkeypatch.setattr(DataReader, "read", counted)
+    assert table.update({"v": "v + 1"}, "id % 10 = 1").updated == count // 10  # too few for a compaction
+    assert count <= read["s"] < 1.5 * count
+    read["s"] = read["k"] = 0
+    source = pa.table({"id": pa.array(range(count), pa.int32()), "k": [1] * count, "v": [2] * count, "s": ["x"] * count})
+    few = source.slice(0, count // 20)
+    assert table.merge(few, "t.id = s.id").when_matched_update_all().execute().updated == few.num_rows
+    assert (read["s"], read["k"]) == (0, 0)
+    assert table.scan(where="k = 1 AND v = 2 AND s = 'x'").count() == few.num_rows
 
 
 def test_a_merge_that_names_no_column_of_the_table(orders):
