@@ -144,7 +144,7 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
         lambda table: table.expire_snapshots(retain_min=1, older_than="2100-01-01"),
         {
             "list": 15,
-            "read snapshot": 32,
+            "read snapshot": 31,
             "write snapshot": 13,
             "read schema": 1,
             "read tag": 2,
