@@ -95,7 +95,7 @@ class GatedStorage(LocalStorage):
             self.gate.reach("written")
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        snapshot = "/snapshot/snapshot-" in path
+        snapshot = path.rpartition("/")[2].startswith("snapshot-")
         if snapshot:
             self.gate.reach("publishing")
         added = super().put_if_absent(path, data)

@@ -153,6 +153,7 @@ def driver_session(master: str, folder: Path, python: str, cores: int, **more: s
         "spark.driver.memory": "512m",
         "spark.default.parallelism": "4",
         "spark.locality.wait": "0s",
+        "spark.sql.codegen.wholeStage": "false",  # little data: do not compile a query
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.eventLog.rolling.enabled": "false",
