@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,12 @@ def for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports_of(path: Path) -> list[tuple[str, bool]]:
     """(module, inside a function?) of every import that takes place at run time."""
     found = []
@@ -96,7 +103,7 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
                 )
             walk(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
-    walk(ast.parse(path.read_text()), False)
+    walk(parsed(path), False)
     return found
 
 
@@ -146,11 +153,7 @@ def test_side_effects_stay_at_the_edge(path: Path):
         return
     ambient = {module.split(".")[0] for module, _ in imports_of(path)} & AMBIENT
     assert not ambient, f"{name_of(path)} imports {ambient}: take storage, clock, ids and chance from Env"
-    calls = [
-        node
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"
-    ]
+    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"]
     assert not calls, f"{name_of(path)} opens files: go through Storage"
 
 
@@ -162,13 +165,13 @@ def test_only_the_spark_room_imports_pyspark(path: Path):
 
 def test_one_module_holds_the_types_of_other_packages():
     """Elsewhere an import for type checkers would hide a circle."""
-    found = {name_of(path) for path in SOURCES if any(map(for_type_checkers, ast.walk(ast.parse(path.read_text()))))}
+    found = {name_of(path) for path in SOURCES if any(map(for_type_checkers, ast.walk(parsed(path))))}
     assert found == {"api/types.py"}
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if name_of(p).startswith(("spark/", "cli/"))], ids=name_of)
 def test_no_way_into_the_jvm(path: Path):
-    names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
     assert not names & {"_jvm", "_jdf", "_jsc", "_jsparkSession", "_gateway"}
 
 
@@ -178,7 +181,7 @@ def test_an_error_that_names_a_call_has_words_for_the_command_line():
         f"{name_of(path)}:{node.lineno}": " ".join(spoken(node))
         for path in SOURCES
         if not name_of(path).startswith("spark/")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
     }
     meant_for_all = {place: text for place, text in texts.items() if not any(word in text for word in PROGRAMS_ONLY)}
@@ -205,7 +208,7 @@ def spoken(call: ast.Call) -> list[str]:
 
 def named_imports_of(path: Path) -> set[str]:
     """The modules that `import_module("...")` loads."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and node.args]
+    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call) and node.args]
     named = [node.args[0] for node in calls if ast.unparse(node.func).endswith("import_module")]
     return {name.value for name in named if isinstance(name, ast.Constant)}
 
@@ -240,13 +243,13 @@ def test_every_module_is_used():
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_modules_say_what_they_are(path: Path):
     text = path.read_text()
-    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{name_of(path)} has no docstring"
+    assert not text.strip() or ast.get_docstring(parsed(path)), f"{name_of(path)} has no docstring"
     assert "TODO" not in text and "FIXME" not in text
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_docstrings_list_arguments_that_exist(path: Path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
             has = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, [node.args.vararg])]
             listed = re.findall(r"^    (\w+):", (re.findall(r"^Args:\n((?: +.*\n?|\n)+)", text, re.M) or [""])[0], re.M)
