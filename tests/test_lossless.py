@@ -278,7 +278,7 @@ def test_nested_columns_of_polars_can_be_cast():
     table = new_lake().create_table("d.t", "k INT NOT NULL, m MAP<STRING,INT>, s STRUCT<a STRING>", primary_key=["k"])
     table.upsert([{"k": 1, "m": {"x": 1}, "s": {"a": "y"}}, {"k": 2, "m": None, "s": None}])
     before = table.scan().to_arrow()
-    table.upsert(table.scan().to_polars(), cast=True)
+    table.upsert(table.scan().to_polars().collect(), cast=True)
     assert table.scan().to_arrow().equals(before)
 
 

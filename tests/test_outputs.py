@@ -35,7 +35,7 @@ def test_a_scan_is_data_for_everybody(table):
     scan = table.scan(where="k < 20", columns=["k", "v"])
     expected = pa.table({"k": range(10, 20), "v": [k / 2 for k in range(10, 20)]})
     assert pa.table(scan).sort_by("k").to_pydict() == expected.to_pydict()
-    assert pl.DataFrame(scan).sort("k").equals(scan.to_polars().sort("k"))
+    assert pl.DataFrame(scan).sort("k").equals(scan.to_polars().sort("k").collect())
     assert duckdb.connect().sql("SELECT sum(k), count(*) FROM scan").fetchall() == [(145, 10)]
     relation = scan.to_duckdb(duckdb.connect())
     assert relation.aggregate("sum(k)").fetchall() == relation.aggregate("sum(k)").fetchall() == [(145,)]

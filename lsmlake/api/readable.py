@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pyarrow as pa
 
 from lsmlake.api.types import DuckDBConnection, DuckDBRelation, PandasDataFrame, PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
+
+
+def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection | ModuleType:
+    """A connection of DuckDB, or the module, whose functions are those of its default connection. Raises InvalidQuery,
+    MissingDependency."""
+    duckdb = need("duckdb", "to_duckdb()")
+    if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+        expected, found = "the result of duckdb.connect(), or None", type(connection).__name__
+        raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
+    return duckdb if connection is None else connection
 
 
 @public
@@ -52,11 +64,7 @@ class Readable:
         Raises:
             MissingDependency: DuckDB is not installed.
         """
-        duckdb = need("duckdb", "to_duckdb()")
-        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
-            expected, found = "the result of duckdb.connect(), or None", type(connection).__name__
-            raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
-        return (duckdb if connection is None else connection).from_arrow(self)
+        return duckdb_connection(connection).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_batches().__arrow_c_stream__(requested_schema)

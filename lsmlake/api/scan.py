@@ -8,18 +8,34 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.api.readable import Readable
+from lsmlake.api.readable import Readable, duckdb_connection
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import ArrowExpression, ReadMode, Scalar, SparkDataFrame, SparkStrategy
+from lsmlake.api.types import (
+    ArrowExpression,
+    DuckDBConnection,
+    DuckDBRelation,
+    PolarsLazyFrame,
+    ReadMode,
+    Scalar,
+    SparkDataFrame,
+    SparkStrategy,
+)
 from lsmlake.border import public, through
+from lsmlake.dialect.condition import condition
+from lsmlake.dialect.types import quoted
 from lsmlake.errors import InvalidQuery
+from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.expression import matching, needed_columns
+from lsmlake.predicate.in_polars import expression
 from lsmlake.read import plan as planning
 from lsmlake.read.answers import Side, count, extreme, extreme_of
 from lsmlake.read.get import read_keys
+from lsmlake.read.in_duckdb import relation
+from lsmlake.read.in_polars import lazy_frame, streamed
 from lsmlake.read.limit import first_rows, limited
+from lsmlake.read.native import Source, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
@@ -198,6 +214,65 @@ class Scan(Readable):
         with plan.version.unless_expired():
             return extreme(plan, plan.columns[0], side)
 
+    def to_polars(self) -> PolarsLazyFrame:
+        """A polars.LazyFrame over the rows of the snapshot that is the latest one now, unless the scan names another.
+
+        Polars reads the Parquet files itself, leaves out the dead rows, and pushes projections and filters into the files. The
+        rows at level 0 are merged now and held in memory. A query fails if the snapshot has expired and its files are deleted.
+        `polars.DataFrame(scan)` is eager.
+
+        Arrow reads as a stream: tables in object stores, sections that must be merged (tables without deletion vectors), and
+        files in which fields of nested columns have changed. It also reads all rows of a scan with an order, with a pyarrow
+        expression, or with a condition that compares columns of different types.
+
+        Raises:
+            MissingDependency: Polars is not installed.
+        """
+        pl = need("polars", "to_polars()")
+        plan = self._native_plan()
+        where = None if plan is None or plan.predicate is None else expression(plan.predicate)
+        if plan is None or (where is None and plan.predicate is not None):
+            return streamed(self, pl.from_arrow(self.to_batches().schema.empty_table()).schema)
+        limit = self._limit_of(plan)
+        frame = lazy_frame(_wide(plan), limit if where is None else None)
+        rows = (frame if where is None else frame.filter(where)).select(plan.columns)
+        return rows if limit is None else rows.head(limit)
+
+    def to_duckdb(self, connection: DuckDBConnection | None = None) -> DuckDBRelation:
+        """A DuckDB relation over the rows of the snapshot that is the latest one now, unless the scan names another.
+
+        DuckDB reads the Parquet files itself, without the dead rows, and pushes filters and projections into them. Arrow reads
+        what `to_polars` says, and everything if the connection may not read files (`enable_external_access`). The relation makes
+        no names in the connection. It remains valid without the scan, until the snapshot has expired and its files are deleted.
+
+        Args:
+            connection: the connection that the relation belongs to. Default: the default connection of the module `duckdb`.
+
+        Raises:
+            MissingDependency: DuckDB is not installed.
+        """
+        owner = duckdb_connection(connection)
+        plan = self._native_plan()
+        where = None if plan is None or plan.predicate is None else condition(plan.predicate)
+        if plan is None or (where is None and plan.predicate is not None):
+            return owner.from_arrow(self)
+        try:
+            rows = relation(owner, _wide(plan))
+        except need("duckdb", "to_duckdb()").PermissionException:
+            return owner.from_arrow(self)
+        rows = (rows if where is None else rows.filter(where)).project(", ".join(map(quoted, plan.columns)))
+        limit = self._limit_of(plan)
+        return rows if limit is None else rows.limit(limit)
+
+    def _native_plan(self) -> Plan | None:
+        """The plan of a scan that an engine in this process can read; None if only Arrow can."""
+        return None if self._by_arrow or self.order_by_key is not None else self.plan()
+
+    def _limit_of(self, plan: Plan) -> int | None:
+        """The limit, if it may leave out a row."""
+        files = (file for split in plan.splits for file in (*split.files, *split.level0, *split.merged))
+        return None if self.limit is None or self.limit > sum(file.rows for file in files) else self.limit
+
     def to_spark(self, strategy: SparkStrategy = "auto") -> SparkDataFrame:
         """Spark: the rows as a DataFrame, evaluated lazily.
 
@@ -239,3 +314,8 @@ class Scan(Readable):
                 *(f"strategy  {line}" for line in self.runtime.strategy(plan)),
             ]
         )
+
+
+def _wide(plan: Plan) -> Source:
+    """How an engine reads the columns of the rows and of the predicate."""
+    return source_of(replace(plan, columns=plan.needed))

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation as DuckDBRelation
     from pandas import DataFrame as PandasDataFrame
     from polars import DataFrame as PolarsDataFrame
+    from polars import LazyFrame as PolarsLazyFrame
     from pyspark.sql import DataFrame as SparkDataFrame
     from pyspark.sql import SparkSession as ClassicSession
     from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -64,7 +65,9 @@ if TYPE_CHECKING:
 
         def __arrow_c_array__(self, requested_schema: object | None = None, /) -> object: ...
 
-    class PolarsLazyFrame(Protocol):
+    class PolarsQuery(Protocol):
+        """A LazyFrame."""
+
         def collect_batches(self, *, chunk_size: int | None = None, maintain_order: bool = True) -> object: ...
 
     class DuckDBQuery(Protocol):
@@ -122,7 +125,7 @@ if TYPE_CHECKING:
 
     InMemory: TypeAlias = ArrowStream | ArrowArray | Sequence[Mapping[str, object]] | Mapping[str, object]
     Streamed: TypeAlias = (
-        Sequence[ArrowStream] | Sequence[ArrowArray] | Iterator[ArrowStream] | Iterator[ArrowArray] | PolarsLazyFrame
+        Sequence[ArrowStream] | Sequence[ArrowArray] | Iterator[ArrowStream] | Iterator[ArrowArray] | PolarsQuery
     )
     Queried: TypeAlias = DuckDBQuery | ArrowDataset | ArrowScanner
     Paths: TypeAlias = str | PurePath | Sequence[str] | Sequence[PurePath]
@@ -150,7 +153,7 @@ if TYPE_CHECKING:
 else:  # the types that the border tests at run time; the verbs themselves refuse other values, with better messages
     Data = Keys = OptionValue = ColumnType = Value = TableSchema = SparkSession = object
     ArrowStream = DuckDBConnection = SparkDataFrame = MergeSource = object
-    DuckDBRelation = PandasDataFrame = PolarsDataFrame = StreamingQuery = BatchFunction = object
+    DuckDBRelation = PandasDataFrame = PolarsDataFrame = PolarsLazyFrame = StreamingQuery = BatchFunction = object
     ArrowExpression = pc.Expression
     Trigger = Mapping[str, object]
     RowKinds = str | Mapping[str, object]

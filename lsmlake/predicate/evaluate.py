@@ -112,5 +112,10 @@ def _like(texts: pa.Array | pa.ChunkedArray, prefix: str, rest: str) -> Outcome:
     """Matches by regular expression: Arrow's `match_like` is wrong for an escaped backslash next to a wildcard."""
     if rest == "%":
         return pc.starts_with(texts, prefix)
+    return pc.match_substring_regex(texts, like_pattern(prefix, rest))
+
+
+def like_pattern(prefix: str, rest: str) -> str:
+    """The regular expression of a `Like`."""
     tokens = (_WILDCARDS.get(token) or re.escape(token[-1]) for token in _TOKEN.findall(rest))
-    return pc.match_substring_regex(texts, f"(?s)^{re.escape(prefix)}{''.join(tokens)}$")
+    return f"(?s)^{re.escape(prefix)}{''.join(tokens)}$"

@@ -17,10 +17,11 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
 from lsmlake.predicate.tree import and_
+from lsmlake.read.in_duckdb import relation
 from lsmlake.read.limit import limited
+from lsmlake.read.native import Source, source_of
 from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
-from lsmlake.sql.source import Source, create_view, source_of
 from lsmlake.store.version import Version
 
 
@@ -72,7 +73,7 @@ def create_views(connection, uses: Iterable[TableUse], sources: Iterable[Source 
     """Makes the tables that a query reads views of DuckDB."""
     for use, source in zip(uses, sources, strict=True):
         if isinstance(source, Source):
-            create_view(connection, use.view, source)
+            connection.register(use.view, relation(connection, source))  # a view that goes with the connection
         else:
             connection.register(use.view, source)
 
@@ -94,7 +95,7 @@ def explained(prepared: Prepared) -> list[str]:
             f"  where     {where or 'all rows'}",
             *([] if use.limit is None or use.conditions else [f"  limit     {use.limit}"]),
             f"  files     {steps}",
-            *(f"  {line}" for line in source_of(found).describe()),
+            *(f"  {line}" for line in source_of(found).describe("duckdb")),
         ]
     return lines
 

@@ -133,7 +133,7 @@ def read(orders: lsmlake.Table) -> float:
     assert_type(scan.to_arrow(), pa.Table)
     assert_type(scan.to_batches(), pa.RecordBatchReader)
     assert_type(scan.to_pandas(), pd.DataFrame)
-    assert_type(scan.to_polars(), pl.DataFrame)
+    assert_type(scan.to_polars(), pl.LazyFrame)
     assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
     scan.to_duckdb(duckdb.connect())
     assert_type(scan.count(), int)

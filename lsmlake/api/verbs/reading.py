@@ -66,7 +66,7 @@ class Reading(Handle):
                 Reads only files whose key ranges can hold them. Needs a limit; nulls are less than all values.
 
         Example:
-            >>> orders.scan(where="amount > 10", columns=["order_id"]).to_polars()
+            >>> orders.scan(where="amount > 10", columns=["order_id"]).to_polars().collect()
             >>> scan = orders.scan()
             >>> duckdb.sql("SELECT * FROM scan")
         """

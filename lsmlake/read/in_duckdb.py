@@ -1,0 +1,83 @@
+"""The rows of a plan as a relation of DuckDB, which reads the Parquet files itself.
+
+The files with the same fields become one `read_parquet` call. DuckDB numbers files and rows. Per file one bitmap says which rows
+are dead, and `get_bit` leaves them out. Files without dead rows have a bitmap of zeros, because DuckDB plans joins of one scan
+better than those of a UNION; very many rows without dead ones are a scan of their own.
+
+A relation is made of relations and never of names, so that nothing appears in the catalog of a user's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.dialect.condition import value
+from lsmlake.dialect.types import duck_name, quoted, text
+from lsmlake.read.native import Direct, Source, Stored, Stream
+from lsmlake.read.scan import output_schema
+from lsmlake.schema.adapt import is_evolved
+from lsmlake.schema.defaults import INITIAL, default_of
+from lsmlake.schema.types import plain
+
+_ZERO_ROWS_MAX = 1 << 28
+"""Rows whose bitmaps of zeros are 32 MB."""
+
+
+def relation(connection, source: Source):  # the types belong to an optional package
+    """A relation with the columns of the plan, of a connection of DuckDB or of the module's default connection."""
+    parts = []
+    for stored, files in source.by_fields().items():
+        parts += _scans(connection, source.plan.columns, _selected(source, stored), files)
+    if source.level0:
+        parts.append(connection.from_arrow(pa.concat_tables(source.level0)))
+    if source.streamed.splits:
+        parts.append(connection.from_arrow(Stream(source.streamed)))
+    if not parts:
+        parts.append(connection.from_arrow(output_schema(source.plan).empty_table()))
+    return reduce(lambda all_, part: all_.union(part), parts)
+
+
+def _scans(connection, columns: Sequence[str], select: str, files: Sequence[Direct]) -> list:
+    """Relations over the live rows of files with the same fields."""
+    masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
+    if masked and sum(file.rows for file in clean) <= _ZERO_ROWS_MAX:
+        masked, clean = list(files), []
+    parts = [connection.sql(f"SELECT {select} FROM {_parquet(clean)}")] if clean else []
+    if masked:
+        bitmaps = pa.table(
+            {"file": pa.array(range(len(masked)), pa.int64()), "dead": pa.array(map(_bitmap, masked), pa.binary())}
+        )
+        mark = "#" * max(map(len, columns))  # begins the name of no column that is longer
+        dead = connection.from_arrow(bitmaps).aggregate(f'list(CAST(dead AS BIT) ORDER BY file) AS "{mark}dead"')
+        rows = connection.sql(
+            f'SELECT {select}, file_index AS "{mark}file", file_row_number AS "{mark}row" FROM {_parquet(masked)}'
+        )
+        live = f'get_bit("{mark}dead"[CAST("{mark}file" AS BIGINT) + 1], CAST("{mark}row" AS INTEGER)) = 0'
+        parts.append(rows.cross(dead).filter(live).project(", ".join(map(quoted, columns))))
+    return parts
+
+
+def _parquet(files: Sequence[Direct]) -> str:
+    return f"read_parquet([{', '.join(text(file.path) for file in files)}], hive_partitioning = false)"
+
+
+def _bitmap(file: Direct) -> bytes:
+    """The dead rows of a file as the bytes of a BIT: the first byte counts unused bits, here none, so casts from BLOB omit it."""
+    return np.packbits(file.dead.dead_mask(0, file.rows)).tobytes()
+
+
+def _selected(source: Source, stored: Stored) -> str:
+    """What to select from files with these fields."""
+    fields = map(source.plan.schema.columns.field, source.plan.columns)
+    return ", ".join(f"{_item(old, field)} AS {quoted(field.name)}" for old, field in zip(stored, fields, strict=True))
+
+
+def _item(old: pa.Field | None, field: pa.Field) -> str:
+    if old is None:
+        default = default_of(field, INITIAL)
+        return value(pa.scalar(None, plain(field.type)) if default is None else default)
+    return f"CAST({quoted(old.name)} AS {duck_name(plain(field.type))})" if is_evolved(old.type, field.type) else quoted(old.name)

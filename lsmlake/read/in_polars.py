@@ -1,0 +1,104 @@
+"""The rows of a plan as a LazyFrame of Polars, which reads the Parquet files itself.
+
+Files with the same fields and without dead rows become one `scan_parquet`. Polars numbers the rows of a scan, and files with dead
+rows are scanned with a filter `~is_in` of the numbers of dead rows. Polars makes a hash set of them for every batch, so a scan
+takes files until they hold many. All is made of expressions: the optimizer pushes projections, filters and slices into the scans.
+
+Measured with a tenth of 4,000,000 rows dead, the aggregate took x 1.08 of a scan without a filter, with an anti join x 1.4,
+with a Python function as the filter x 1.1 to 1.5, and with a column of flags beside the scan x 1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lsmlake.extras import need
+from lsmlake.read.native import Direct, Source, Stored, Stream
+from lsmlake.read.plan import Plan
+from lsmlake.read.scan import output_schema
+from lsmlake.schema.adapt import constant, is_evolved
+
+_DEAD_ROWS_MAX = 1 << 18
+"""Dead rows of one scan, unless one file has more."""
+
+
+def lazy_frame(source: Source, limit: int | None = None):  # the type belongs to an optional package
+    """A LazyFrame with the columns of the plan. `limit`: rows that are enough; there may be more."""
+    pl = need("polars", "to_polars()")
+    empty = pl.from_arrow(output_schema(source.plan).empty_table())
+    parts = [part for stored, files in source.by_fields().items() for part in _scans(source, stored, files, limit)]
+    parts += [pl.from_arrow(table).lazy() for table in source.level0]
+    if source.streamed.splits:
+        parts.append(streamed(Stream(source.streamed), empty.schema, source.streamed))
+    return pl.concat(parts) if parts else empty.lazy()
+
+
+def streamed(rows: object, schema: object, plan: Plan | None = None):
+    """A LazyFrame over the batches of an Arrow stream, read again by each query. With `plan`, only the columns that a query needs
+    are read, in an order of their own."""
+    pl = need("polars", "to_polars()")
+    plugins = need("polars.io.plugins", "to_polars()")
+
+    def batches(columns: list[str] | None, predicate: object, limit: int | None, _: int | None) -> Iterator[object]:
+        reads = rows if plan is None or columns == [] or columns is None else Stream(replace(plan, columns=tuple(columns)))
+        for batch in reads.to_batches():
+            frame = pl.from_arrow(batch)
+            frame = frame if columns is None else frame.select(columns)
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield frame if limit is None else frame.head(limit)
+            limit = None if limit is None else limit - min(limit, frame.height)
+            if limit == 0:
+                return
+
+    return plugins.register_io_source(batches, schema=schema)
+
+
+def _scans(source: Source, stored: Stored, files: Sequence[Direct], limit: int | None) -> Iterator[object]:
+    pl = need("polars", "to_polars()")
+    items = _items(source, stored)
+    number = "#" * (1 + max((len(field.name) for field in stored if field is not None), default=0))
+    clean = [file for file in files if not file.dead]
+    if clean:
+        yield _parquet(clean, n_rows=limit).with_columns(items).select(source.plan.columns)
+    for group in _groups([file for file in files if file.dead]):
+        dead = pl.Series(np.flatnonzero(np.concatenate([file.dead.dead_mask(0, file.rows) for file in group])))
+        numbered = _parquet(group, n_rows=None if limit is None else limit + len(dead), row_index_name=number)
+        live = numbered.filter(~pl.col(number).is_in(dead.cast(pl.get_index_type()).implode()))
+        yield live.with_columns(items).select(source.plan.columns)
+
+
+def _groups(files: Sequence[Direct]) -> Iterator[list[Direct]]:
+    group, dead = [], 0
+    for file in files:
+        if group and dead + file.dead.cardinality > _DEAD_ROWS_MAX:
+            yield group
+            group, dead = [], 0
+        group.append(file)
+        dead += file.dead.cardinality
+    if group:
+        yield group
+
+
+def _parquet(files: Sequence[Direct], **settings: object):
+    pl = need("polars", "to_polars()")
+    paths = [file.path for file in files]  # they may differ in columns that the plan does not name
+    others = {"missing_columns": "insert", "extra_columns": "ignore"}
+    return pl.scan_parquet(paths, hive_partitioning=False, glob=False, **others, **settings)
+
+
+def _items(source: Source, stored: Stored) -> list[object]:
+    """The columns of the plan that are not columns of files with these fields, as they are."""
+    pl = need("polars", "to_polars()")
+    made = []
+    for old, field in zip(stored, map(source.plan.schema.columns.field, source.plan.columns), strict=True):
+        one = pl.from_arrow(constant(field, 1))
+        if old is None:
+            item = pl.lit(one.item(), one.dtype)
+        else:
+            item = pl.col(old.name).cast(one.dtype) if is_evolved(old.type, field.type) else pl.col(old.name)
+        if old is None or old.name != field.name or is_evolved(old.type, field.type):
+            made.append(item.alias(field.name))
+    return made

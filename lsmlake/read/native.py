@@ -1,0 +1,146 @@
+"""How an engine in this process reads the rows of a plan: which Parquet files it reads itself, and which rows it is given.
+
+1. The level-0 rows of each bucket are merged in memory (`read.scan.freshen`). They are an Arrow table; the older rows that they
+   supersede join the vectors of their files.
+2. The engine reads the other files and leaves out their dead rows. Columns are found by field id, under the names and with the
+   types of the file's schema. `read.in_duckdb` and `read.in_polars` say how.
+3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.scan` as a
+   stream.
+
+The engine does not check the checksums of data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.files import DataFile
+from lsmlake.read.plan import Plan, Split
+from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
+from lsmlake.schema.adapt import is_evolved
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.types import field_id
+from lsmlake.store.local import LocalStorage
+from lsmlake.store.together import ahead
+
+_PATTERN_CHARACTERS = frozenset("*?[]{}\\")
+
+Stored = tuple[pa.Field | None, ...]
+"""The field of a file for each column of a plan; None if the file lacks it."""
+
+
+class Direct(NamedTuple):
+    """A file that the engine reads, its dead rows, and its fields."""
+
+    path: str
+    rows: int
+    dead: DeletionVector
+    stored: Stored
+
+
+@dataclass(frozen=True)
+class Source:
+    """How the rows of a plan are read: `direct` by the engine, `level0` from memory, and `streamed` by PyArrow."""
+
+    plan: Plan
+    direct: tuple[Direct, ...]
+    level0: tuple[pa.Table, ...]
+    streamed: Plan
+
+    def by_fields(self) -> dict[Stored, list[Direct]]:
+        """The files that the engine reads, those with the same fields together."""
+        found: dict[Stored, list[Direct]] = {}
+        for file in self.direct:
+            found.setdefault(file.stored, []).append(file)
+        return found
+
+    def describe(self, engine: str) -> list[str]:
+        """What EXPLAIN says about it."""
+        masked = [file for file in self.direct if file.dead]
+        dead = sum(file.dead.cardinality for file in masked)
+        lines = [f"{engine:<9} {len(self.direct)} files, {dead:,} dead rows left out in {len(masked)} of them"]
+        if self.streamed.files:
+            lines.append(f"arrow     {self.streamed.files} files")
+        if self.level0:
+            lines.append(f"level 0   {sum(table.num_rows for table in self.level0):,} rows, merged in memory")
+        return lines
+
+
+class Stream:
+    """The rows of a plan as PyArrow reads them, again for each consumer of its Arrow stream."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        batches = (batch for table in read_plan(self.plan) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(output_schema(self.plan), batches)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
+
+def source_of(plan: Plan) -> Source:
+    """Finds the dead rows of all files, and merges the rows at level 0."""
+    version = plan.version
+    direct: list[Direct] = []
+    level0: list[pa.Table] = []
+    streamed: list[Split] = []
+    with version.unless_expired():
+        schemas = {file.schema_id for split in plan.splits for file in split.files}
+        fields = {number: _fields(version.meta.schemas.get(number), plan.schema, plan.columns) for number in schemas}
+        chosen = {number: _readable(plan, split, fields) for number, split in enumerate(plan.splits)}
+        taken = (_freshened(plan, number) for number, files in chosen.items() if files is not None)
+        fresh_of = dict(ahead(taken, version.meta.env.workers))
+    for number, split in enumerate(plan.splits):
+        files, fresh = chosen[number], fresh_of.get(number)
+        if files is None or fresh is None:
+            streamed.append(split)
+            continue
+        root = version.meta.env.storage.root
+        paths = map(version.meta.paths.data, files)
+        direct += [
+            Direct(f"{root}/{path}", file.rows, fresh.dead[file.name], fields[file.schema_id])
+            for path, file in zip(paths, files, strict=True)
+        ]
+        if fresh.rows is not None and fresh.rows.num_rows:
+            level0.append(finished(fresh.rows, plan))
+        if len(files) < len(split.files):
+            names = {file.name for file in files}
+            streamed.append(replace(split, files=tuple(file for file in split.files if file.name not in names)))
+    return Source(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)))
+
+
+def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | None:
+    """The fields of a file written under `stored` for `columns` of `wanted`, by field id; None if a nested column has changed."""
+    ours = {field_id(field): field for field in stored.columns}
+    pairs = [(ours.get(field_id(field)), field) for field in map(wanted.columns.field, columns)]
+    if any(old is not None and pa.types.is_nested(field.type) and is_evolved(old.type, field.type) for old, field in pairs):
+        return None
+    return tuple(old for old, _ in pairs)
+
+
+def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
+    split = plan.splits[number]
+    yield number, freshen(plan.version.files(split.bucket), plan, split, plan.needed)
+
+
+def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> tuple[DataFile, ...] | None:
+    """The files of a split that the engine reads; None if PyArrow reads the whole split."""
+    meta = plan.version.meta
+    if split.merged or not isinstance(meta.env.storage, LocalStorage):
+        return None
+    root = set(meta.env.storage.root + meta.paths.root)
+    found = tuple(
+        file
+        for file in split.files
+        if fields[file.schema_id] is not None
+        and not file.delete_rows
+        and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
+    )
+    return None if split.level0 and len(found) < len(split.files) else found  # the stream would merge level 0 once more
