@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from effort import scaled
 
 import lsmlake
 from lsmlake import Scan, add_column, change_type, drop_column, move_column, rename_column
+from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import InvalidQuery
 
 TYPES = {
@@ -193,3 +195,15 @@ def test_both_engines_read_the_rows_of_a_random_table(seed, tmp_path):
     with connection:
         assert connection.sql("SELECT * FROM duckdb_tables()").fetchall() == []
         assert connection.sql("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
+
+
+@pytest.mark.parametrize("name", ["duckdb", "polars"])
+def test_the_program_of_a_document_runs(name, tmp_path, monkeypatch):
+    lake = lsmlake.connect(tmp_path / "lake")
+    lake.create_database("sales")
+    columns = "order_id INT, status STRING, amount DOUBLE"
+    orders = lake.create_table("sales.orders", columns, primary_key=["order_id"])
+    orders.upsert([{"order_id": 1, "status": "open", "amount": 12.0}, {"order_id": 2, "status": "done", "amount": 3.0}])
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"^```python\n(.*?)^```", DOCUMENTS[name].read_text(), re.M | re.S)
+    exec(program, {})
