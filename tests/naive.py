@@ -321,7 +321,7 @@ class NaiveTable:
         begun = {self._line_of(branch): self._begun(folder, branch) for branch in branches.values()}
         holding = [snapshot for found in begun.values() for snapshot in found if snapshot]
         found = [self._named(line, 0 if base is None else base["id"]) for line, (base, _) in begun.items()]
-        return set().union(self._named(self.line, 0), *found, *map(self._files_of, holding))
+        return set().union(self._named(self.line, 0), *found, *map(self.files_of, holding))
 
     def _begun(self, folder: str, branch: dict) -> tuple[dict | None, dict | None]:
         """The snapshot at which a branch begins, and that to which the table is being forwarded."""
@@ -335,7 +335,7 @@ class NaiveTable:
     def _named(self, line: tuple[str, str], base: int) -> set[str]:
         """The files that snapshots and tags of the table or of a branch name. Changelogs up to `base` belong to the table."""
         published, kept = self._published("snapshot", line), self._published("changelog", line)
-        used = set().union(*map(self._files_of, (*published.values(), *self.tags(line).values())))
+        used = set().union(*map(self.files_of, (*published.values(), *self.tags(line).values())))
         for snapshot in (*published.values(), *kept.values()):
             listed = snapshot["changelog_manifest_list"]
             if listed and snapshot["id"] > base:
@@ -345,7 +345,7 @@ class NaiveTable:
                 used |= {f"{self.root}/{entry['directory']}/{entry['name']}" for entry in entries}
         return used
 
-    def _files_of(self, snapshot: dict) -> set[str]:
+    def files_of(self, snapshot: dict) -> set[str]:
         """The files of a snapshot, without its changelog."""
         listed = [snapshot[name] for name in ("base_manifest_list", "delta_manifest_list", "index_manifest", "statistics")]
         used = {f"{self.root}/manifest/{one[0]}" for one in listed if one}

@@ -109,7 +109,7 @@ def check(path: str, data: bytes) -> list[str]:
         else:
             assert found == right
     try:
-        return [f"{where}: {what}" for where, what in table_on(storage).verify()]
+        return [f"{one.where}: {one.what}" for one in table_on(storage).verify()]
     except LakeError as error:
         return [str(error)]
 

@@ -155,7 +155,16 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
     "repair with nothing to do": (lambda table: table.repair(), NEWEST),
     "verify": (
         lambda table: table.verify(),
-        plus(NEWEST, {"list": 4, "read tag": 1, "read snapshot": 14, "size data": 16, "read data": 2 * 16 + 3}),
+        {
+            "read schema": 2,
+            "read snapshot": 14,
+            "read manifest-list": 2 * 14,
+            "read manifest": 14,
+            "size data": 16,
+            "read data": 2 * 16 + 3,
+            "read tag": 1,
+            "list": 4,
+        },
     ),
 }
 

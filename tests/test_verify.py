@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from naive import NaiveTable
+from object_servers import Server, s3_server
+from storage_contract import put
 from strategies import contents, new_lake
+from test_cli import call
 
+import lsmlake
+from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
@@ -18,6 +27,8 @@ from lsmlake.format.vector_index import Changes, IndexManifest
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
 from lsmlake.store.data_writer import Origin
+from lsmlake.store.local import LocalStorage
+from lsmlake.store.memory import MemoryStorage
 
 APPEND = Origin(5, "APPEND", 1, 1)
 
@@ -38,7 +49,7 @@ def only(table: Table) -> BucketState:
 def published(table: Table, change: BucketEdit) -> list[str]:
     """Commit this change as if it were a compaction; what `verify` then finds."""
     commit(table.version, [CommitMessage(change.bucket, compact=change)], Identity("vandal"))
-    return [f"{where}: {what}" for where, what in table.verify()]
+    return [f"{one.where}: {one.what}" for one in table.verify()]
 
 
 def added(table: Table, state: BucketState, file: DataFile, **more: object) -> list[str]:
@@ -106,7 +117,7 @@ def rewritten(table: Table, **changes: object) -> list[str]:
     storage, latest = table.meta.env.storage, table.meta.snapshots.latest()
     storage.delete(table.meta.paths.snapshot(latest.id))
     storage.put_if_absent(table.meta.paths.snapshot(latest.id), replace(latest, **changes).encode())
-    return [f"{where}: {what}" for where, what in table.verify()]
+    return [f"{one.where}: {one.what}" for one in table.verify()]
 
 
 def test_a_snapshot_that_counts_wrongly(table):
@@ -147,3 +158,99 @@ def test_a_manifest_that_many_snapshots_name_is_found_once(table):
     table.meta.env.storage.delete(table.meta.paths.manifest(meta.name))
     fresh = Table("d.t", table.meta.with_empty_cache(), table.runtime)
     assert len([finding for finding in fresh.verify() if meta.name in f"{finding.where} {finding.what}"]) == 1
+
+
+# -- what a damaged file touches --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "file", "s3"])
+def lake(request, tmp_path) -> Lake:
+    if request.param == "s3":
+        server = request.getfixturevalue("s3")
+        made = lsmlake.connect(server.warehouse(), storage_options=server.options)
+        made.create_database("d")
+        return made
+    return new_lake(LocalStorage(tmp_path) if request.param == "file" else MemoryStorage())
+
+
+def naming(lake: Lake) -> dict[str, tuple[set[int], set[str], set[str]]]:
+    """Path of each file -> the snapshots, tags and branches that need it, by a reader that shares no code with the library."""
+    found: dict[str, tuple[set[int], set[str], set[str]]] = defaultdict(lambda: (set(), set(), set()))
+    storage = lake.env.storage
+    main = NaiveTable(storage, "d.db/t")
+    for number, snapshot in main.snapshots().items():
+        for path in main.files_of(snapshot):
+            found[path][0].add(number)
+    for name, tag in main.tags().items():
+        for path in main.files_of(tag):
+            found[path][1].add(name)
+    for name in main.branches():
+        for snapshot in NaiveTable(storage, "d.db/t", name).snapshots().values():
+            for path in main.files_of(snapshot):
+                found[path][2].add(name)
+    return found
+
+
+def test_each_damaged_file_is_named_with_all_that_needs_it(lake):
+    """On every store; one file of each kind at a time."""
+    made = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"], options={"bucket": 1, "manifest.merge-min-count": 3})
+    made.upsert(pa.table({"k": range(40), "v": ["x"] * 40}))
+    made.create_tag("first")
+    made.create_branch("side").upsert(pa.table({"k": range(3), "v": ["s"] * 3}))
+    for number in range(3):
+        made.upsert(pa.table({"k": range(number, 15), "v": ["y"] * (15 - number)}))
+    assert made.verify() == []
+    storage, needed, kinds = lake.env.storage, naming(lake), set()
+    for path, data in contents(storage, "d.db/t").items():
+        kind = re.sub(r"[0-9a-f]{4,}", "", path.rpartition("/")[2])
+        if path not in needed or kind in kinds:
+            continue
+        kinds.add(kind)
+        put(storage, path, data[:-1] + bytes([data[-1] ^ 1]))
+        (finding,) = [one for one in made.verify() if one.where == path]
+        assert tuple(map(set, finding[2:])) == needed[path], path
+        put(storage, path, data)
+    assert len(kinds) >= 5, kinds
+
+
+def test_all_damaged_files_of_one_snapshot_are_named(lake):
+    made = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"], options={"bucket": 2})
+    made.upsert(pa.table({"k": range(40), "v": ["x"] * 40}))
+    made.upsert(pa.table({"k": range(5), "v": ["y"] * 5}))
+    snapshot, storage = made.meta.snapshots.latest(), lake.env.storage
+    damaged = {made.meta.paths.manifest(one.name) for one in made.meta.manifests.metas(snapshot)[1:]}
+    damaged |= {made.meta.paths.manifest(snapshot.index_manifest.name)}
+    damaged |= {path for path, (snapshots, _, _) in naming(lake).items() if "/bucket-0/" in path and 1 in snapshots}
+    assert len(damaged) == 3
+    for path in damaged:
+        data = contents(storage, path.rpartition("/")[0])[path]
+        put(storage, path, data[:40] + bytes([data[40] ^ 1]) + data[41:])
+    assert damaged <= {finding.where for finding in made.verify()}
+
+
+def test_an_unreadable_newest_snapshot_hides_no_other_damage(table):
+    storage, latest = table.meta.env.storage, table.meta.paths.snapshot(2)
+    first = next(path for path in contents(storage) if path.endswith(".parquet"))
+    put(storage, latest, b"{}")
+    storage.delete(first)
+    assert {(finding.where, finding.snapshots) for finding in table.verify()} >= {(latest, (2,)), (first, (1,))}
+
+
+def test_verify_reads_well_on_the_command_line(tmp_path):
+    lake = new_lake(LocalStorage(tmp_path))
+    made = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    made.upsert({"k": [1, 2]})
+    for number in range(3):
+        made.upsert({"k": [5 + number]}, compact=False)
+    made.create_tag("eod", 2)
+    made.create_branch("side")
+    (path,) = [path for path, (snapshots, _, _) in naming(lake).items() if 1 in snapshots and path.endswith(".parquet")]
+    (tmp_path / path).unlink()
+    text = call("verify", "d.t", "-w", tmp_path, code=1)
+    assert text == f"{path}: data file is missing (needed by snapshots 1-4; tag eod; branch side)\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
 import typer
 
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
@@ -9,7 +12,7 @@ from lsmlake.cli.guard import FAILED
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import progress_bar
-from lsmlake.maintain.verify import Finding
+from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.verify import verify as find
 from lsmlake.report.text import counted, printable
 from lsmlake.store.metadata import Metadata
@@ -52,5 +55,19 @@ def _checked(meta: Metadata, files: int) -> str:
 
 
 def _line(finding: Finding) -> str:
-    """The place and the finding; an error of the library names the place already."""
-    return printable(finding.what if finding.what.startswith(finding.where) else f"{finding.where}: {finding.what}")
+    """The place, unless an error of the library names it already, the finding, and what needs the file."""
+    text = finding.what if finding.what.startswith(finding.where) else f"{finding.where}: {finding.what}"
+    kinds = (
+        ("snapshot", "snapshots", finding.snapshots, _spans(finding.snapshots)),
+        ("tag", "tags", finding.tags, finding.tags),
+        ("branch", "branches", finding.branches, finding.branches),
+    )
+    needed = [f"{one if len(all_) == 1 else many} {', '.join(texts)}" for one, many, all_, texts in kinds if all_]
+    return printable(f"{text} (needed by {'; '.join(needed)})" if needed else text)
+
+
+def _spans(numbers: Sequence[int]) -> Iterator[str]:
+    """Ascending numbers as text: '1', '3-7'."""
+    for _, span in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in span]
+        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"

@@ -87,7 +87,8 @@ _RANGES = {
 }
 """The valid ranges of the numbers in an entry, inclusive."""
 _MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
-_OUTSIDE = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
+_OUTSIDE = r"(^|/)(\.{0,2}|\.tmp-[^/]*)(/|$)|[\x00-\x1f\x7f\\]"
+_BUCKET = r"(^|/)bucket-[0-9]+$"
 _COLUMN = {
     "name": TEXT,
     "type": Kind("the name of a type", types.is_name_of_type),
@@ -241,6 +242,7 @@ def _check_entries(table: pa.Table, where: str) -> None:
     for name, good, expected in (
         ("name", names, NAME.words),
         ("directory", pc.invert(outside), "a path inside the table directory"),
+        ("directory", pc.match_substring_regex(table["directory"], _BUCKET), "the directory of a bucket"),
         ("source", sources, f"{APPEND} or {COMPACT}"),
         ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"]), "at most the rows of the file"),
         ("bucket", pc.less(table["bucket"], table["total_buckets"]), "less than total_buckets"),

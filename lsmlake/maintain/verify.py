@@ -11,23 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.commit.invariants import violations
-from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, TableNotFound
+from lsmlake.errors import LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.file_index import NOTHING
 from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
+from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.paths import bucket_directory
-from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.maintain.finding import Finding, finding, merged
 from lsmlake.maintain.index_check import IndexCheck
 from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
@@ -37,77 +38,64 @@ from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.statistics import statistics_of
 from lsmlake.store.storage import read_bytes
-from lsmlake.store.version import Version
-
-
-class Finding(NamedTuple):
-    """A violation of what a sound table guarantees.
-
-    Attributes:
-        where: the path of the file, or the bucket.
-        what: a description, in one sentence.
-    """
-
-    where: str
-    what: str
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
     """All findings; empty if the table is sound. Reads every file once. Calls `progress` with each file or bucket it checks."""
-    meta = meta.past_disk_cache()
+    meta = meta.with_empty_cache()
     checker = _Checker(meta, progress)
     found = list(checker.run())
     if meta.paths.branch is None:
-        found += [finding for name in meta.branches.names() for finding in _of_branch(meta, name, checker)]
-    return list(dict.fromkeys(found))  # many snapshots name the same broken manifest
+        for name in meta.branches.names():
+            found += [Finding(one.where, one.what, branches=(name,)) for one in _of_branch(meta, name, checker)]
+    return merged(found)
 
 
 def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
-    """The findings of a branch, without those of files that the table has, too."""
+    """The findings of a branch. Files that the table has, too, are not read again."""
     try:
         info = meta.branches.read(name)
         if info is not None:
             checker = _Checker(meta.on(info.named(name)), main.progress)
-            checker.seen, checker.placed = main.seen, main.placed
+            checker.found, checker.placed = main.found, main.placed
             yield from checker.run()
     except TableNotFound:  # it was deleted meanwhile
         meta.files.first_schema()
     except LakeError as broken:
-        yield _finding(meta.paths.branch_file(name), broken)
+        yield finding(meta.paths.branch_file(name), broken)
 
 
 def verify_snapshot(meta: Metadata, number: int, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
     """As `verify`, for one snapshot and its changelog, without its statistics."""
-    return list(_Checker(meta.past_disk_cache(), progress, rows_only=True)._at(number, latest=True))
+    return merged(_Checker(meta.past_disk_cache(), progress, rows_only=True)._at(number, latest=True))
 
 
 class _Checker:
     def __init__(self, meta: Metadata, progress: Callable[[str], None], *, rows_only: bool = False) -> None:
         self.meta, self.progress, self.rows_only = meta, progress, rows_only
-        self.seen: set[str] = set()
+        self.found: dict[str, tuple[Finding, ...]] = {}  # what was checked once -> what was found
         self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # Puffin file -> the content of its footer
 
     def run(self) -> Iterator[Finding]:
         try:
-            Version.latest(self.meta)
+            self.meta.files.first_schema()
             numbers = self.meta.snapshots.ids()
         except TableNotFound:
             raise
         except LakeError as broken:
-            yield _finding(self.meta.paths.root, broken)
+            yield finding(self.meta.paths.root, broken)
             return
         gaps = {*range(numbers[0], numbers[-1] + 1)}.difference(numbers) if numbers else set()
         if gaps and gaps.difference(self.meta.snapshots.cut_ids()):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
         for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
-            yield from self._unless_expired(
-                list(self._at(number, latest=number == numbers[-1])), partial(self.meta.snapshots.get, number)
-            )
+            found = [one._replace(snapshots=(number,)) for one in self._at(number, latest=number == numbers[-1])]
+            yield from self._unless_expired(found, partial(self.meta.snapshots.get, number))
         yield from self._tags()
         for number in self.meta.snapshots.recorded_ids():
             recorded, where = partial(self.meta.snapshots.recorded, number), self.meta.paths.changelog(number)
-            found = list(self._guard(where, lambda recorded=recorded: self._changelog(recorded())))
-            yield from self._unless_expired(found, recorded)
+            found = self._guard(where, lambda recorded=recorded: self._changelog(recorded()))
+            yield from self._unless_expired([one._replace(snapshots=(number,)) for one in found], recorded)
 
     def _unless_expired(self, found: list[Finding], read: Callable[[], object]) -> list[Finding]:
         """The findings; none if `read` shows that another process has expired the snapshot. Raises TableNotFound."""
@@ -128,11 +116,11 @@ class _Checker:
             try:
                 tag = self.meta.tags.read(name)
             except LakeError as broken:
-                yield _finding(where, broken)
+                yield finding(where, broken)._replace(tags=(name,))
                 continue
             if tag is None:  # deleted meanwhile
                 continue
-            found = list(self._state(where, tag.snapshot, latest=False))
+            found = [one._replace(tags=(name,)) for one in self._state(where, tag.snapshot, latest=False)]
             if found and self._is_still(tag):
                 yield from found
 
@@ -148,7 +136,7 @@ class _Checker:
         try:
             snapshot = self.meta.snapshots.get(number)
         except LakeError as broken:
-            yield _finding(where, broken)
+            yield finding(where, broken)
             return
         yield from self._state(where, snapshot, latest=latest)
         if not self.meta.branches.is_of_table(snapshot):
@@ -160,12 +148,37 @@ class _Checker:
             schema = self.meta.schemas.of(snapshot)
             states = self.meta.manifests.states(snapshot, schema)
         except LakeError as broken:
-            yield _finding(where, broken)
+            yield finding(where, broken)
+            yield from self._broken(snapshot)
             return
         yield from self._snapshot(where, snapshot, states)
         yield from self._statistics(snapshot)
         for state in states.values():
             yield from self._bucket(schema, state, latest=latest)
+
+    def _broken(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Every damaged file of a snapshot whose files cannot all be known. A data file that is missing is none: a manifest that
+        cannot be read may have removed it."""
+        paths, index = self.meta.paths, snapshot.index_manifest
+        for named in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+            yield from self._guard(paths.manifest(named.name), partial(self._listed, snapshot, named))
+        if index is not None:
+            yield from self._guard(paths.manifest(index.name), partial(self._index, index))
+
+    def _listed(self, snapshot: Snapshot, named: Named) -> Iterator[Finding]:
+        schema = self.meta.schemas.of(snapshot)
+        for one in self.meta.manifests.listed(named):
+            yield from self._guard(self.meta.paths.manifest(one.name), partial(self._added, schema, one))
+
+    def _added(self, schema: Schema, one: ManifestMeta) -> Iterator[Finding]:
+        entries = self.meta.manifests.entries(one, schema)
+        for bucket, total, file in manifest.files_of(entries.filter(pc.equal(entries["kind"], manifest.ADD)), schema):
+            if self.meta.env.storage.size(self.meta.paths.data(file)) is not None:
+                yield from self._once(file.name, partial(self._file, schema, BucketState(bucket, total), file, repeats=True))
+
+    def _index(self, named: Named) -> Iterator[Finding]:
+        for part in self.meta.manifests.index(named).parts:
+            yield from self._guard(self.meta.paths.manifest(part.name), partial(self._index, Named(part.name, part.bytes)))
 
     def _snapshot(self, where: str, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
         live = sum(f.rows for s in states.values() for f in s.files) - sum(
@@ -209,21 +222,24 @@ class _Checker:
             yield from self._once(file.name, check)
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
-            yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
-        if latest and schema.key and options.layout.deletion_vectors:
+            if not self.found[ref.puffin]:
+                yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
+        keys = [*(file.name for file in state.files), *(ref.puffin for ref in state.vectors.values())]
+        sound = not any(map(self.found.get, keys))
+        if latest and sound and schema.key and options.layout.deletion_vectors:
             yield from self._guard(where, lambda: self._keys_live_once(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-        if key not in self.seen:
-            self.seen.add(key)
-            yield from self._guard(key, check)
+        if key not in self.found:
+            self.found[key] = tuple(self._guard(key, check))
+        yield from self.found[key]
 
     def _guard(self, where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
         self.progress(where)
         try:
             yield from check()
         except LakeError as broken:
-            yield _finding(where, broken)
+            yield finding(where, broken)
 
     def _file(self, schema: Schema, state: BucketState, file: DataFile, *, repeats: bool) -> Iterator[Finding]:
         path = self.meta.paths.data(file)
@@ -239,7 +255,7 @@ class _Checker:
         try:
             indexed = IndexCheck(index_of_file(self.meta.files, file), schema)
         except LakeError as broken:
-            yield _finding(self.meta.paths.index(file) if file.index_bytes is not None else path, broken)
+            yield finding(self.meta.paths.index(file) if file.index_bytes is not None else path, broken)
         last = None
         with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
@@ -287,6 +303,8 @@ class _Checker:
             self.placed[name] = puffin.decode_footer(data, path)
         except FileNotFoundError:
             yield Finding(path, "deletion vector file is missing")
+        except LakeError as broken:  # which names the vector, too
+            yield Finding(path, str(broken))
 
     def _keys_live_once(self, schema: Schema, state: BucketState, where: str) -> Iterator[Finding]:
         keys = []
@@ -318,9 +336,3 @@ def _misplaced(schema: Schema, bucket: Bucket, rows: pa.Table, path: str) -> Ite
         same = values.is_null() if value is None else pc.equal(values, pa.scalar(value, field.type)).fill_null(False)
         if not pc.all(same).as_py():
             yield Finding(path, f"data file holds rows of another partition by {field.term}")
-
-
-def _finding(where: str, broken: LakeError) -> Finding:
-    if isinstance(broken, Corrupt) and broken.where:
-        where = str(broken.where)
-    return Finding(where, str(broken))

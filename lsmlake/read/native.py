@@ -103,7 +103,8 @@ def source_of(plan: Plan) -> Source:
             streamed.append(split)
             continue
         root = version.meta.env.storage.root
-        paths = map(version.meta.paths.data, files)
+        paths = list(map(version.meta.paths.data, files))
+        version.meta.env.storage.refuse_links(paths)
         direct += [
             Direct(f"{root}/{path}", file.rows, fresh.dead[file.name], fields[file.schema_id])
             for path, file in zip(paths, files, strict=True)

@@ -93,7 +93,9 @@ class Scans:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
         else:
             reader = reader.option("recursiveFileLookup", "true")
-        rows = reader.parquet(*[self.meta.env.storage.uri(self.meta.paths.data(file)) for _, file in group.places])
+        paths = [self.meta.paths.data(file) for _, file in group.places]
+        self.meta.env.storage.refuse_links(paths)
+        rows = reader.parquet(*map(self.meta.env.storage.uri, paths))
         added = extra(rows)
         if group.reading.select is not None:
             return rows.select(*map(F.expr, group.reading.select), *added)

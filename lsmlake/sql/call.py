@@ -145,7 +145,7 @@ def _fields(item: object) -> Iterator[tuple[str, object]]:
         elif isinstance(value, (str, bool, int, float, type(None), dt.datetime)):
             yield name, value
         elif isinstance(value, (list, tuple, set, frozenset)):
-            yield name, ", ".join(map(str, value)) if all(isinstance(one, str) for one in value) else len(value)
+            yield name, ", ".join(map(str, value)) if all(isinstance(one, (str, int)) for one in value) else len(value)
         else:
             yield name, str(value)
 

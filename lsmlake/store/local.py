@@ -24,7 +24,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -106,6 +106,7 @@ class LocalStorage(Storage):
     def copy(self, source: str, target: str) -> None:
         """Creates a hard link: the content is already durable, only the name is not."""
         old, new = self._guarded(source), self._guarded(target)
+        _refuse_link(old)
         temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
         with storage_errors("copy", new):
             _make_directory(os.path.dirname(new))
@@ -174,6 +175,17 @@ class LocalStorage(Storage):
 
     def uri(self, path: str) -> str:
         return "file://" + _PATTERN_CHARACTERS.sub(r"\\\g<0>", self._locate(path))  # no percent-encoding: Hadoop does not decode
+
+    def refuse_links(self, paths: Iterable[str]) -> None:
+        folders: set[str] = set()
+        for path in paths:
+            located = self._locate(path)
+            parent = os.path.dirname(located)
+            while parent not in folders and len(parent) > len(self.root):
+                folders.add(parent)
+                _refuse_link(parent)
+                parent = os.path.dirname(parent)
+            _refuse_link(located)
 
     def _locate(self, path: str) -> str:
         return f"{self.root}/{checked(path)}"

@@ -148,6 +148,12 @@ class Storage(ABC):
     def place(self, path: str) -> str:
         """The path of a file or folder for other processes. Raises InvalidQuery if there is none."""
 
+    def refuse_links(self, paths: Iterable[str]) -> None:
+        """Raises StorageFailed if a file, or a folder on its path, is a symbolic link: an engine that opens files by itself would
+        follow it. One look per file and folder, where the storage has links."""
+        for path in paths:
+            checked(path)
+
     @abstractmethod
     def uri(self, path: str) -> str:
         """The address of this one file for `spark.read`, with pattern characters escaped. Raises InvalidQuery if Spark cannot

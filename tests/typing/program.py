@@ -27,9 +27,9 @@ from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.maintain.copy import CopyReport
+from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.rollback import RollbackReport
-from lsmlake.maintain.verify import Finding
 from lsmlake.schema.alterations import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version

@@ -26,10 +26,11 @@ from lsmlake.maintain import named_files
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
 from lsmlake.maintain.copy import CopyReport, copy
+from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.maintain.repair import RepairReport, repair
 from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
-from lsmlake.maintain.verify import Finding, verify
+from lsmlake.maintain.verify import verify
 from lsmlake.read.partitions import partition_matches
 from lsmlake.read.travel import Moment, milliseconds
 from lsmlake.schema.alterations import Alteration
@@ -318,7 +319,16 @@ class Upkeep(Handle):
         return repair_snapshots(self.meta, roll_back_to, tuple(drop), self.name)
 
     def verify(self) -> list[Finding]:
-        """Check all invariants and checksums of all snapshots. Reads all files. An empty list means that nothing is wrong."""
+        """Check all invariants and checksums of all snapshots, tags and branches. Reads all files.
+
+        Returns:
+            One finding per violation, with the damaged or missing file, and the snapshots, tags and branches that need it; empty
+            if nothing is wrong.
+
+        Example:
+            >>> orders.verify()
+            [Finding(where='sales.db/orders/bucket-0/data-5f0c.parquet', what='data file is missing', snapshots=(3, 4), ...)]
+        """
         return verify(self.meta)
 
 
