@@ -132,6 +132,7 @@ def _measured(place: str, kind: str, found: dict[int, list[list[Done]]], rate: f
         what, alone = f"{kind}, {place}, {count} writer{'s' * (count > 1)}", _commits(best[1]) * rate
         target = 1.0 if count > 1 else None
         yield Measure(f"{what}: rows per second / alone", _commits(done) * rate, alone, "rows/s", target, at_least=True)
+        yield Measure(f"{what}: CPU of a commit / alone", _cpu_ms(done), _cpu_ms(best[1]), "ms")
         yield Measure(f"{what}: races lost per commit", _sum(done, "races") / max(1, _commits(done)), None, "races")
     every = [one for rounds in found.values() for done in rounds for one in done]
     races = max(1, _sum(every, "races"))
@@ -142,8 +143,12 @@ def _measured(place: str, kind: str, found: dict[int, list[list[Done]]], rate: f
 
 
 def _commits(done: Sequence[Done]) -> int:
-    return _sum(done, "commits")
+    return sum(one.commits for one in done)
 
 
-def _sum(done: Sequence[Done], name: str) -> int:
+def _cpu_ms(done: Sequence[Done]) -> float:
+    return 1e3 * _sum(done, "cpu_s") / max(1, _commits(done))
+
+
+def _sum(done: Sequence[Done], name: str) -> float:
     return sum(getattr(one, name) for one in done)

@@ -53,6 +53,7 @@ class Done(NamedTuple):
     metadata_bytes: int
     metadata_files: int
     data_files: int
+    cpu_s: float
 
 
 class Recorded:
@@ -94,7 +95,7 @@ def run(task: Task) -> Done:
     print("ready", flush=True)
     sys.stdin.readline()
     chance = np.random.default_rng(task.number)
-    commits, failed, begun = 0, 0, time.monotonic()
+    commits, failed, begun, cpu = 0, 0, time.monotonic(), time.process_time()
     while time.monotonic() < begun + task.seconds:
         ids = chance.choice(task.keys, task.rows, replace=False)
         batch = with_writer(orders(ids, version=commits + 1), task.partition)
@@ -103,7 +104,8 @@ def run(task: Task) -> Done:
             commits += 1
         except CommitConflict:
             failed += 1
-    return Done(commits, failed, storage.races, storage.bytes, storage.files, storage.data)
+    spent = time.process_time() - cpu
+    return Done(commits, failed, storage.races, storage.bytes, storage.files, storage.data, spent)
 
 
 if __name__ == "__main__":

@@ -23,20 +23,23 @@ LISTS = ["manifest-list", "manifest-list", "snapshot"]
 
 
 class Overtaken(HookedStorage):
-    """Another program commits right before each of the first snapshots. `written`: the kinds of the files that were written
-    since, for each."""
+    """Another program commits right before each of the first snapshots. For each: `written`, the kinds of the files that were
+    written since, and `looked`, the other calls up to the next snapshot."""
 
     def __init__(self, inner: Storage, other: Callable[[Table], object]) -> None:
         super().__init__(inner)
-        self.other, self.written = other, []
+        self.other, self.written, self.looked = other, [], []
 
     @contextmanager
     def around(self, verb: str, path: str) -> Iterator[None]:
         kind = path.rpartition("/")[2].rpartition("-")[0]
         if verb in ("write-publish", "put_if_absent") and self.written:
             self.written[-1].append(kind)
+        elif self.looked and "snapshot" not in self.written[-1]:
+            self.looked[-1].append(f"{verb} {kind}")
         if verb == "put_if_absent" and kind == "snapshot" and len(self.written) < RACES:
             self.written.append([])
+            self.looked.append([])
             self.other(opened(self.inner, f"other{len(self.written)}x"))
         yield
 
@@ -97,4 +100,7 @@ def test_a_lost_race_rewrites_two_lists_and_no_data(name):
     case.run(opened(overtaken, "own"))
     found = [sorted(kinds) for kinds in overtaken.written]
     assert found == [sorted(case.first), *[sorted(case.later)] * (RACES - 1)]
+    for calls in overtaken.looked[1:]:
+        assert calls.count("read snapshot") == 4, "the faster one, the one before, and the newest"
+        assert not any(call.startswith("delete") for call in calls), "what was written in vain is deleted in the end"
     assert table.verify() == [] and unreferenced(table) == []

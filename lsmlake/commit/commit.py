@@ -7,7 +7,8 @@
 3. Check the invariants of the edited buckets (`commit.invariants`).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
-5. Create the snapshot file if it is absent. If it exists, delete this attempt's metadata, wait and retry (`commit.publish`).
+5. Create the snapshot file if it is absent. If it exists, wait and retry (`commit.publish`). The lists of this attempt are
+   deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
    snapshot does not count and is removed.
@@ -180,8 +181,7 @@ class _Commit(Attempts):
         self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
         try:
             if not meta.snapshots.put(snapshot):
-                outcome = self._outcome_given(meta.snapshots.get(number)) if meta.snapshots.is_kept(number) else Conflict()
-                self.builder.taken = meta.snapshots.last_cut(number)
+                outcome = self._refused(number)
                 self.publishing = isinstance(outcome, Committed)
                 return outcome
             outcome = self._confirm()
@@ -206,6 +206,16 @@ class _Commit(Attempts):
         if not self.planned or self.planned[-1][0] != states:  # otherwise the manifest of the last attempt still fits
             self.planned.append((states, replacing(self.messages, states)))
         return self.planned[-1]
+
+    def _refused(self, number: int) -> Committed | Conflict:
+        """The outcome of an attempt whose number is taken: by a snapshot, or by a mark. Raises TableNotFound, StorageFailed."""
+        self.builder.taken = 0
+        try:
+            there = self.meta.snapshots.get(number)
+        except SnapshotNotFound:
+            self.builder.taken = self.meta.snapshots.last_cut(number)
+            return Conflict()
+        return self._outcome_given(there)
 
     def _confirm(self) -> Committed | Conflict:
         """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
@@ -278,6 +288,7 @@ class _Commit(Attempts):
             try:
                 outcome = self._look_up()
             except LakeError:
+                self.meta.files.delete_quietly(self.builder.withdrawn)
                 return
             if isinstance(outcome, Committed):
                 self.finish(outcome)

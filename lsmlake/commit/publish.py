@@ -26,7 +26,7 @@ class Attempts(ABC):
 
     @abstractmethod
     def withdraw(self) -> None:
-        """After a conflict: delete the files that only this attempt can use."""
+        """After a conflict: give up the files that only this attempt can use. `finish` and `give_up` delete them."""
 
     @abstractmethod
     def finish(self, committed: Committed) -> None:

@@ -49,6 +49,7 @@ class SnapshotBuilder:
         self.properties, self.remade, self.statistics = properties, remade, statistics
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
         self.written: list[str] = []  # metadata of the current attempt
+        self.withdrawn: list[str] = []  # metadata of the attempts before, to be deleted at the end
         self.taken = 0  # the last number that is known to be taken without a snapshot
 
     def build(
@@ -201,16 +202,17 @@ class SnapshotBuilder:
         return file
 
     def withdraw(self) -> None:
-        """Delete the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
+        """Give up the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
         unwritten, path = set(self.files.gathered), self.meta.paths.manifest
         self.files.gathered.clear()
         self.manifests = {key: meta for key, meta in self.manifests.items() if path(meta.name) not in unwritten}
-        self.meta.files.delete_quietly(name for name in self.written if name not in unwritten)
+        self.withdrawn += [name for name in self.written if name not in unwritten]
         self.written = []
 
     def unused(self, used: Sequence[BucketEdit]) -> list[str]:
-        """The manifests that a snapshot of the edits `used` does not reference."""
-        return [self.meta.paths.manifest(meta.name) for key, meta in self.manifests.items() if key[:-1] != _identities(used)]
+        """The files of attempts that were given up, and the manifests that a snapshot of the edits `used` does not reference."""
+        other = (meta for key, meta in self.manifests.items() if key[:-1] != _identities(used))
+        return [*self.withdrawn, *(self.meta.paths.manifest(meta.name) for meta in other)]
 
 
 def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:
