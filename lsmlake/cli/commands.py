@@ -44,6 +44,7 @@ COMMANDS = {
     "expire": Entry("lsmlake.cli.expire", "Remove old snapshots and the files that only they use."),
     "copy": Entry("lsmlake.cli.copy", "Copy a table at one snapshot into another warehouse."),
     "orphans": Entry("lsmlake.cli.orphans", "Remove files that nothing names."),
+    "iceberg": Entry("lsmlake.cli.iceberg", "Publish a table for readers of Apache Iceberg."),
     "verify": Entry("lsmlake.cli.verify", "Check all invariants and checksums of a table."),
     "repair": Entry("lsmlake.cli.repair", "List or repair rows that cannot be merged."),
     "alter": Entry("lsmlake.cli.alter", "Change columns and options of a table, as one commit."),

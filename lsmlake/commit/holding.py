@@ -21,6 +21,7 @@ from lsmlake.commit.returns import TRIES, Returns, number_of, restless, retained
 from lsmlake.errors import Corrupt, SnapshotNotFound, Wording
 from lsmlake.format.paths import index_of
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.iceberg import mirror
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.tags import Holder, reason_of
 from lsmlake.store.together import together
@@ -175,8 +176,13 @@ def indexes_of(meta: Metadata, entries: pa.Table) -> dict[str, str]:
 
 
 def delete(meta: Metadata, paths: Iterable[str]) -> int:
-    """Delete files, up to `Env.workers` groups of them at once; returns how many were named, whether they existed or not."""
+    """Delete files, up to `Env.workers` groups of them at once; returns how many were named, whether they existed or not.
+
+    If the table has Iceberg metadata, this is first brought up to date, so that no reader of it finds a file missing. If that
+    fails, no file is deleted: `remove_orphan_files` deletes them later."""
     distinct = list(dict.fromkeys(paths))
+    if distinct and mirror.is_published(meta):
+        mirror.publish(meta.on(None))
     groups = [distinct[start : start + _GROUP] for start in range(0, len(distinct), _GROUP)]
     together(meta.env.storage.delete_all, groups, meta.env.workers, lambda done: None)
     return len(distinct)

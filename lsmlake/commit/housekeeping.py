@@ -1,5 +1,5 @@
-"""Housekeeping after a commit: automatic tags, and the expiry of partitions, tags and snapshots by the options of the table,
-or on a branch by those of the branch.
+"""Housekeeping after a commit: Iceberg metadata, automatic tags, and the expiry of partitions, tags and snapshots by the options
+of the table, or on a branch by those of the branch.
 
 The commit is already published, so errors are logged, never raised.
 """
@@ -15,6 +15,7 @@ from lsmlake.commit.snapshot_expiry import expire
 from lsmlake.commit.tag_expiry import create_due_tag, expire_tags
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import COMPACT, Snapshot
+from lsmlake.interop.iceberg import mirror
 from lsmlake.options.table_options import Options
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -25,8 +26,8 @@ _EVERY = 10  # commits
 
 
 def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) -> None:
-    """Create the automatic tag that is due. After the first commit of an interval, expire partitions. After every tenth commit,
-    expire tags and a bounded number of snapshots.
+    """Publish Iceberg metadata. Create the automatic tag that is due. After the first commit of an interval, expire partitions.
+    After every tenth commit, expire tags and a bounded number of snapshots.
 
     Args:
         meta: the table, or a branch.
@@ -34,6 +35,8 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) 
         options: the options of the table or branch. In a `write-only` table only compactions do housekeeping.
         drop: commits the expiry of partitions.
     """
+    if options.iceberg.enabled and meta.paths.branch is None:
+        _try(meta, snapshot, "Iceberg metadata was not published", lambda: mirror.publish(meta))
     if options.write.write_only and snapshot.kind != COMPACT:
         return
     _try(meta, snapshot, "no automatic tag was created", lambda: create_due_tag(meta, snapshot, options.tags))

@@ -37,7 +37,7 @@ def database_mark(database: str) -> str:
 
 
 _OF_A_TABLE = re.compile(
-    r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index)/.+"
+    r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index|metadata)/.+"
     r"|(.+/)?bucket-\d+/((data|changelog)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",
     re.DOTALL,
 )
@@ -273,6 +273,10 @@ class TablePaths:
 
     def puffin(self, name: str) -> str:
         return f"{self.root}/index/{name}"
+
+    def iceberg(self, name: str) -> str:
+        """A file of the Iceberg metadata of the table."""
+        return f"{self.root}/metadata/{name}"
 
     def data(self, file: DataFile) -> str:
         return self.new_data(file.directory, file.name)

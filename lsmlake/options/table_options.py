@@ -20,6 +20,7 @@ from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.commit import CommitOptions
 from lsmlake.options.compaction import CompactionOptions
 from lsmlake.options.files import FileOptions
+from lsmlake.options.iceberg import IcebergOptions
 from lsmlake.options.index import NOT_BUILT, IndexOptions
 from lsmlake.options.isolation import IsolationOptions
 from lsmlake.options.layout import LayoutOptions
@@ -51,6 +52,7 @@ class Options:
     tags: TagOptions
     partitions: PartitionOptions
     commit: CommitOptions
+    iceberg: IcebergOptions
     columns: ColumnOptions
 
     @cached_property

@@ -168,6 +168,7 @@ def maintained(orders: lsmlake.Table) -> None:
     report = assert_type(orders.compact(full=True, where="dt = '2026-01-01'", buckets=[0, 1]), lsmlake.CompactionReport)
     assert_type(report.snapshot_id, int | None)
     assert_type(report.rows, int)
+    assert_type(orders.publish_iceberg(), str)
     alterations = [
         lsmlake.set_option("bucket-key", ["order_id"]),
         lsmlake.unset_option("write-only"),

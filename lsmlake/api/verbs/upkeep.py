@@ -22,6 +22,7 @@ from lsmlake.compact.job import CompactionReport, compact_table
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.iceberg import mirror
 from lsmlake.maintain import named_files
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
@@ -82,6 +83,29 @@ class Upkeep(Handle):
         version = self.version
         wanted = _wanted(version.schema, where, buckets, self.runtime.zone)
         return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
+
+    def publish_iceberg(self) -> str:
+        """Publish the table as a table of Apache Iceberg, format version 3, which names the data files where they lie.
+
+        All retained and tagged snapshots are there under their numbers, with their schemas, partition specs and tags. Their files
+        are deleted only after the metadata that names them. With the option `metadata.iceberg`, every commit does this.
+
+        Rows at level 0 are visible to readers that apply equality deletes; see the option `metadata.iceberg.level0`. Under merge
+        rules that combine rows, and under `sequence.field`, rows are visible once they are compacted. Branches are not published.
+
+        Returns:
+            The address of the newest metadata file, `.../metadata/v<n>.metadata.json`.
+
+        Raises:
+            InvalidOption: the table has no deletion vectors.
+            InvalidSchema: files have a type that Iceberg does not widen to that of the column now.
+            InvalidQuery: the table is in memory.
+            CommitConflict: other processes published first on every attempt.
+
+        Example:
+            >>> polars.scan_iceberg(orders.publish_iceberg())
+        """
+        return mirror.publish(self.meta.on(None)).metadata_file
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Change columns and options of the table, all or none, as one commit.

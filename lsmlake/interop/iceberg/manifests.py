@@ -1,0 +1,230 @@
+"""The manifests of a snapshot of Iceberg. They are written once; a later snapshot names those of which nothing changed.
+
+A snapshot writes one manifest of the files that it adds, and writes those manifests again that name a file that it removes. To
+find these without reading all, the manifest list notes of each manifest the range of bucket numbers and of sequence numbers of
+its data files. Once `_MERGED` manifests have about the same size, they are merged, so an entry is written again only a few times;
+a manifest has at most about `_ENTRIES` entries, so what a change costs does not grow with the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.errors import Corrupt
+from lsmlake.interop.iceberg import avro
+from lsmlake.interop.iceberg.avro import ADDED, DATA, DELETED, EXISTING, NOTES, POSITION_DELETES, partition_name
+from lsmlake.interop.iceberg.entries import Entry, Key, Point, deleted, encode, existing, key_of
+from lsmlake.interop.iceberg.values import binary
+from lsmlake.kernels import transforms
+from lsmlake.schema.schema import Schema
+
+_MERGED, _ENTRIES = 8, 1024
+
+
+class Span(NamedTuple):
+    """The range of the points of a manifest, inclusive."""
+
+    bucket_min: int
+    bucket_max: int
+    sequence_min: int
+    sequence_max: int
+
+    def has(self, point: Point) -> bool:
+        within = self.sequence_min <= point.sequence <= self.sequence_max
+        return within and self.bucket_min <= point.bucket <= self.bucket_max
+
+    @staticmethod
+    def of(points: Collection[Point]) -> Span:
+        buckets, sequences = [point.bucket for point in points], [point.sequence for point in points]
+        return Span(min(buckets), max(buckets), min(sequences), max(sequences))
+
+
+class Manifest(NamedTuple):
+    """A manifest: its record in the manifest list, and the range of its points."""
+
+    record: Mapping[str, Any]
+    span: Span
+
+    @property
+    def live(self) -> int:
+        return self.record["added_files_count"] + self.record["existing_files_count"]
+
+    @property
+    def kind(self) -> tuple[bool, int]:
+        """Manifests of one kind can be merged."""
+        return self.record["content"] != DATA, self.record["partition_spec_id"]
+
+
+class Manifests(NamedTuple):
+    """The manifests of a snapshot. `puffins`: the number of live vectors in each Puffin file of the mirror, by its URI."""
+
+    listed: tuple[Manifest, ...] = ()
+    puffins: Mapping[str, int] = {}
+
+    def encode(self, header: Mapping[str, str]) -> bytes:
+        notes = {"spans": [one.span for one in self.listed], "puffins": self.puffins}
+        return avro.write_list([one.record for one in self.listed], {**header, NOTES: json.dumps(notes)})
+
+    @staticmethod
+    def decode(data: bytes, where: str) -> Manifests:
+        records, header = avro.read(data, where)
+        notes = json.loads(header[NOTES])
+        listed = (Manifest(record, Span(*span)) for record, span in zip(records, notes["spans"], strict=True))
+        return Manifests(tuple(listed), notes["puffins"])
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a snapshot changes: the entries that it adds, and the keys of those that it removes, each with its point."""
+
+    added: Sequence[tuple[Entry, int]] = ()
+    """With the partition spec."""
+    removed: Mapping[Key, Point] = field(default_factory=dict)
+
+
+class Files(NamedTuple):
+    """Reads the entries of a manifest by its URI, and writes a manifest, whose URI it returns."""
+
+    read: Callable[[str], list[Entry]]
+    put: Callable[[bytes, list[Entry]], str]
+
+
+class Summary(NamedTuple):
+    """What a snapshot did, for its summary."""
+
+    added: Mapping[int, int]
+    removed: Mapping[int, int]
+    added_rows: int
+    removed_rows: int
+
+
+def changed(
+    before: Manifests, change: Change, schema: Schema, snapshot: int, sequence: int, files: Files
+) -> tuple[Manifests, Summary]:
+    """The manifests of the snapshot after `before`.
+
+    Raises:
+        Corrupt: an entry to be removed is not there.
+    """
+    writer = _Writer(schema, snapshot, sequence, files)
+    missing = dict(change.removed)
+    gone: list[Entry] = []
+    kept, rewritten = [], []
+    for one in before.listed:
+        if not one.live:
+            continue
+        wanted = {key for key, point in missing.items() if (key.content != DATA) == one.kind[0] and one.span.has(point)}
+        entries = [entry for entry in files.read(one.record["manifest_path"]) if entry["status"] != DELETED] if wanted else []
+        left = [entry for entry in entries if key_of(entry) in wanted]
+        if not left:
+            kept.append(one)
+            continue
+        gone += left
+        for entry in left:
+            del missing[key_of(entry)]
+        out = {key_of(entry) for entry in left}
+        survivors = [deleted(entry, snapshot) if key_of(entry) in out else existing(entry) for entry in entries]
+        rewritten.append(writer.write(survivors, one.kind))
+    if missing:
+        key = next(iter(missing))
+        cure = "delete the folder `metadata` of the table; the next publication makes it anew"
+        raise Corrupt("Iceberg metadata lacks a file of the table", where=key.uri, expected="an entry", found="none", cure=cure)
+    kept = _merged(kept, writer)
+    made = []
+    for kind in sorted({(_deletes(entry), spec) for entry, spec in change.added}):
+        some = [entry for entry, spec in change.added if (_deletes(entry), spec) == kind]
+        made += writer.write_sorted(some, kind)
+    added = [entry for entry, _ in change.added]
+    listed = sorted([*kept, *rewritten, *made], key=lambda one: one.record["content"])
+    return Manifests(tuple(listed), _puffins(before.puffins, added, gone)), _summary(added, gone)
+
+
+def _merged(manifests: list[Manifest], writer: _Writer) -> list[Manifest]:
+    """The same entries in fewer manifests, where many have about the same size."""
+    tiers: dict[tuple, list[Manifest]] = {}
+    for one in manifests:
+        tier = max(0, (one.live.bit_length() - 1) // 3)
+        if one.live < _ENTRIES:
+            tiers.setdefault((*one.kind, tier), []).append(one)
+    due = {id(one): some for some in tiers.values() if len(some) >= _MERGED for one in some}
+    if not due:
+        return manifests
+    found = [one for one in manifests if id(one) not in due]
+    for some in {id(some): some for some in due.values()}.values():
+        read = (entry for one in some for entry in writer.files.read(one.record["manifest_path"]))
+        found += writer.write_sorted([existing(entry) for entry in read if entry["status"] != DELETED], some[0].kind)
+    return found
+
+
+def _deletes(entry: Entry) -> bool:
+    return entry["data_file"]["content"] != DATA
+
+
+def _puffins(before: Mapping[str, int], added: Sequence[Entry], gone: Sequence[Entry]) -> dict[str, int]:
+    counts = dict(before)
+    for entries, step in ((added, 1), (gone, -1)):
+        for file in (entry["data_file"] for entry in entries if entry["data_file"]["content"] == POSITION_DELETES):
+            counts[file["file_path"]] = counts.get(file["file_path"], 0) + step
+    return {uri: count for uri, count in counts.items() if count}
+
+
+def _summary(added: Sequence[Entry], gone: Sequence[Entry]) -> Summary:
+    counts = []
+    for entries in (added, gone):
+        contents = [entry["data_file"]["content"] for entry in entries]
+        counts.append({content: contents.count(content) for content in set(contents)})
+    rows = [sum(e["data_file"]["record_count"] for e in es if e["data_file"]["content"] == DATA) for es in (added, gone)]
+    return Summary(counts[0], counts[1], rows[0], rows[1])
+
+
+class _Writer(NamedTuple):
+    schema: Schema
+    snapshot: int
+    sequence: int
+    files: Files
+
+    def write_sorted(self, entries: list[Entry], kind: tuple[bool, int]) -> list[Manifest]:
+        """Few manifests of many entries, each with few buckets."""
+        entries = sorted(entries, key=lambda entry: entry["point"])
+        size = -(-len(entries) // -(-len(entries) // _ENTRIES))
+        return [self.write(entries[start : start + size], kind) for start in range(0, len(entries), size)]
+
+    def write(self, entries: list[Entry], kind: tuple[bool, int]) -> Manifest:
+        deletes, spec = kind
+        data = encode(self.schema, spec, entries, deletes=deletes)
+        uri = self.files.put(data, entries)
+        live = [entry for entry in entries if entry["status"] != DELETED]
+        firsts = [entry["data_file"]["first_row_id"] for entry in live if not deletes]
+        record = {
+            "manifest_path": uri,
+            "manifest_length": len(data),
+            "partition_spec_id": spec,
+            "content": int(deletes),
+            "sequence_number": self.sequence,
+            "min_sequence_number": min((entry["sequence_number"] for entry in live), default=self.sequence),
+            "added_snapshot_id": self.snapshot,
+            "partitions": self._partitions(entries, spec),
+            "key_metadata": None,
+            "first_row_id": None if deletes else min(firsts, default=0),
+        }
+        for name, status in (("added", ADDED), ("existing", EXISTING), ("deleted", DELETED)):
+            some = [entry["data_file"]["record_count"] for entry in entries if entry["status"] == status]
+            record |= {f"{name}_files_count": len(some), f"{name}_rows_count": sum(some)}
+        return Manifest(record, Span.of([entry["point"] for entry in entries]))
+
+    def _partitions(self, entries: Sequence[Entry], spec: int) -> list[dict]:
+        found = []
+        for column in self.schema.partition_columns_of(spec):
+            name = partition_name(column.name)
+            values = [entry["data_file"]["partition"][name] for entry in entries]
+            valid = [value for value in values if value is not None]
+            type_ = pa.date32() if column.transform.name == transforms.DAY else column.type
+            low, high = (binary(side(valid), type_) if valid else None for side in (min, max))
+            summary = {"contains_null": len(valid) < len(values), "contains_nan": False}
+            found.append({**summary, "lower_bound": low, "upper_bound": high})
+        return found

@@ -1,0 +1,126 @@
+"""The metadata file of an Iceberg table: pure edits of its JSON.
+
+Snapshots of Iceberg have the numbers of the snapshots of the table as ids and as sequence numbers. A snapshot notes in its
+summary which snapshot it is, as a rollback with cut gives numbers again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lsmlake.format.paths import MAIN
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.iceberg.schemas import schema_json, sort_fields, spec_json
+from lsmlake.schema.schema import Schema
+
+Metadata = dict[str, Any]
+KEPT = 20
+"""Metadata files that stay: the newest ones."""
+COMMIT = "lsmlake.commit"
+LEVEL0 = "lsmlake.level0"
+
+
+def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
+    """The metadata of a table without snapshots."""
+    digits = table_uuid if len(table_uuid) == 32 and set(table_uuid) <= set("0123456789abcdef") else None
+    digits = digits or hashlib.sha256(table_uuid.encode()).hexdigest()[:32]
+    return {
+        "format-version": 3,
+        "table-uuid": "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]]),
+        "location": location,
+        "last-sequence-number": 0,
+        "last-updated-ms": schema.time_ms,
+        "last-column-id": 0,
+        "current-schema-id": 0,
+        "schemas": [],
+        "default-spec-id": 0,
+        "partition-specs": [],
+        "last-partition-id": 999,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": {},
+        "refs": {},
+        "snapshots": [],
+        "statistics": [],
+        "partition-statistics": [],
+        "snapshot-log": [],
+        "metadata-log": [],
+        "next-row-id": 0,
+    }
+
+
+def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
+    """With a schema, its specs and its order of rows as the current ones; returns the id of the order, too."""
+    schemas = {one["schema-id"]: one for one in metadata["schemas"]} | {schema.id: schema_json(schema)}
+    specs = {one["spec-id"]: one for one in metadata["partition-specs"]}
+    specs |= {spec.id: spec_json(spec) for spec in schema.partitioning.specs}
+    orders, fields = metadata["sort-orders"], sort_fields(schema)
+    order = next((one["order-id"] for one in orders if one["fields"] == fields), None)
+    if order is None:
+        order = len(orders)
+        orders = [*orders, {"order-id": order, "fields": fields}]
+    changed = {
+        "schemas": [schemas[id] for id in sorted(schemas)],
+        "current-schema-id": schema.id,
+        "last-column-id": max(metadata["last-column-id"], schema.highest_field_id),
+        "partition-specs": [specs[id] for id in sorted(specs)],
+        "default-spec-id": schema.spec_id,
+        "last-partition-id": max(metadata["last-partition-id"], schema.partitioning.highest_field),
+        "sort-orders": orders,
+        "default-sort-order-id": order,
+    }
+    comment = {"comment": schema.comment} if schema.comment else {}
+    return {**metadata, **changed, "properties": {"write.format.default": "parquet", **comment}}, order
+
+
+def identity_of(snapshot: Snapshot) -> str:
+    """Tells a snapshot among all that had its number."""
+    return snapshot.delta_manifest_list.name
+
+
+def published(metadata: Metadata) -> dict[int, str]:
+    """The snapshots by number, each with its identity."""
+    return {one["snapshot-id"]: one["summary"][COMMIT] for one in metadata["snapshots"]}
+
+
+def with_snapshots(
+    metadata: Metadata, made: Iterable[Mapping], kept: Iterable[int], current: int | None, next_row: int
+) -> Metadata:
+    """With more snapshots, and without those that are not `kept`."""
+    every = {one["snapshot-id"]: one for one in (*metadata["snapshots"], *made)}
+    snapshots = [every[number] for number in sorted(every.keys() & set(kept))]
+    ids = {one["snapshot-id"] for one in snapshots}
+    log = [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in snapshots]
+    found = {
+        **metadata,
+        "snapshots": [
+            {name: value for name, value in one.items() if name != "parent-snapshot-id" or value in ids} for one in snapshots
+        ],
+        "snapshot-log": [one for one in log if current is None or one["snapshot-id"] <= current],
+        "last-sequence-number": max([metadata["last-sequence-number"], *ids]),
+        "next-row-id": next_row,
+        "schemas": _used(metadata["schemas"], {one["schema-id"] for one in snapshots} | {metadata["current-schema-id"]}),
+    }
+    found.pop("current-snapshot-id", None)
+    return found if current is None else {**found, "current-snapshot-id": current}
+
+
+def _used(schemas: Sequence[Mapping], ids: set[int]) -> list[Mapping]:
+    return [one for one in schemas if one["schema-id"] in ids]
+
+
+def with_refs(metadata: Metadata, tags: Mapping[str, int]) -> Metadata:
+    """With tags as references, and the newest snapshot as the main branch."""
+    refs = {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if name != MAIN}
+    current = metadata.get("current-snapshot-id")
+    if current is not None:
+        refs[MAIN] = {"snapshot-id": current, "type": "branch"}
+    return {**metadata, "refs": refs}
+
+
+def logged(metadata: Metadata, before: str, before_ms: int, now_ms: int) -> Metadata:
+    """With the name of the metadata file before this one."""
+    log = [*metadata["metadata-log"], {"metadata-file": before, "timestamp-ms": before_ms}] if before else []
+    return {**metadata, "metadata-log": log[-KEPT:], "last-updated-ms": now_ms}

@@ -1,0 +1,281 @@
+"""Iceberg metadata of tables, read by PyIceberg and Polars: rows of every type, partitions, evolved schemas, time travel; and how
+it is published: by commits, by several publishers, before files are deleted, and again after it was left behind."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import warnings
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from iceberg_reader import IcebergReader
+
+import lsmlake
+from lsmlake import add_column, change_type, drop_column, rename_column, set_option
+from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
+from lsmlake.interop.iceberg import metadata, mirror
+
+UTC = dt.timezone.utc
+ALL = {
+    "b": (pa.bool_(), [True, None]),
+    "i8": (pa.int8(), [-128, 127]),
+    "i16": (pa.int16(), [-32768, None]),
+    "i32": (pa.int32(), [-(1 << 31), 7]),
+    "i64": (pa.int64(), [1 << 62, None]),
+    "f": (pa.float32(), [1.5, float("-inf")]),
+    "d": (pa.float64(), [None, 2.5]),
+    "dec": (pa.decimal128(38, 4), [Decimal("-123456789012345678901234567890.1234"), None]),
+    "small": (pa.decimal128(5, 2), [Decimal("-1.28"), Decimal("1.27")]),
+    "s": (pa.string(), ["ä€𝄞", ""]),
+    "bin": (pa.binary(), [b"\0\xff", None]),
+    "day": (pa.date32(), [dt.date(1969, 12, 31), dt.date(2026, 1, 2)]),
+    "at": (pa.timestamp("us", "UTC"), [dt.datetime(1969, 1, 1, 0, 0, 0, 1, UTC), None]),
+    "local": (pa.timestamp("us"), [dt.datetime(2026, 1, 2, 3, 4, 5, 6), None]),
+    "st": (pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))]), [{"x": 1, "y": ["a", None]}, None]),
+    "m": (pa.map_(pa.string(), pa.int64()), [[("k", 1)], []]),
+}
+FILES = {"write-only": "true"}
+LAZY = {"compaction.tier-runs": "9", "compaction.reclaim-dead-percent": "100"}
+
+
+@pytest.fixture
+def lake(tmp_path):
+    found = lsmlake.connect(str(tmp_path))
+    found.create_database("d")
+    return found
+
+
+def made(lake, columns, options=(), key=("id",), **more):
+    return lake.create_table(
+        "d.t", pa.schema(columns), primary_key=list(key), options=({"bucket": "2"} if key else {}) | dict(options), **more
+    )
+
+
+def sorted_rows(table: pa.Table) -> list[dict]:
+    return sorted(table.to_pylist(), key=repr)
+
+
+def pyiceberg_rows(file: str, snapshot: int | None = None) -> list[dict]:
+    from pyiceberg.table import StaticTable
+
+    return sorted_rows(StaticTable.from_metadata(file).scan(snapshot_id=snapshot).to_arrow())
+
+
+def polars_rows(file: str, snapshot: int | None = None) -> list[dict]:
+    import polars
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sorted_rows(polars.scan_iceberg(file, snapshot_id=snapshot).collect().to_arrow())
+
+
+READERS = [pytest.param(pyiceberg_rows, id="pyiceberg"), pytest.param(polars_rows, id="polars")]
+
+
+def own(table, file: str | None = None) -> IcebergReader:
+    """The table as the reader written from the specification sees it."""
+    file = file or table.publish_iceberg()
+    return IcebergReader(json.loads(Path(file.removeprefix("file://")).read_text()), lambda uri: read(uri))
+
+
+def read(uri: str) -> bytes:
+    return Path(uri.removeprefix("file://")).read_bytes()
+
+
+def same(table, reader, **scan) -> None:
+    expected = sorted_rows(table.scan(**scan).to_arrow())
+    assert reader(table.publish_iceberg(), scan.get("snapshot")) == expected
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_rows_of_every_type(lake, reader):
+    table = made(lake, [("id", pa.int64()), *((name, type_) for name, (type_, _) in ALL.items())])
+    columns = {name: pa.array(values, type_) for name, (type_, values) in ALL.items()}
+    table.upsert(pa.table({"id": pa.array([1, 2]), **columns}))
+    table.upsert(pa.table({"id": pa.array([2, 3]), **{name: column.slice(0, 2) for name, column in columns.items()}}))
+    table.compact()
+    found = reader(table.publish_iceberg())
+    plain = [{name: dict(value) if name == "m" and value is not None else value for name, value in row.items()} for row in found]
+    expected = table.scan().to_arrow().to_pylist()
+    by_id = {row["id"]: {**row, "m": dict(row["m"])} for row in expected}
+    got = {row["id"]: {**row, "m": _pairs(row["m"])} for row in plain}
+    assert got == by_id
+
+
+def _pairs(value) -> dict:
+    return {pair["key"]: pair["value"] for pair in value} if isinstance(value, list) and value else dict(value)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_vectors_partitions_and_time_travel(lake, reader):
+    columns = [("id", pa.int64()), ("ts", pa.timestamp("us")), ("code", pa.string()), ("v", pa.int32())]
+    table = made(
+        lake, columns, key=["id", "ts", "code"], partition_by=["days(ts)", "truncate(1, code)", "bucket(2, id)"], options=LAZY
+    )
+    days = [dt.datetime(1969, 12, 31, 23), dt.datetime(2026, 1, 2), dt.datetime(2026, 1, 3, 4)]
+
+    def rows(numbers, value):
+        made = [{"id": n, "ts": days[n % 3], "code": f"{'%ab'[n % 2]}{n}", "v": value} for n in numbers]
+        return pa.Table.from_pylist(made, table.schema)
+
+    table.upsert(rows(range(200), 0))
+    table.compact()
+    table.upsert(rows(range(0, 200, 40), 1))
+    table.compact()
+    table.delete("v = 0 AND id < 9")
+    table.compact()
+    assert any(file.dead for file in own(table).files(table.version.number)[0])
+    for snapshot in {1, table.version.number - 1, table.version.number}:
+        same(table, reader, snapshot=snapshot)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_evolved_schemas(lake, reader):
+    table = made(lake, [("id", pa.int64()), ("gone", pa.string()), ("n", pa.int32()), ("f", pa.float32())])
+    table.upsert(
+        pa.table({"id": [1, 2], "gone": ["a", "b"], "n": pa.array([1, 2], pa.int32()), "f": pa.array([1.5, 2], pa.float32())})
+    )
+    table.compact()
+    table.alter(
+        drop_column("gone"),
+        rename_column("n", "number"),
+        change_type("number", "BIGINT"),
+        change_type("f", "DOUBLE"),
+        add_column("gone", "INT"),
+        add_column("later", "STRING", default="x"),
+    )
+    table.upsert(pa.table({"id": [2, 3], "number": [1 << 40, 3], "f": [0.1, 0.2], "gone": [1, 2], "later": ["y", None]}))
+    table.compact()
+    same(table, reader)
+    same(table, reader, snapshot=1)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_tables_without_a_key_and_with_a_null_partition(lake, reader):
+    table = made(lake, [("p", pa.string()), ("n", pa.int64())], key=[], partition_by=["p"])
+    table.append(pa.table({"p": ["a/b%", None, ""], "n": [1, 2, 3]}))
+    table.append(pa.table({"p": [None, "c"], "n": [4, 5]}))
+    table.delete("n = 2")
+    same(table, reader)
+
+
+def test_a_column_that_iceberg_does_not_widen_is_refused_until_its_files_are_rewritten(lake):
+    table = made(lake, [("id", pa.int64()), ("n", pa.int32())])
+    table.upsert(pa.table({"id": [1], "n": pa.array([1], pa.int32())}))
+    table.alter(change_type("n", "DOUBLE"))
+    with pytest.raises(InvalidSchema, match=r"column 'n'.*does not widen"):
+        table.publish_iceberg()
+    table.overwrite(table.scan().to_arrow())
+    found = own(table)
+    assert (found.rows(), sorted(found.snapshots)) == ([{"id": 1, "n": 1.0}], [1, 3])
+
+
+def test_tables_that_cannot_be_published_say_so(lake, tmp_path):
+    with pytest.raises(InvalidOption, match=r"without deletion vectors"):
+        made(lake, [("id", pa.int64())], {"deletion-vectors.enabled": "false"}).publish_iceberg()
+    memory = lsmlake.connect("memory://iceberg")
+    memory.create_database("d")
+    with pytest.raises(InvalidQuery, match="memory"):
+        made(memory, [("id", pa.int64())]).publish_iceberg()
+
+
+def test_commits_publish_and_keep_only_what_changed(lake):
+    table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true"} | LAZY)
+    for n in range(1, 25):
+        table.upsert(pa.table({"id": [n % 7, n], "v": [n, n]}), compact=bool(n % 3 == 0))
+        current = mirror.current(table.meta)
+        assert current.content["current-snapshot-id"] == table.version.number
+    found = own(table, mirror.uri_of(table.meta, table.meta.paths.iceberg(f"v{current.number}.metadata.json")))
+    assert sorted_rows(pa.Table.from_pylist(found.rows())) == sorted_rows(table.scan().to_arrow())
+    last, before = found.manifests(table.version.number), found.manifests(table.version.number - 1)
+    shared = {one["manifest_path"] for one in last} & {one["manifest_path"] for one in before}
+    assert shared, "manifests of which nothing changed are inherited"
+    folder = Path(found.metadata["location"].removeprefix("file://")) / "metadata"
+    named = {Path(uri).name for uri in found.named()} | {"version-hint.text"}
+    files = {path.name for path in folder.iterdir() if not path.name.endswith(".metadata.json")}
+    assert {name for name in named if not name.startswith("data-")} == files, "files that no snapshot names are gone"
+    assert len(list(folder.glob("*.metadata.json"))) == metadata.KEPT
+    assert (folder / "version-hint.text").read_text() == str(current.number)
+
+
+def test_a_commit_does_not_fail_with_its_publication_and_the_next_one_catches_up(lake, caplog, monkeypatch):
+    table = made(lake, [("id", pa.int64())], {"metadata.iceberg": "true"})
+    table.upsert(pa.table({"id": [1]}))
+    with monkeypatch.context() as broken:
+        broken.setattr(mirror, "current", lambda meta: 1 / 0)
+        table.upsert(pa.table({"id": [2]}))
+        assert "Iceberg metadata was not published" in caplog.text
+    table.upsert(pa.table({"id": [3]}))
+    found = own(table, mirror.publish(table.meta).metadata_file)
+    assert sorted(found.snapshots) == [1, 2, 3]
+    assert sorted(row["id"] for row in found.rows()) == [1, 2, 3]
+
+
+def test_of_two_publishers_one_begins_again(lake, monkeypatch):
+    table = made(lake, [("id", pa.int64())])
+    table.upsert(pa.table({"id": [1]}))
+    put, others = type(table.meta.env.storage).put_if_absent, []
+
+    def first(self, path, data):
+        if path.endswith(".metadata.json") and not others:
+            others.append(path)
+            lake.table("d.t").publish_iceberg()
+        return put(self, path, data)
+
+    monkeypatch.setattr(type(table.meta.env.storage), "put_if_absent", first)
+    found = own(table)
+    folder = Path(found.metadata["location"].removeprefix("file://")) / "metadata"
+    assert {path.name for path in folder.iterdir()} == {
+        *(Path(uri).name for uri in found.named() if "/metadata/" in uri),
+        "v1.metadata.json",
+        "version-hint.text",
+    }
+
+
+def refuse(meta):
+    raise StorageFailed("no more")
+
+
+def test_files_are_deleted_after_the_metadata_that_names_them(lake, monkeypatch):
+    table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true"})
+    for n in range(6):
+        table.upsert(pa.table({"id": [1, 2], "v": [n, n]}))
+    table.compact(full=True)
+    table.create_tag("kept", snapshot=2)
+    files = set(Path(table.meta.env.storage.place("d.db/t")).rglob("data-*.parquet"))
+    with monkeypatch.context() as broken:
+        broken.setattr(mirror, "publish", refuse)
+        with pytest.raises(StorageFailed):
+            table.expire_snapshots(retain_max=1, retain_min=1)
+    assert set(Path(table.meta.env.storage.place("d.db/t")).rglob("data-*.parquet")) == files
+    found = own(table)
+    assert sorted(found.snapshots) == [2, table.version.number]
+    assert found.metadata["refs"]["kept"] == {"snapshot-id": 2, "type": "tag"}
+    assert sorted_rows(pa.Table.from_pylist(found.rows(2))) == sorted_rows(table.scan(tag="kept").to_arrow())
+    assert all(read(uri) for uri in found.named())
+
+
+def test_a_renamed_table_is_published_anew(lake):
+    table = made(lake, [("id", pa.int64())])
+    table.upsert(pa.table({"id": [1, 2]}))
+    table.publish_iceberg()
+    lake.rename_table("d.t", "d.u")
+    table = lake.table("d.u")
+    found = own(table)
+    assert found.metadata["location"].endswith("/d.db/u")
+    assert sorted(row["id"] for row in found.rows()) == [1, 2]
+
+
+def test_level_0_is_hidden_on_demand(lake):
+    table = made(lake, [("id", pa.int64()), ("v", pa.int64())], FILES)
+    table.upsert(pa.table({"id": [1, 2], "v": [1, 1]}))
+    table.delete_keys(pa.table({"id": [2]}))
+    assert own(table).rows() == [{"id": 1, "v": 1}]
+    table.alter(set_option("metadata.iceberg.level0", "false"))
+    found = own(table)
+    assert (found.rows(), {row["id"] for row in found.rows(1)}) == ([], {1, 2})
+    table.compact()
+    assert own(table).rows() == [{"id": 1, "v": 1}]
