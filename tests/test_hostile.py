@@ -20,16 +20,20 @@ import pyarrow as pa
 import pytest
 from effort import scaled
 from faults import HookedStorage
-from strategies import contents, holding, lake_on, new_lake
+from strategies import contents, fake_env, holding, lake_on, new_lake
 from test_forged import closed, opened, verbs
 
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError, StorageFailed, UnsupportedFormat
 from lsmlake.format import branch, file_index, manifest, manifest_list, puffin, snapshot, statistics, tag, vector_index
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.paths import TablePaths
 from lsmlake.schema.envelope import wrap, wrap_json
 from lsmlake.schema.schema import Schema
+from lsmlake.store.consumers import Progress, progress_of
 from lsmlake.store.memory import MemoryStorage
+from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
 from lsmlake.store.table_files import TableFiles
 
@@ -51,7 +55,13 @@ def world() -> MemoryStorage:
         "k BIGINT, p STRING",
         primary_key=["k", "p"],
         partition_by=["p"],
-        options={"bucket": 1, "changelog-producer": "input", "snapshot.num-retained.min": 1},
+        options={
+            "bucket": 1,
+            "changelog-producer": "input",
+            "snapshot.num-retained.min": 1,
+            "file-index.bloom-filter.columns": "k",
+            "file-index.in-manifest-threshold": "1 b",
+        },
     )
     made.upsert({"k": range(9), "p": ["a"] * 9})
     made.create_tag("tag", retain="1 d")
@@ -251,6 +261,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "snapshot": lambda data: snapshot.Snapshot.decode(data, "x"),
     "tag": lambda data: tag.Tag.decode(data, "x"),
     "branch": lambda data: branch.BranchInfo.decode(data, "x"),
+    "branch-work": lambda data: branch.Work.decode(data, "x"),
+    "consumer": lambda data: progress_in(data),
     "statistics": lambda data: statistics.TableStatistics.decode(data, "x"),
     "MANF": lambda data: manifest.decode(data, "x"),
     "MLST": lambda data: manifest_list.decode_list(data, "x"),
@@ -258,6 +270,48 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "FIDX": lambda data: file_index.decode(data, 9, "x"),
 }
 MEMORY_MAX = 160 << 20
+WORK = branch.Work(branch.RENAME, None, "old", "new")
+
+
+def progress_in(data: bytes) -> object:
+    storage = MemoryStorage()
+    meta = Metadata.of(fake_env(storage), TablePaths("d.db/t", "u"))
+    storage.put_if_absent(meta.paths.consumer("c"), data)
+    return progress_of(meta, "c") or Progress(0)
+
+
+def file_of(kind: str) -> tuple[str, bytes]:
+    """The shortest file of a kind."""
+    if kind == "branch-work":
+        return "x", WORK.encode()
+    return min(((path, data) for path, data in WORLD.items() if kind_of_file(data) == kind), key=lambda one: len(one[1]))
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_every_flipped_byte_and_every_cut_of_metadata_is_noticed(kind):
+    """Or it is harmless: a blank of a JSON file that is another blank now."""
+    _, data = file_of(kind)
+    right = DECODERS[kind](data)
+    for place in range(len(data)):
+        damaged = data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
+        try:
+            found = DECODERS[kind](damaged)
+        except (Corrupt, UnsupportedFormat):
+            continue
+        assert (found, damaged.split()) == (right, data.split()) and kind.islower(), place
+    for length in range(len(data)):
+        with pytest.raises(Corrupt):
+            DECODERS[kind](data[:length])
+
+
+def test_every_flipped_byte_of_a_vector_is_noticed():
+    path, data = next((path, data) for path, data in WORLD.items() if path.endswith(".puffin"))
+    for name, blob in puffin.decode_footer(data, path).items():
+        body = data[blob.offset : blob.offset + blob.length]
+        for place in range(len(body)):
+            for bit in range(8):
+                with pytest.raises(Corrupt):
+                    DeletionVector.decode(body[:place] + bytes([body[place] ^ 1 << bit]) + body[place + 1 :], name)
 
 
 def bombs(kind: str) -> Iterator[bytes]:
@@ -305,11 +359,11 @@ def test_a_decoder_answers_bombs_by_errors_within_bounds(kind):
 NUMBERS = (-1, 0, 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, 1e308, True)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DECODERS if kind not in ("FIDX",)])
+@pytest.mark.parametrize("kind", [kind for kind in DECODERS if kind != "FIDX"])
 def test_a_decoder_answers_forged_lengths_counts_and_offsets_by_errors_or_values(kind):
     """Each number of a file, and the length of each list, is replaced in turn; no foreign error, no memory."""
     chance = random.Random(kind)
-    path, data = max(((path, data) for path, data in WORLD.items() if kind_of_file(data) == kind), key=lambda one: len(one[1]))
+    path, data = file_of(kind)
     content = opened(kind, data, path)
     DECODERS[kind](data)
     places = list(_numbers(content))

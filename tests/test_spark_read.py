@@ -162,6 +162,25 @@ def test_a_file_that_differs_from_its_manifest_entry_is_an_error_not_other_rows(
     assert path in str(table.verify())
 
 
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_flipped_bit_in_a_page_is_an_error_not_other_rows(lake, spark_lake, tmp_path, compression):
+    """Without a check of the checksums of pages, uncompressed values would just be others."""
+    options = {"bucket": 1, "file.compression": compression}
+    table = lake.create_table("d.t", "id BIGINT, x DOUBLE", primary_key=["id"], options=options)
+    table.upsert({"id": range(5000), "x": np.random.default_rng(1).random(5000)})
+    path = next(tmp_path.rglob("data-*.parquet"))
+    data = bytearray(path.read_bytes())
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    data[chunk.data_page_offset + chunk.total_compressed_size - 100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Exception, match="CRC checksum verification failed"):
+        spark_lake.table("d.t").scan().to_spark("native").collect()
+    with pytest.raises(Exception, match="CRC checksum verification failed"):
+        table.scan().to_arrow()
+    (finding,) = table.verify()
+    assert (finding.where.rpartition("/")[2], finding.snapshots) == (path.name, (1,))
+
+
 @pytest.mark.connect
 def test_bitmaps_past_the_broadcast_limit_are_applied_in_tasks(lake, spark_lake):
     options = {"read.vector-broadcast-limit": "1 kb", **KEEP_DEAD}
