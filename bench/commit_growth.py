@@ -38,13 +38,13 @@ _SCHEMA = pa.schema(
 def run(folder: Path, commits: int = 10_000, window: int = 100, files: int = 100_000, turns: int = 300) -> Report:
     """`commits` of one table; `window` of them, around number `window` and at the end, are compared. `files`: a multiple of 100;
     `turns`: commits of each of the two other tables."""
-    table = _created(folder / "long", 1)
-    spent = [_upsert(table, number) for number in range(commits)]
+    table = created(folder / "long", 1)
+    spent = [upsert(table, number) for number in range(commits)]
     early, late = spent[window // 2 : window + window // 2], spent[-window:]
     measures = _compared(f"commit {commits:,} / commit {window}", late, early)
-    few, many = _created(folder / "few", _BUCKETS), _created(folder / "many", _BUCKETS)
-    _fill(many, files // _PARTITIONS // _BUCKETS)
-    pairs = [(_upsert(many, number), _upsert(few, number)) for number in range(turns)][turns // 10 :]
+    few, many = created(folder / "few", _BUCKETS), created(folder / "many", _BUCKETS)
+    fill(many, files // _PARTITIONS // _BUCKETS)
+    pairs = [(upsert(many, number), upsert(few, number)) for number in range(turns)][turns // 10 :]
     measures += _compared(f"with {files:,} live files / without", *zip(*pairs, strict=True))
     live = many.files().num_rows
     return Report(
@@ -69,7 +69,8 @@ def _compared(what: str, ours: Sequence[Spent], theirs: Sequence[Spent]) -> list
     ]
 
 
-def _created(folder: Path, buckets: int) -> Table:
+def created(folder: Path, buckets: int) -> Table:
+    """A new table with so many buckets in each partition."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     return lake.create_table(
@@ -77,7 +78,8 @@ def _created(folder: Path, buckets: int) -> Table:
     )
 
 
-def _upsert(table: Table, number: int) -> Spent:
+def upsert(table: Table, number: int) -> Spent:
+    """What upsert `number` takes."""
     chance = np.random.default_rng(number)
     ids = chance.choice(_KEYS, _ROWS, replace=False)
     values = {name: chance.random(_ROWS) for name in "abcde"}
@@ -87,7 +89,7 @@ def _upsert(table: Table, number: int) -> Spent:
     return Spent(time.perf_counter() - start, time.process_time() - cpu)
 
 
-def _fill(table: Table, each: int) -> None:
+def fill(table: Table, each: int) -> None:
     """A commit per partition, each file with a vector."""
     for day in (_DAY + datetime.timedelta(days=number) for number in range(_PARTITIONS)):
         messages, version = [], table.version

@@ -31,10 +31,10 @@ from lsmlake.store.version import Version
 PARTITIONS = BUCKETS = 10
 NAME = "bench.many"
 _HANDLE_MB = 200  # with 100,000 files
-_DAY = datetime.date(2026, 1, 1)
+DAY = datetime.date(2026, 1, 1)
 _VALUES = ("a", "b", "c", "d", "e")
 _ROWS = 1_000_000  # of a file
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [pa.field("day", pa.date32(), False), pa.field("id", pa.int64(), False), *(pa.field(name, pa.float64()) for name in _VALUES),
      pa.field("text", pa.string())]
 )  # fmt: skip
@@ -70,7 +70,7 @@ def run(folder: Path, files: int = 10_000, rounds: int = 5, commits: int = 200) 
         "planning",
         f"best of {rounds}, nothing cached",
         {
-            "files": f"{files:,} in {PARTITIONS} partitions x {BUCKETS} buckets, bounds of {len(_SCHEMA)} columns",
+            "files": f"{files:,} in {PARTITIONS} partitions x {BUCKETS} buckets, bounds of {len(SCHEMA)} columns",
             "metadata": f"{sum(table.manifests()['file_size'].to_pylist()):,} bytes in {PARTITIONS} manifests",
         },
         ", ".join(f"{expected:,}" for _, expected in queries.values()) + " files",
@@ -111,23 +111,25 @@ def add(table: Table, number: int) -> None:
     """Commit ten more files."""
     version = table.version
     messages = [
-        CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(version, bucket, number),))) for bucket in _buckets(_DAY)
+        CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(version, bucket, number),))) for bucket in _buckets(DAY)
     ]
     commit(version, messages, Identity(f"later-{number}"))
 
 
-def build(lake: Lake, each: int) -> Table:
-    """A table whose files exist only in manifests; `each`: files of a bucket."""
-    table = lake.create_table(NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": BUCKETS})
+def build(lake: Lake, each: int, buckets: int = BUCKETS) -> Table:
+    """A table whose files exist only in manifests; `each`: files of a bucket, of which each partition has `buckets`."""
+    table = lake.create_table(NAME, SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": buckets})
     for number in range(PARTITIONS):
-        day, version = _DAY + datetime.timedelta(days=number), table.version
-        messages = [CommitMessage(bucket, BucketEdit(bucket, BUCKETS, _files(version, bucket, each))) for bucket in _buckets(day)]
+        day, version = DAY + datetime.timedelta(days=number), table.version
+        messages = [
+            CommitMessage(bucket, BucketEdit(bucket, buckets, _files(version, bucket, each))) for bucket in _buckets(day, buckets)
+        ]
         commit(version, messages, Identity(f"day-{number}"))
     return table
 
 
-def _buckets(day: datetime.date) -> list[Bucket]:
-    return [Bucket((day,), number) for number in range(BUCKETS)]
+def _buckets(day: datetime.date, count: int = BUCKETS) -> list[Bucket]:
+    return [Bucket((day,), number) for number in range(count)]
 
 
 def _files(version: Version, bucket: Bucket, each: int) -> tuple[DataFile, ...]:

@@ -25,6 +25,7 @@ from bench import (
     planning,
     point_read,
     raw_read,
+    scale,
     sql,
     sql_tpch,
     tables,
@@ -202,6 +203,20 @@ def test_raw_read(tmp_path: Path, spark):
     check(report, 50)
     assert "20,000 x 12 columns" in report.sizes["masked"] and " 2,000 dead" in report.sizes["masked"]
     assert "18,000 x 12 columns in 4 files" in report.sizes["compacted"] and " 0 dead" in report.sizes["compacted"]
+
+
+def test_a_model_of_a_cluster_names_what_limits_it():
+    costs = scale.Costs(commit=0.1, bucket=0.001, task=0.002, fixed=0.05, rows=1e6)
+    one, hundred = (scale.modelled(costs, executors, buckets=400, rows=40_000_000) for executors in (1, 100))
+    assert one == scale.Batch(driver=pytest.approx(0.5), scheduling=pytest.approx(0.8), tasks=pytest.approx(15.0))
+    assert (one.bottleneck, one.seconds) == ("tasks", pytest.approx(15.5))
+    assert (hundred.bottleneck, hundred.seconds, hundred.tasks) == ("scheduling", pytest.approx(1.3), pytest.approx(0.15))
+
+
+@pytest.mark.spark
+def test_scale(tmp_path: Path, spark):
+    report = scale.run(tmp_path, files=1_000, most=10_000, turns=3, buckets=200, rows=1_000)
+    assert len(report.measures) == 15 and all(measure.ours > 0 for measure in report.measures)
 
 
 @pytest.mark.spark
