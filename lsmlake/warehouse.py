@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
@@ -16,6 +17,7 @@ from lsmlake.spark.ship import ship as ship_package
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.env import Env
 from lsmlake.store.location import cache_at, storage_at
+from lsmlake.store.storage import Storage
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"
@@ -62,7 +64,7 @@ def connect(
     storage = storage_at(os.fspath(location), storage_options, disk_cache)
     if spark is not None:
         storage.place(_ANY)  # raises if the tasks cannot reach it
-    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(spark, time_zone))
+    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(storage, spark, time_zone))
 
 
 @public
@@ -112,16 +114,16 @@ def _check_session(spark: SparkSession, where: str) -> None:
         raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
 
 
-def _runtime(spark: SparkSession | None, time_zone: str | None = None) -> Runtime:
+def _runtime(storage: Storage, spark: SparkSession | None, time_zone: str | None = None) -> Runtime:
     if spark is None:
-        return EmbeddedRuntime(_runtime, "UTC" if time_zone is None else _checked_zone(time_zone))
+        return EmbeddedRuntime(partial(_runtime, storage), "UTC" if time_zone is None else _checked_zone(time_zone))
     if time_zone is not None:
         cure = f"set spark.sql.session.timeZone to {time_zone}"
         raise InvalidQuery("with Spark, the session has the time zone", where="time_zone", found=time_zone, cure=cure)
     need_spark("connect(..., spark=...)")
     from lsmlake.spark.runtime import SparkRuntime
 
-    return SparkRuntime(spark)
+    return SparkRuntime(spark, near=storage.at_once == 1)
 
 
 def _checked_zone(name: str) -> str:

@@ -213,3 +213,30 @@ def test_keys_of_a_profile(s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_text_of_an_error_that_travels_keeps_its_class():
     error = StorageFailed("cannot read", where="s3://b", found="x", cure="y")
     assert isinstance(pickle.loads(pickle.dumps(error)), LakeError)
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("s3://b/a c", "s3a://b/a c/d.db/dt=\\*.parquet"),
+        ("s3a://b", "s3a://b/d.db/dt=\\*.parquet"),
+        ("gs://b/a", "gs://b/a/d.db/dt=\\*.parquet"),
+        ("abfss://c@acc.dfs.core.windows.net/p", "abfss://c@acc.dfs.core.windows.net/p/d.db/dt=\\*.parquet"),
+        ("abfs://c@acc.blob.core.windows.net/p", "abfss://c@acc.dfs.core.windows.net/p/d.db/dt=\\*.parquet"),
+        ("az://c/p", "abfss://c@named.dfs.core.windows.net/p/d.db/dt=\\*.parquet"),
+    ],
+)
+def test_addresses_for_file_systems_of_hadoop(location: str, expected: str):
+    options = {"account_name": "named"} if location.startswith("az:") else {}
+    assert storage_at(location, options).uri("d.db/dt=*.parquet") == expected
+
+
+def test_the_account_of_the_environment_is_that_of_the_address(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "other")
+    assert storage_at("az://c").uri("f") == "abfss://c@other.dfs.core.windows.net/f"
+    assert storage_at("az://c", {"azure_storage_account_name": "named"}).uri("f") == "abfss://c@named.dfs.core.windows.net/f"
+
+
+def test_hadoop_has_no_address_of_an_emulator_of_azure():
+    with pytest.raises(InvalidQuery, match="the storage account, which is unknown"):
+        storage_at("az://c/p", {"use_emulator": True}).uri("f")

@@ -53,12 +53,12 @@ def _no_database(name: str) -> Wording:
     return Wording(f"create_database({name!r}) creates it", command=f"`lsmlake ls` lists the databases; {by_loading}")
 
 
-def table_at(path: str) -> Table:
-    """The table in folder `<warehouse>/<database>.db/<table>` of a store, without a runtime. Raises TableNotFound,
-    InvalidQuery."""
+def table_at(path: str, env: Env | None = None) -> Table:
+    """The table in folder `<warehouse>/<database>.db/<table>` of a store, without a runtime. `env`: that of the warehouse, for a
+    store that its address alone does not reach. Raises TableNotFound, InvalidQuery."""
     if path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")
-    storage_at(path)  # refuses what is neither a path nor an address
+    env or storage_at(path)  # refuses what is neither a path nor an address
     home, _, name = path.rstrip("/").rpartition("/")
     warehouse, folder = home[: home.rfind("/") + 1], home.rpartition("/")[2]
     database, dot, suffix = folder.rpartition(".")
@@ -66,7 +66,7 @@ def table_at(path: str) -> Table:
         raise InvalidQuery(
             "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="correct the path"
         )
-    return Lake(Env(storage_at(warehouse or ".")), Runtime()).table(f"{database}.{name}")
+    return Lake(env or Env(storage_at(warehouse or ".")), Runtime()).table(f"{database}.{name}")
 
 
 @public

@@ -8,7 +8,6 @@ id in the checkpoint, if the user passed it, or as the only query that became ac
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +17,10 @@ from typing import NamedTuple
 
 from lsmlake.errors import InvalidData
 from lsmlake.spark.types import is_connect
+from lsmlake.store.storage import escaped
 
 UNKNOWN = ""
 QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
-_PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 _CONNECT_SESSION = "pyspark.sql.connect.session"
 
 
@@ -70,8 +69,7 @@ def caller(spark, checkpoint: str | None, arrival: Arrival | None) -> Caller | N
 
 def _id_in(checkpoint: str, spark) -> str:
     """Returns the id of the query with this checkpoint. The server reads it in a small job."""
-    folder = _PATTERN_CHARACTERS.sub(r"\\\g<0>", checkpoint.rstrip("/"))  # Spark reads the path as a pattern
-    return json.loads(spark.read.text(f"{folder}/metadata").first()[0])["id"]
+    return json.loads(spark.read.text(escaped(f"{checkpoint.rstrip('/')}/metadata")).first()[0])["id"]
 
 
 class Batches:

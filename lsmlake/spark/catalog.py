@@ -10,6 +10,7 @@ An entry of the catalog is only a name with columns: dropping it leaves the tabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from lsmlake.spark.types import to_spark
 
 _CATALOG = "spark_catalog"
 _FILE = "file:"
+_URL = re.compile(r"\w+://([^/@]+)(?:@[^/]*)?")
 _WAREHOUSE = "spark.sql.warehouse.dir"
 _FOUND_MAX = 300
 
@@ -41,7 +43,7 @@ def register_tables(spark, lake: Lake, database: str | None) -> list[str]:
         table = lake.table(name)
         given = {PATH: table.meta.env.storage.place(table.path)}
         try:
-            spark.dataSource.register(portable_source(package, _source(name), given))
+            spark.dataSource.register(portable_source(package, _source(name), given, table.meta.env))
             _put(spark, table, given)
         except PySparkException as error:
             found = str(error).split("\n\nJVM stacktrace")[0][:_FOUND_MAX]
@@ -117,10 +119,19 @@ def _check_place(spark, database: str, table: Table) -> None:
     else:
         place = f"{spark.conf.get(_WAREHOUSE)}/{database}.db"
     own = table.meta.env.storage.place(table.path.rpartition("/")[0])
-    if Path(own).resolve().is_relative_to(Path(place.removeprefix(_FILE)).resolve()):
+    if _lies_in(own, place):
         raise InvalidQuery(
             "Spark's warehouse is the folder of the lake",
             where=place,
             expected="a folder of its own: DROP DATABASE in Spark removes it",
             cure=f"set {_WAREHOUSE} to another folder before the session starts",
         )
+
+
+def _lies_in(own: str, place: str) -> bool:
+    """Whether a folder of a lake is in a folder of Spark, or is it."""
+    if (found := _URL.match(own)) is None:
+        return Path(own).resolve().is_relative_to(Path(place.removeprefix(_FILE)).resolve())
+    if (other := _URL.match(place)) is None or other[1] != found[1]:  # Spark may name a store by another scheme
+        return False
+    return f"{own[found.end() :]}/".startswith(f"{place[other.end() :].rstrip('/')}/")

@@ -6,16 +6,22 @@ The class is nested in a function, so cloudpickle pickles it by value.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.datasource import DataSource
 
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, arrival, shipped
+from lsmlake.store.env import Env
+from lsmlake.store.storage import Storage
 
 _NAME = "lsmlake"
+_names: WeakKeyDictionary[Storage, str] = WeakKeyDictionary()
+"""The names of formats that carry a storage."""
 
 
 def register(spark) -> None:
@@ -24,8 +30,21 @@ def register(spark) -> None:
     spark.dataSource.register(portable_source(shipped(spark)))
 
 
+def registered(spark, env: Env) -> str:
+    """Registers a format for the tables of a warehouse; returns its name. A warehouse that its address alone does not reach has
+    a format of its own, which carries the settings of the storage: Spark shows the options of a format, and not its class."""
+    storage = env.storage
+    if storage.by_address:
+        register(spark)
+        return _NAME
+    name = _names.setdefault(storage, f"{_NAME}.{env.ids()}")
+    check_python(spark)
+    spark.dataSource.register(portable_source(shipped(spark), name, env=env))
+    return name
+
+
 def portable_source(
-    package: Package | None, named: str = _NAME, given: Mapping[str, str] = MappingProxyType({})
+    package: Package | None, named: str = _NAME, given: Mapping[str, str] = MappingProxyType({}), env: Env | None = None
 ) -> type[DataSource]:
     """Returns the class of the data source.
 
@@ -33,8 +52,9 @@ def portable_source(
         package: The package for processes that may lack it; None: it is installed there.
         named: The name of the format.
         given: Options that each table of the format has.
+        env: Of the warehouse of these tables; None: an option names their path.
     """
-    arrive, given = arrival(), dict(given)
+    arrive, given, pickled = arrival(), dict(given), None if env is None else pickle.dumps(env)
 
     class PortableSource(DataSource):
         """One table, identified by its directory."""
@@ -45,7 +65,7 @@ def portable_source(
 
         def _source(self):
             arrive(package)
-            return import_module("lsmlake.spark.source").LakeSource({**given, **self.options}, package)
+            return import_module("lsmlake.spark.source").LakeSource({**given, **self.options}, package, pickled)
 
         def schema(self):
             return self._source().schema()

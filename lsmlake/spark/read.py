@@ -6,7 +6,8 @@ costs more than it saves. In buckets with level-0 rows, the older rows are anti-
 of each of these keys is added.
 
 Arrow: Python tasks read and mask (`spark.arrow`) the files whose bitmaps are too large to broadcast and sections that must be
-merged at read; and all files if Catalyst cannot read them: they are in an object store, or settings of the session forbid it.
+merged at read; and all files if Catalyst cannot read them: settings of the session forbid it, or the session has no way into the
+object store of the table (`spark.connector`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
 from lsmlake.schema.type_text import backticked
-from lsmlake.spark import arrow, mask, settings
+from lsmlake.spark import arrow, connector, mask, settings
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import to_spark
 from lsmlake.store.metadata import Metadata
@@ -59,12 +60,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
 
 def refuses_native(spark, plan: Plan) -> str | None:
     """Returns the reason why Catalyst cannot read the data files itself; None if it can."""
-    meta = plan.version.meta
-    try:
-        meta.env.storage.uri(meta.paths.root)
-    except InvalidQuery as unreachable:
-        return unreachable.what
-    return settings.refuses_native(spark.conf.get, plan.schema.columns.names)
+    return settings.refuses_native(spark.conf.get, plan.schema.columns.names) or connector.refuses(spark, plan)
 
 
 def first_by_key(spark, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
@@ -83,7 +79,8 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
     native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (native, rest))
     lines = []
     if native_files or not rest_files:
-        lines.append("spark native: Catalyst scan, deleted rows masked by bitmaps")
+        by = "" if (scheme := connector.scheme_of(plan)) == connector.FILE else f" by the session's connector for {scheme}://"
+        lines.append(f"spark native: Catalyst scan{by}, deleted rows masked by bitmaps")
     if rest_files:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")
     if merged := sum(len(split.merged) for split in native):

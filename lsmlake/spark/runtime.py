@@ -42,24 +42,26 @@ _SETTINGS = {
     # tasks, and one task gets all large files; the new value is about what a file system reads in the time of opening a file
     "spark.sql.files.openCostInBytes": ("4194304b", "262144b"),
 }
-"""Session settings: Spark's default and the value that suits a table. Values set by the user are kept."""
+"""Session settings: Spark's default and the value that suits tables in directories. Values set by the user are kept. In an object
+store a file takes long to look up and to open, as the defaults assume."""
 
 
 class SparkRuntime(Runtime):
-    """Sets two settings of the session if they have Spark's defaults: see `_SETTINGS`."""
+    """With tables that are `near`, in directories, sets two settings of the session if they have Spark's defaults: see
+    `_SETTINGS`."""
 
     name = "spark"
     filters = True
 
-    def __init__(self, spark) -> None:
+    def __init__(self, spark, near: bool = True) -> None:
         if not hasattr(spark, "createDataFrame"):
             raise InvalidOption(
                 "not a Spark session", where="connect(spark=...)", expected="a SparkSession", found=type(spark).__name__
             )
-        self.spark = spark
+        self.spark, self.near = spark, near
         settle_python(spark)
         self.uneven: set[str] = set()
-        for name, (default, better) in _SETTINGS.items():
+        for name, (default, better) in _SETTINGS.items() if near else ():
             if spark.conf.get(name) == default:
                 spark.conf.set(name, better)
 
@@ -153,7 +155,7 @@ class SparkRuntime(Runtime):
         return arrow.as_lists(changes, key)
 
     def attached(self, spark) -> SparkRuntime:
-        return self if spark is self.spark else SparkRuntime(spark)
+        return self if spark is self.spark else SparkRuntime(spark, self.near)
 
     def register_tables(self, lake: Lake, database: str | None) -> list[str]:
         return catalog.register_tables(self.spark, lake, database)

@@ -11,6 +11,7 @@ micro-batch reads all available changes, `availableNow` is one micro-batch, and 
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from difflib import get_close_matches
@@ -111,10 +112,11 @@ class _InZone(Runtime):
 class LakeSource(DataSource):
     """One table, identified by its directory."""
 
-    def __init__(self, options: Mapping[str, str], package: Package | None = None) -> None:
-        """`package`: the package for readers in processes that may lack lsmlake."""
+    def __init__(self, options: Mapping[str, str], package: Package | None = None, env: bytes | None = None) -> None:
+        """`package`: the package for readers in processes that may lack lsmlake. `env`: the pickled Env of the warehouse; None:
+        its address is enough. It is no option, since Spark shows options."""
         super().__init__(options)
-        self.package, self.in_catalog = package, False
+        self.package, self.env, self.in_catalog = package, env, False
         known = {name.lower(): name for name in OPTIONS}
         self.given: dict[str, str] = {}
         for name, value in options.items():
@@ -141,7 +143,7 @@ class LakeSource(DataSource):
                 expected="the table's directory, <warehouse>/<database>.db/<table>",
                 cure='pass it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
             )
-        table = table_at(self.given[PATH])
+        table = table_at(self.given[PATH], None if self.env is None else pickle.loads(self.env))
         return table.branch(self.given[BRANCH]) if BRANCH in self.given else table
 
     @property

@@ -119,7 +119,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
     """Returns the changes of a table as a streaming DataFrame, through the data source. Invalid arguments raise here."""
     follower = following.follower(meta, zone)
     follower.begin()
-    portable_source.register(spark)
+    name = portable_source.registered(spark, meta.env)
     given = {
         source.START: following.start,
         source.SNAPSHOT: following.snapshot,
@@ -136,5 +136,5 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         source.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
         source.CHANGELOG: "true",
     }
-    reader = spark.readStream.format(source.LakeSource.name())
+    reader = spark.readStream.format(name)
     return reader.options(**{n: str(v) for n, v in given.items() if v is not None}).load(meta.env.storage.place(meta.paths.root))

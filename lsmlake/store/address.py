@@ -21,6 +21,9 @@ KINDS = {
 }
 """Scheme of a URL -> kind of store."""
 
+_HADOOP = {S3: "s3a", GCS: "gs", AZURE: "abfss"}
+"""Kind of store -> scheme of its file system in Hadoop."""
+
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _CONTAINER = re.compile(r"[A-Za-z0-9_.$-]+")
 _ACCOUNT = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
@@ -65,6 +68,20 @@ def address_of(location: str) -> Address:
         raise _refused(f"memory://{container}/{prefix}", "memory://name", "leave the path out")
     url = f"{scheme}://{authority}" + (f"/{prefix}" if prefix else "")
     return Address(kind, url, container, prefix, account[1] if account else "")
+
+
+def hadoop_url(address: Address, account: str) -> str | None:
+    """The URL of a place in an object store as Hadoop's file systems read it; None if it lacks the storage account of Azure.
+    `account`: the account by the settings, which counts if the URL does not name one."""
+    host = address.url.partition("://")[2].partition("/")[0].partition("@")[2]
+    if address.kind == AZURE and not host:
+        if not account:
+            return None
+        host = f"{account}.dfs.core.windows.net"
+    if address.kind == AZURE:
+        host = host.replace(".blob.", ".dfs.", 1)
+    authority = f"{address.container}@{host}" if host else address.container
+    return f"{_HADOOP[address.kind]}://{authority}" + (f"/{address.prefix}" if address.prefix else "")
 
 
 def _refused(where: str, expected: str, cure: str) -> InvalidQuery:

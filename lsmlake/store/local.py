@@ -21,7 +21,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
@@ -32,10 +31,9 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery, StorageFailed
-from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
+from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
 
 _TRIES = 100
-_PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 
 
 def directory_at(path: str) -> Path:
@@ -174,7 +172,7 @@ class LocalStorage(Storage):
         return self._locate(path)
 
     def uri(self, path: str) -> str:
-        return "file://" + _PATTERN_CHARACTERS.sub(r"\\\g<0>", self._locate(path))  # no percent-encoding: Hadoop does not decode
+        return "file://" + escaped(self._locate(path))
 
     def refuse_links(self, paths: Iterable[str]) -> None:
         folders: set[str] = set()

@@ -40,6 +40,7 @@ _CLASSES = {S3: "S3Store", GCS: "GCSStore", AZURE: "AzureStore"}
 _CONTAINERS = {S3: "bucket", GCS: "bucket", AZURE: "container_name"}
 _ENDPOINTS = {S3: "endpoint", GCS: "base_url", AZURE: "endpoint"}
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_ACCOUNT_VARIABLE = "AZURE_STORAGE_ACCOUNT_NAME"
 _KEYS = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token"}
 _AWS = re.compile(r"(?:aws_)?(.*)", re.I)
 
@@ -61,8 +62,9 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
         config = _with_profile(config)
     if address.kind == GCS and "endpoint" in config:
         config["base_url"] = config.pop("endpoint")
-    if address.account:
-        config.setdefault("account_name", address.account)
+    if address.kind == AZURE and not any(name.lower().endswith("account_name") for name in config):
+        account = address.account or os.environ.get(_ACCOUNT_VARIABLE)  # obstore's clients do not tell the one of the environment
+        config |= {"account_name": account} if account else {}
     endpoint = config.get(_ENDPOINTS[address.kind]) or (_endpoint_of_environment() if address.kind == S3 else None)
     if endpoint and _is_loopback(str(endpoint)):
         client.setdefault("allow_http", True)

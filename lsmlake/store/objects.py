@@ -23,13 +23,13 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
 from lsmlake.format.paths import is_unique
-from lsmlake.store.address import AZURE, Address
+from lsmlake.store.address import AZURE, Address, hadoop_url
 from lsmlake.store.blocks import through
 from lsmlake.store.disk_cache import DiskCache
 from lsmlake.store.object_client import client_of
 from lsmlake.store.object_errors import Refusal, refusal
 from lsmlake.store.ranges import Fetch, Range, RangedFile, Ranges, cut, merged
-from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, storage_errors
+from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
 from lsmlake.store.together import side_by_side
 
 Result = TypeVar("Result")
@@ -82,6 +82,10 @@ class ObjectStorage(Storage):
     def _keep(self, path: str, part: str, data: memoryview) -> None:
         if self._cache is not None and is_unique(path):
             self._cache.put(self._file(path), part, data)
+
+    @property
+    def by_address(self) -> bool:
+        return not self._options
 
     @property
     def root(self) -> str:
@@ -226,7 +230,7 @@ class ObjectStorage(Storage):
 
     def _prove(self) -> None:
         """Raises InvalidQuery unless the store has a conditional create."""
-        known = self.address, repr(self._client)
+        known = self.address, str(self._client.config.get("endpoint"))
         if known in _proven:
             return
         path = f"{TEMPORARY}{uuid.uuid4().hex}"
@@ -281,9 +285,14 @@ class ObjectStorage(Storage):
         return f"{self.root}/{path}" if path else self.root
 
     def uri(self, path: str) -> str:
-        raise InvalidQuery(
-            "Spark's own readers are not used on an object store", where=self.place(path), cure="read it in Python tasks"
-        )
+        root = hadoop_url(self.address, self._client.config.get("account_name", ""))
+        if root is None:
+            raise InvalidQuery(
+                "Hadoop's address of the store has the storage account, which is unknown",
+                where=self.root,
+                cure="name the account in the address: abfss://container@account.dfs.core.windows.net/prefix",
+            )
+        return escaped(f"{root}/{checked(path)}" if path else root)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 

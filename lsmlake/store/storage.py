@@ -16,6 +16,7 @@ After StorageFailed, a write may or may not have taken effect; a caller that mus
 from __future__ import annotations
 
 import errno
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -26,6 +27,8 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
 
 TEMPORARY = ".tmp-"  # prefix of names reserved for the backend and never listed; Spark ignores names with a leading dot, too
+
+_PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 
 _CURES = {
     errno.ENOSPC: "free space on the disk",
@@ -55,9 +58,11 @@ class Storage(ABC):
 
     Attributes:
         at_once: how many calls to make side by side; 1 where a call takes less time than a thread.
+        by_address: whether other processes reach the storage by its address and their environment, without settings of the user.
     """
 
     at_once = 1
+    by_address = True
 
     @abstractmethod
     def read(self, path: str) -> pa.NativeFile:
@@ -156,8 +161,8 @@ class Storage(ABC):
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """The address of this one file for `spark.read`, with pattern characters escaped. Raises InvalidQuery if Spark cannot
-        reach this storage."""
+        """The address of this one file for `spark.read`, with pattern characters escaped. The scheme is that of a file system of
+        Hadoop, which the session may lack. Raises InvalidQuery if there is none for this storage."""
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:
@@ -182,6 +187,11 @@ def storage_errors(verb: str, where: str) -> Iterator[None]:
     except OSError as error:
         cure = _CURES.get(error.errno, "see the cause and try again")
         raise StorageFailed(f"cannot {verb}", where=where, found=error.strerror or str(error), cure=cure) from error
+
+
+def escaped(path: str) -> str:
+    """A path as a pattern of Hadoop that matches only this path. Nothing is percent-encoded: Hadoop does not decode."""
+    return _PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
 def checked(path: str) -> str:
