@@ -49,7 +49,7 @@ class Server:
         self.options = {"endpoint": self._endpoint, "region": "us-east-1", **keys}
         self._post("bench", b"", "PUT")
 
-    def connect(self) -> Lake:
+    def connect(self, cache: Path | None = None) -> Lake:
         return lsmlake.connect(self.url, storage_options=self.options)
 
     def delay(self, milliseconds: float) -> None:
@@ -103,7 +103,7 @@ def run(folder: Path, rows: int = 2_000_000, files: int = 10_000, rounds: int = 
                 f"plan of {files:,} files by a new handle, after it has found the table", 3, server, rounds, partial(_new, server)
             ),
         ]
-        scan, answer = _scan(server, table, rounds)
+        scan, answer = _scan(server, table, rounds, folder)
         upserts = [
             *_stepped("upsert of 1,000 rows", 8, server, 2 * rounds, partial(_upsert, table, rows)),
             *_stepped(
@@ -158,17 +158,27 @@ def _new(server: Server, number: int) -> Callable[[], object]:
     return lambda: table.scan().plan()
 
 
-def _scan(server: Server, table: Table, rounds: int) -> tuple[list[Measure], str]:
-    """Decodes all columns of the data file, in turns with its download."""
-    storage = table.meta.env.storage
-    (path,) = table.files()["file_path"].to_pylist()
-    client = storage._client
+def _scan(server: Server, table: Table, rounds: int, folder: Path) -> tuple[list[Measure], str]:
+    """Decodes all columns of the data file, in turns with its download, with a scan of the same file on the local disk, and with
+    one through a cache there."""
+    path, read = table.files()["file_path"].to_pylist()[0], table.scan().to_arrow()
+    local = lsmlake.connect(folder / "local")
+    local.create_database("bench")
+    same = local.create_table(_NAME, SCHEMA, primary_key=[KEY], options=table.options)
+    same.upsert(read, compact=False)
+    same.compact(full=True)
+    cached, client = server.connect(cache=folder / "cache").table(_NAME), table.meta.env.storage._client
     megabytes = len(obstore.get(client, path).bytes()) / 1e6
     sides = {
         "scan": lambda number: lambda: table.scan().to_arrow(),
         "download": lambda number: lambda: obstore.get(client, path).bytes(),
+        "local": lambda number: lambda: same.scan().to_arrow(),
+        "cached": lambda number: lambda: cached.scan().to_arrow(),
     }
     spent = take_turns(sides, rounds)
     rate = {name: megabytes / one.seconds for name, one in spent.items()}
-    scan = Measure("scan of every column / download by obstore", rate["scan"], rate["download"], "MB/s", 0.8, at_least=True)
-    return [scan], f"{table.scan().to_arrow().num_rows:,} rows"
+    return [
+        Measure("scan of every column / download by obstore", rate["scan"], rate["download"], "MB/s", 0.8, at_least=True),
+        Measure("scan of every column / scan of a local table", rate["scan"], rate["local"], "MB/s", 0.8, at_least=True),
+        Measure("scan through a cache on disk / scan of a local table", rate["cached"], rate["local"], "MB/s"),
+    ], f"{read.num_rows:,} rows"

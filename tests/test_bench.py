@@ -148,7 +148,7 @@ def test_planning(tmp_path: Path):
 
 def test_object_store(tmp_path: Path):
     report = object_store.run(tmp_path, rows=2_000, files=100, rounds=1, delay=1)
-    assert report.checksum == "2,000 rows" and len(report.measures) == 16
+    assert report.checksum == "2,000 rows" and len(report.measures) == 18
     assert all(measure.value > 0 for measure in report.measures)
 
 

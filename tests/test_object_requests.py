@@ -20,7 +20,7 @@ from bench.object_store import depth
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 
-DELAY_S = 0.02
+DELAY_S = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,35 @@ STEADY: dict[str, tuple[Callable[[Table], object], dict[str, int], int]] = {
     "plan": (lambda table: table.scan().plan(), NEWEST, 1),
     "get of a key read before": (lambda table: table.get({"k": 50}), NEWEST, 1),
     "scan": (lambda table: table.scan().to_arrow(), plus(NEWEST, {"GET data": 1}), 2),
+    "count": (lambda table: table.scan().count(), NEWEST, 1),
+    "scan of a key": (lambda table: table.scan(where="k = 50").to_arrow(), NEWEST, 1),  # a small file was read as a whole
+    "get of a missing key": (lambda table: table.get({"k": 500}), NEWEST, 1),
+    "snapshots": (lambda table: table.snapshots(), {"list": 1, "GET snapshot": 5}, 2),
     "upsert without compaction": (
         lambda table: table.upsert(rows(1), compact=False),
         plus(NEWEST, {"PUT data": 1}, PUBLISH),
         5,
+    ),
+    "upsert that compacts all rows": (  # looks keys up, then reads the old rows and writes them again
+        lambda table: table.upsert(rows(1)),
+        plus(NEWEST, {"PUT data": 2, "GET data": 2}, PUBLISH),
+        9,
+    ),
+    "delete of a key": (
+        lambda table: table.delete_keys({"k": [3]}),
+        plus(NEWEST, {"GET data": 1, "PUT data": 1, "POST many": 1}, VECTORS, PUBLISH, {"PUT manifest": -1}),
+        8,
+    ),
+    "delete without a matching row": (lambda table: table.delete(where="v = 500"), NEWEST, 1),
+    "alter an option": (
+        lambda table: table.alter(lsmlake.set_option("snapshot.num-retained.max", 100)),
+        plus(NEWEST, {"list": 1, "PUT schema": 1}, PUBLISH, {"PUT manifest": -1}),
+        6,
+    ),
+    "create a tag": (
+        lambda table: table.create_tag("new"),
+        {"GET snapshot": 8, "PUT pin": 1, "HEAD snapshot": 1, "PUT tag": 1, "HEAD pin": 1, "POST many": 1},
+        10,
     ),
 }
 """Verb -> requests and their depth, of a handle that has just read and written."""
@@ -68,7 +93,7 @@ def test_the_requests_of_a_verb(world: tuple[Server, FaultProxy], verb: str):
     table = made(*world)
     table.get({"k": 50})
     found = measured(world[1], lambda: run(table))
-    assert Counter(map(kind, found)) == expected
+    assert Counter(map(kind, found)) == Counter(expected)
     assert depth(found) <= deep
 
 
@@ -120,11 +145,11 @@ def test_a_new_handle_plans_in_three_steps(world: tuple[Server, FaultProxy]):
     for number in range(9):
         table.upsert(rows(number, number + 2))
     other: list[Table] = []
-    found = measured(world[1], lambda: other.append(opened(*world, table.meta.env.storage.root).table("d.t")), 5 * DELAY_S)
+    found = measured(world[1], lambda: other.append(opened(*world, table.meta.env.storage.root).table("d.t")), 2 * DELAY_S)
     assert Counter(map(kind, found)) == {"HEAD database.json": 1, "GET schema": 1, "GET LATEST": 1}
     assert depth(found) <= 2
     plans: list[object] = []
-    found = measured(world[1], lambda: plans.append(other[0].scan().plan()), 5 * DELAY_S)
+    found = measured(world[1], lambda: plans.append(other[0].scan().plan()), 2 * DELAY_S)
     assert plans[0].files == table.scan().plan().files
     assert Counter(map(kind, found)) == {
         "HEAD snapshot": 1,
@@ -154,7 +179,7 @@ def test_many_small_files_are_read_at_once(world: tuple[Server, FaultProxy]):
     data = pa.table({"k": range(1_000)})
     table = lake.create_table_from("d.t", data, primary_key=["k"], options={"bucket": 12})
     read: list[pa.Table] = []
-    found = measured(world[1], lambda: read.append(table.scan().to_arrow()), 5 * DELAY_S)
+    found = measured(world[1], lambda: read.append(table.scan().to_arrow()), 2 * DELAY_S)
     assert read[0].sort_by("k").equals(data.cast(read[0].schema))
     assert Counter(map(kind, found)) == plus(NEWEST, {"GET data": 12})
     assert depth(found) <= 2
@@ -180,7 +205,7 @@ def test_an_expiry_by_a_new_handle_reads_all_metadata_at_once(world: tuple[Serve
     for number in range(6):
         table.upsert(rows(number), compact=False)
     other = opened(*world, table.meta.env.storage.root).table("d.t")
-    found = measured(world[1], lambda: other.expire_snapshots(retain_min=1, older_than="2100-01-01"), 2 * DELAY_S)
+    found = measured(world[1], lambda: other.expire_snapshots(retain_min=1, older_than="2100-01-01"))
     assert Counter(map(kind, found)) == {
         "list": 15,
         "HEAD snapshot": 1,

@@ -6,7 +6,8 @@ A file that cannot be read, because it is damaged or of a newer format, is a row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lsmlake.format.tag import Tag
 from lsmlake.options.types import duration
 from lsmlake.store.consumers import consumer_names, read_consumer
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.together import ahead
 
 _TIME = pa.timestamp("ms", "UTC")
 _NAMES = pa.list_(pa.string())
@@ -33,17 +35,19 @@ class _Listed(NamedTuple):
     error: LakeError | None = None
 
 
-def _listed(names: Iterable[str | int], read: Callable[[str | int], object]) -> Iterator[_Listed]:
+def _listed(meta: Metadata, names: Iterable[str | int], read: Callable[[str | int], object]) -> Iterator[_Listed]:
     """Read files. Those that are deleted meanwhile, for which `read` returns None or raises SnapshotNotFound, are left out."""
-    for name in names:
-        try:
-            found, error = read(name), None
-        except SnapshotNotFound:
-            continue
-        except (Corrupt, UnsupportedFormat) as broken:
-            found, error = None, broken
-        if found is not None or error is not None:
-            yield _Listed(name, found, error)
+
+    def one(name: str | int) -> Generator[_Listed]:
+        with suppress(SnapshotNotFound):
+            try:
+                found, error = read(name), None
+            except (Corrupt, UnsupportedFormat) as broken:
+                found, error = None, broken
+            if found is not None or error is not None:
+                yield _Listed(name, found, error)
+
+    return ahead(map(one, names), meta.env.storage.at_once)
 
 
 def _table(name: str, type_: pa.DataType, listed: Iterable[_Listed], columns: Mapping[str, _Column]) -> pa.Table:
@@ -63,7 +67,7 @@ def _reason(error: LakeError) -> str:
 
 
 def _all_snapshots(meta: Metadata) -> list[_Listed]:
-    return list(_listed(meta.snapshots.ids(), meta.snapshots.get))
+    return list(_listed(meta, meta.snapshots.ids(), meta.snapshots.get))
 
 
 def snapshots(meta: Metadata) -> pa.Table:
@@ -129,7 +133,7 @@ def schemas(meta: Metadata) -> pa.Table:
         "comment": (pa.string(), lambda s: s.comment),
         "update_time": (_TIME, lambda s: s.time_ms),
     }
-    return _table("schema_id", pa.int64(), _listed(meta.schemas.ids(), uncached.schemas.get), columns)
+    return _table("schema_id", pa.int64(), _listed(meta, meta.schemas.ids(), uncached.schemas.get), columns)
 
 
 def tags(meta: Metadata) -> pa.Table:
@@ -160,7 +164,7 @@ def _origin(branch: BranchInfo) -> tuple[str | None, int]:
 
 
 def _all_branches(meta: Metadata) -> list[_Listed]:
-    return list(_listed(meta.branches.names(), meta.branches.read))
+    return list(_listed(meta, meta.branches.names(), meta.branches.read))
 
 
 def branches(meta: Metadata) -> pa.Table:
@@ -182,4 +186,4 @@ def consumers(meta: Metadata) -> pa.Table:
         "last_progress": (_TIME, lambda c: c.modified_ms),
     }
     times = consumer_names(meta)
-    return _table("consumer_id", pa.string(), _listed(times, lambda name: read_consumer(meta, name, times[name])), columns)
+    return _table("consumer_id", pa.string(), _listed(meta, times, lambda name: read_consumer(meta, name, times[name])), columns)

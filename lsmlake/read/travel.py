@@ -6,6 +6,7 @@ A time without a zone is in the time zone of the runtime (`Runtime.zone`), as in
 from __future__ import annotations
 
 import datetime
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -107,8 +108,8 @@ def _at(meta: Metadata, time_ms: int, zone: str) -> Snapshot:
     """Returns the newest snapshot committed at or before `time_ms`. Not a binary search: with a wrong clock, times may not
     ascend."""
     ids = meta.snapshots.ids()
-    found = (snapshot for number in reversed(ids) if (snapshot := meta.snapshots.get(number)).time_ms <= time_ms)
-    snapshot = next(found, None)
+    with closing(meta.snapshots.each(reversed(ids))) as newest_first:
+        snapshot = next((one for one in newest_first if one.time_ms <= time_ms), None)
     if snapshot is None:
         earliest = time_text(meta.snapshots.get(ids[0]).time_ms, zone) if ids else "its first commit"
         raise SnapshotNotFound(

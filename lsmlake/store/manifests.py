@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -45,17 +46,21 @@ class Manifests:
         return next(self.entries_of([meta], schema))
 
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
-        """The entries of each of some manifests. Small ones are read and decoded together."""
-        for group in in_groups(metas, _TOGETHER):
-            keys = [(self.files.paths.manifest(meta.name), schema.types_by_id) for meta in group]
-            known = [self.files.cache.known(key) for key in keys]
-            missing = [number for number, table in enumerate(known) if table is None]
-            workers = max(self.files.env.workers, self.files.env.storage.at_once)
-            contents = list(ahead((self._content(group[number]) for number in missing), workers))
-            for number, table in zip(missing, manifest.decode_under(contents, schema), strict=True):
-                known[number] = table
-                self.files.cache.put(keys[number], table)
-            yield from map(manifest.inherit, known, (meta.sequence for meta in group))
+        """The entries of each of some manifests. Small ones are decoded together, while the next ones are read."""
+        groups = list(in_groups(metas, _TOGETHER))
+        found = {meta.name: self.files.cache.known(self._key(meta.name, schema)) for group in groups for meta in group}
+        missing = [meta for group in groups for meta in group if found[meta.name] is None]
+        workers = max(self.files.env.workers, self.files.env.storage.at_once)
+        with closing(ahead(map(self._content, missing), workers)) as contents:
+            for group in groups:
+                new = [meta.name for meta in group if found[meta.name] is None]
+                for name, table in zip(new, manifest.decode_under(list(islice(contents, len(new))), schema), strict=True):
+                    found[name] = table
+                    self.files.cache.put(self._key(name, schema), table)
+                yield from (manifest.inherit(found.pop(meta.name), meta.sequence) for meta in group)
+
+    def _key(self, name: str, schema: Schema) -> tuple[object, ...]:
+        return self.files.paths.manifest(name), schema.types_by_id
 
     def _content(self, meta: ManifestMeta) -> Generator[manifest.Content]:
         path = self.files.paths.manifest(meta.name)
@@ -150,7 +155,7 @@ class Manifests:
         """Write a manifest. `table`: its entries, with the columns that `schema` gives them."""
         data = manifest.encode(table)
         name = self.files.write_new("manifest", data).name
-        self.files.cache.put((self.files.paths.manifest(name), schema.types_by_id), table)
+        self.files.cache.put(self._key(name, schema), table)
         return manifest_list.describe(name, data, table, schema, sequence)
 
     def put_list(self, metas: Sequence[ManifestMeta]) -> Named:

@@ -141,6 +141,20 @@ class ObjectStorage(Storage):
             return self.read(path)  # an empty object, or one that is shorter than `size`
         return opened
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        located, part = checked(path), f"bytes {start} to {stop}"
+        if (known := self._cached(path, part)) is not None:
+            return bytes(known)
+        get, options = self._obstore.get, {"range": (start, stop)}
+        found = self._patiently(lambda: get(self._client, located, options=options).bytes().to_bytes())
+        if isinstance(found, Refusal):
+            if found.is_missing:
+                raise _missing(path)
+            return super().read_range(path, start, stop)  # the range is empty, or not in the object
+        if len(found) == stop - start:
+            self._keep(path, part, memoryview(found))
+        return found
+
     def _fetch(self, path: str, tag: str | None, size: int) -> Fetch:
         """Reads ranges of the object of this size that has this tag."""
 

@@ -5,7 +5,7 @@ A hint file holds the number of a recent snapshot, so that a new handle need not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from lsmlake.store.manifests import Manifests
 from lsmlake.store.storage import read_bytes, storage_errors
 from lsmlake.store.table_files import TableFiles
 from lsmlake.store.tags import Tags
+from lsmlake.store.together import ahead
 
 _EXPIRED = b"expired\n"  # content of a mark: it keeps the snapshot's number taken, so that no slow commit reuses it
 _CUT = b"rolled back\n"  # content of the mark of a snapshot that a rollback removed; unlike above, older snapshots stay
@@ -53,6 +54,14 @@ class Snapshots:
             what = f"snapshot {number} was removed by a rollback with cut, or had expired on the branch that brought it"
             raise SnapshotNotFound(what, where=self.files.paths.root, cure=LIST_SNAPSHOTS)
         return self._decoded(stored)
+
+    def each(self, numbers: Iterable[int]) -> Iterator[Snapshot]:
+        """`get` of each number; some are read ahead where requests wait for a network."""
+
+        def one(number: int) -> Generator[Snapshot]:
+            yield self.get(number)
+
+        return ahead(map(one, numbers), self.files.env.storage.at_once)
 
     def get_kept(self, number: int) -> Snapshot:
         """As `get(number)`, but also raises SnapshotNotFound for a snapshot that a slow commit stored under a freed number.

@@ -73,6 +73,13 @@ class Storage(ABC):
         With length 0 a missing file may be noticed only when it is read."""
         return self.read(path)
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """The bytes [start, stop) of a file, fewer at its end. Raises FileNotFoundError."""
+        with self.read(path) as source, storage_errors("read", path):
+            size = source.size()
+            source.seek(min(start, size))
+            return source.read(max(0, min(stop, size) - start))  # `read` allocates as much as is requested
+
     @abstractmethod
     def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """A sink for a whole file; replaces an existing file. A normal exit of the context makes the file durable and visible; an

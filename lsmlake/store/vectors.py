@@ -10,7 +10,6 @@ from lsmlake.errors import Corrupt
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile, VectorRef
-from lsmlake.store.storage import storage_errors
 from lsmlake.store.table_files import RESTORE, TableFiles
 
 _KEPT_BYTES = 1 << 20
@@ -49,10 +48,7 @@ class Vectors:
         if written is not None:
             return written[start:stop]
         try:
-            with self.files.env.storage.read(path) as source, storage_errors("read", path):
-                size = source.size()
-                source.seek(min(start, size))
-                return source.read(max(0, min(stop, size) - start))  # `read` allocates as much as is requested
+            return self.files.env.storage.read_range(path, start, stop)
         except FileNotFoundError as missing:
             self.files.first_schema()
             raise Corrupt("deletion vector file is missing", where=path, cure=RESTORE) from missing
