@@ -9,15 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
-import numpy as np
 
 import lsmlake
 from bench import checksum, tables
 from bench.result import Measure, Report
-from bench.rows import orders
 from bench.timing import compared, take_turns
 
-_BATCH = 1_000_000
 _TARGET, _TARGET_ARROW = 1.6, 1.0
 QUERIES = {
     "grouped aggregate": "SELECT city, sum(quantity) q, avg(weight) w, max(`at`) m, sum(amount) s FROM {} GROUP BY city",
@@ -28,12 +25,7 @@ QUERIES = {
 
 def run(folder: Path, rows: int = 4_000_000, rounds: int = 5) -> Report:
     """`rows` of 12 columns in 4 buckets, compacted; a tenth replaced since, and compacted into a level of its own."""
-    table = tables.create(folder, {"bucket": 4, "target-file-size": "16 mb", "file.block-size": "8 mb"})
-    for start in range(0, rows, _BATCH):
-        table.upsert(orders(np.arange(start, min(rows, start + _BATCH))))
-    table.compact(full=True)
-    replaced = np.sort(np.random.default_rng(1).choice(rows, rows // 10, replace=False))
-    table.upsert(orders(replaced, version=1), compact=True)
+    table = tables.with_dead_rows(folder, rows)
     lake = lsmlake.connect(folder)
     files = tables.paths(folder, table)
     listed = "read_parquet([" + ", ".join(f"'{path}'" for path in files) + "])"

@@ -7,11 +7,14 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 import lsmlake
-from bench.rows import KEY, SCHEMA
+from bench.rows import KEY, SCHEMA, orders
 from lsmlake.api.table import Table
 
 NAME = "bench.orders"
+_BATCH = 1_000_000
 
 
 def create(folder: Path, options: Mapping[str, object], spark: object | None = None) -> Table:
@@ -19,6 +22,17 @@ def create(folder: Path, options: Mapping[str, object], spark: object | None = N
     lake = lsmlake.connect(folder, spark=spark)
     lake.create_database("bench")
     return lake.create_table(NAME, SCHEMA, primary_key=[KEY], options=options)
+
+
+def with_dead_rows(folder: Path, rows: int) -> Table:
+    """A table of so many orders in 4 buckets, compacted; a tenth replaced since, and compacted into a level of its own."""
+    table = create(folder, {"bucket": 4, "target-file-size": "16 mb", "file.block-size": "8 mb"})
+    for start in range(0, rows, _BATCH):
+        table.upsert(orders(np.arange(start, min(rows, start + _BATCH))))
+    table.compact(full=True)
+    replaced = np.sort(np.random.default_rng(1).choice(rows, rows // 10, replace=False))
+    table.upsert(orders(replaced, version=1), compact=True)
+    return table
 
 
 def reopen(folder: Path, spark: object | None = None) -> Table:

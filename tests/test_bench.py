@@ -21,6 +21,7 @@ from bench import (
     contention,
     embedded_upsert,
     engines,
+    interop_reads,
     object_store,
     planning,
     point_read,
@@ -257,6 +258,11 @@ def _needs_tpch() -> None:
         sql_tpch.program()
     except sql_tpch.NoGenerator as reason:
         pytest.skip(str(reason))
+
+
+def test_interop_reads(tmp_path: Path):
+    report = interop_reads.run(tmp_path, rows=5_000, rounds=1)
+    assert len(report.measures) == 20 and "500 rows" in report.sizes["dead"]
 
 
 def test_sql_tpch(tmp_path: Path):
