@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Event, Thread
@@ -34,7 +34,7 @@ from cluster.machines import Cluster, end, temporaries
 from cluster.plan import COLUMNS, STREAM, UPSERTS, Batch, digest, replayed
 from cluster.roles import ROLES, rows_of
 
-KILL_SECONDS, FEED_SECONDS, END_SECONDS = 10, 1, 600
+KILL_SECONDS, FEED_SECONDS, OBSERVE_SECONDS, END_SECONDS = 10, 1, 0.3, 600
 AHEAD = 4
 """So many files may wait for the stream."""
 
@@ -47,47 +47,57 @@ class Report(NamedTuple):
 
 
 class Observer:
-    """Notes each snapshot of a table, and feeds the stream, in the background."""
+    """Feeds the stream, and notes what each snapshot of the table is."""
 
     def __init__(self, table: lsmlake.Table, folder: Path) -> None:
         self.table, self.folder = table, folder
         self.seen: dict[int, tuple[str, str | None, int | None]] = {}
         self.fed = 0
-        self._end = Event()
-        self._threads = [Thread(target=self._observe), Thread(target=self._feed)]
-
-    def __enter__(self) -> Observer:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        for thread in self._threads:
-            thread.join()
 
     def note(self) -> None:
-        found = self.table.snapshots().select(["snapshot_id", "commit_kind", "writer_id", "commit_id"])
-        self.seen |= {row["snapshot_id"]: tuple(row.values())[1:] for row in found.to_pylist()}
+        with suppress(lsmlake.errors.SnapshotNotFound):  # it expires while they are listed
+            found = self.table.snapshots().select(["snapshot_id", "commit_kind", "writer_id", "commit_id"])
+            self.seen |= {row["snapshot_id"]: tuple(row.values())[1:] for row in found.to_pylist()}
 
-    def _observe(self) -> None:
-        while not self._end.wait(0.3):
-            with suppress(lsmlake.errors.SnapshotNotFound):  # it expires while they are listed
-                self.note()
+    def feed(self) -> None:
+        if self.fed - max(taken(self.folder).values(), default=0) >= AHEAD:
+            return
+        batch = Batch(STREAM, self.fed)
+        ids = batch.ids()
+        path = self.folder / "in" / f"{self.fed}.parquet"
+        hidden = path.with_name(f".{path.name}")
+        pq.write_table(pa.table({"id": ids, "v": [batch.base + i for i in ids]}), hidden)
+        os.utime(hidden, (self.fed, self.fed))  # the order of the stream
+        hidden.rename(path)
+        self.fed += 1
 
-    def _feed(self) -> None:
-        while not self._end.wait(FEED_SECONDS):
-            committed = sum(number is not None and writer != UPSERTS for _, writer, number in [*self.seen.values()])
-            if self.fed - committed >= AHEAD:
-                continue
-            batch = Batch(STREAM, self.fed)
-            ids = batch.ids()
-            path = self.folder / "in" / f"{self.fed}.parquet"
-            hidden = path.with_name(f".{path.name}")
-            pq.write_table(pa.table({"id": ids, "v": [batch.base + i for i in ids]}), hidden)
-            os.utime(hidden, (self.fed, self.fed))  # the order of the stream
-            hidden.rename(path)
-            self.fed += 1
+
+def taken(folder: Path) -> dict[int, int]:
+    """How many files the stream has taken with each micro-batch and all before it, as its checkpoint tells. A driver that dies
+    after it has looked for a file takes one more into the same micro-batch."""
+    found = {}
+    for path in (folder / "checkpoint" / "offsets").glob("[0-9]*"):
+        with suppress(json.JSONDecodeError, KeyError):  # it is being written
+            found[int(path.name)] = json.loads(path.read_text().splitlines()[-1])["logOffset"] + 1
+    return found
+
+
+@contextmanager
+def again_and_again(step: Callable[[], None], pause_s: float) -> Iterator[None]:
+    """Does the step in the background while the block runs."""
+    over = Event()
+
+    def work() -> None:
+        while not over.wait(pause_s):
+            step()
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Programs:
@@ -157,21 +167,23 @@ def side_by_side(cluster: Cluster, folder: Path, python: str, seconds: float, se
     lake.create_database("d")
     options = {"bucket": 2, "write.collect-rows": 0}  # by tasks, always
     table = lake.create_table("d.t", COLUMNS, primary_key=["id"], options=options)
-    with Observer(table, folder) as observer, Programs(cluster, folder, python, seed) as programs:
+    observer = Observer(table, folder)
+    with again_and_again(observer.note, OBSERVE_SECONDS), Programs(cluster, folder, python, seed) as programs:
         limit = time.monotonic() + seconds
-        while time.monotonic() < limit:
-            time.sleep(KILL_SECONDS)
-            programs.check()
-            programs.kill_one()
+        with again_and_again(observer.feed, FEED_SECONDS):
+            while time.monotonic() < limit:
+                time.sleep(KILL_SECONDS)
+                programs.check()
+                programs.kill_one()
         faults = programs.finish()
-        observer.note()
+    observer.note()
     logs = {role: list(_log(folder / "logs" / role)) for role in ROLES}
     faults += [f"{role}: {line['fault']}" for role, log in logs.items() for line in log if "fault" in line]
     reads = [line["read"] for line in logs["reader"] if "read" in line]
-    batches = _batches(observer.seen, faults)
-    if (taken := sum(batch is not None and batch.writer == STREAM for batch in batches)) != observer.fed:
-        faults.append(f"the stream committed {taken} of {observer.fed} files")
-    states = replayed(batches)
+    commits = _commits(observer.seen, taken(folder), faults)
+    if (files := sum(batch.writer == STREAM for batches in commits for batch in batches)) != observer.fed:
+        faults.append(f"the stream committed {files} of {observer.fed} files")
+    states = replayed(commits)
     faults += [f"snapshot {n} was read as {found}, not {digest(states[n])}" for n, found in reads if found != digest(states[n])]
     if (last := rows_of(table.scan().to_arrow())) != states[-1]:
         faults.append(f"the table has {digest(last)} at the end, not {digest(states[-1])}")
@@ -179,10 +191,10 @@ def side_by_side(cluster: Cluster, folder: Path, python: str, seconds: float, se
     left = len(unreferenced(table))
     table.remove_orphan_files(older_than=datetime.now(timezone.utc) + timedelta(minutes=1))
     faults += [f"not collected: {path}" for path in unreferenced(table)]
-    commits = Counter(batch.writer if batch else "compactions" for batch in batches)
+    kinds = Counter(batches[0].writer if batches else "compactions" for batches in commits)
     lost = Counter(end.reason for end in ends(folder / "events"))
     told = [
-        f"{seconds:.0f} s side by side, {len(batches)} snapshots: {dict(commits)}",
+        f"{seconds:.0f} s side by side, {len(commits)} snapshots: {dict(kinds)}",
         f"killed: {dict(programs.killed)}; ends of tasks, as Spark reported them: {dict(lost)}",
         f"{len(reads)} snapshots read, {sum('late' in line for line in logs['reader'])} expired before they were read",
         f"compactions overtaken: {sum('overtaken' in line for line in logs['compactor'])}; "
@@ -193,20 +205,27 @@ def side_by_side(cluster: Cluster, folder: Path, python: str, seconds: float, se
     return Report(told, faults)
 
 
-def _batches(seen: dict[int, tuple[str, str | None, int | None]], faults: list[str]) -> Sequence[Batch | None]:
-    """What each snapshot, from the first, brought."""
+def _commits(
+    seen: dict[int, tuple[str, str | None, int | None]], files: dict[int, int], faults: list[str]
+) -> Sequence[Sequence[Batch]]:
+    """What each snapshot, from the first, brought. `files`: see `taken`."""
     if sorted(seen) != list(range(1, len(seen) + 1)):
         faults.append(f"not all snapshots were observed: {sorted(seen)}")
-    batches: list[Batch | None] = []
+    commits: list[list[Batch]] = []
+    numbers: dict[str, list[int]] = {STREAM: [], UPSERTS: []}
     for _, (kind, writer, number) in sorted(seen.items()):
-        batches.append(None if number is None else Batch(UPSERTS if writer == UPSERTS else STREAM, number))
         if (number is None) != (kind == "COMPACT"):
             faults.append(f"a commit of kind {kind} by {writer} with the number {number}")
-    for writer in (STREAM, UPSERTS):
-        numbers = [batch.number for batch in batches if batch and batch.writer == writer]
-        if numbers != list(range(len(numbers))):
-            faults.append(f"{writer} committed {numbers}: each once, in order")
-    return batches
+        if number is None:
+            commits.append([])
+        elif writer == UPSERTS:
+            commits.append([Batch(UPSERTS, number)])
+            numbers[UPSERTS].append(number)
+        else:
+            commits.append([Batch(STREAM, n) for n in range(files.get(number - 1, 0), files[number])])
+            numbers[STREAM].append(number)
+    faults += [f"{name} committed {n}: each once, in order" for name, n in numbers.items() if n != list(range(len(n)))]
+    return commits
 
 
 def _log(path: Path) -> Iterator[dict]:

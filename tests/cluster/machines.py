@@ -154,6 +154,7 @@ def driver_session(master: str, folder: Path, python: str, cores: int, **more: s
         "spark.default.parallelism": "4",
         "spark.locality.wait": "0s",
         "spark.sql.codegen.wholeStage": "false",  # little data: do not compile a query
+        "spark.sql.streaming.minBatchesToRetain": "100000",  # the checkpoint tells all that a stream did
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.eventLog.rolling.enabled": "false",

@@ -61,19 +61,18 @@ class Role:
 def stream(role: Role) -> None:
     """Takes the files of the folder `in`, one per micro-batch, as they come."""
     source = role.spark.readStream.schema("id BIGINT, v BIGINT").option("maxFilesPerTrigger", 1)
-    frame = source.parquet(str(role.folder / "in"))
+    frame, checkpoint = source.parquet(str(role.folder / "in")), str(role.folder / "checkpoint")
 
     def step() -> None:
-        query = role.table.write_stream(frame, checkpoint=str(role.folder / "checkpoint"))
+        query = role.table.write_stream(frame, checkpoint=checkpoint)
         while not role.stopping() and query.isActive:
             time.sleep(0.2)
-        if query.isActive:
-            query.processAllAvailable()
-            query.stop()
-        elif query.exception():
-            raise query.exception()
+        if failure := query.exception():
+            raise failure
+        query.stop()
 
     role.again_and_again(step, 0)
+    role.table.write_stream(frame, checkpoint=checkpoint, trigger={"availableNow": True}).awaitTermination()
 
 
 def upserts(role: Role) -> None:
