@@ -172,9 +172,10 @@ class _Attempt:
         old = None if before is None else before.content
         if old is None or old["location"] != location:  # the table was renamed, or moved
             old = metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0))
-        kept, tags = self._kept()
         known = metadata.published(old)
-        todo = [snapshot for number, snapshot in sorted(kept.items()) if known.get(number) != metadata.identity_of(snapshot)]
+        kept, tags = self._kept(known)
+        read = [(number, kept[number]) for number in sorted(kept) if kept[number] is not None]
+        todo = [snapshot for number, snapshot in read if known.get(number) != metadata.identity_of(snapshot)]
         content, made = self._made(old, kept, todo)
         current_id = version.number or None
         content, _ = metadata.with_schema(content, version.schema)
@@ -203,18 +204,24 @@ class _Attempt:
         )
         return Published(uri_of(meta, path), made)
 
-    def _kept(self) -> tuple[dict[int, Snapshot], dict[str, int]]:
-        """The snapshots to publish, by number, and the tags with theirs."""
-        meta = self.meta
+    def _kept(self, known: Mapping[int, str]) -> tuple[dict[int, Snapshot | None], dict[str, int]]:
+        """The snapshots to publish, by number, and the tags with theirs. `known`: those that the metadata has. The newest of them
+        that is still itself proves those before, which are not read: None."""
+        meta, proven = self.meta, False
         tags = {tag.name: tag.snapshot for tag in meta.tags.readable() if tag.name}
-        kept = {snapshot.id: snapshot for snapshot in tags.values()}
-        for number in meta.snapshots.ids():
+        kept: dict[int, Snapshot | None] = {snapshot.id: snapshot for snapshot in tags.values()}
+        for number in reversed(meta.snapshots.ids()):
+            if proven and number in known:
+                tagged = kept.get(number)
+                kept[number] = tagged if tagged and metadata.identity_of(tagged) == known[number] else None
+                continue
             with suppress(SnapshotNotFound):  # it has expired since it was listed
-                kept[number] = meta.snapshots.get(number)
+                found = kept[number] = meta.snapshots.get(number)
+                proven = proven or known.get(number) == metadata.identity_of(found)
         return kept, {name: snapshot.id for name, snapshot in tags.items() if kept[snapshot.id] == snapshot}
 
     def _made(
-        self, old: metadata.Metadata, kept: Mapping[int, Snapshot], todo: list[Snapshot]
+        self, old: metadata.Metadata, kept: Mapping[int, Snapshot | None], todo: list[Snapshot]
     ) -> tuple[metadata.Metadata, list[dict]]:
         """The metadata with the schemas of new snapshots, and these snapshots."""
         meta = self.meta if len(todo) <= 1 else self.meta.with_empty_cache()
@@ -226,7 +233,7 @@ class _Attempt:
         for snapshot in todo:
             base = max((number for number in states if number < snapshot.id), default=None)
             view = View.of(Version.at(meta, snapshot))
-            before = None if base is None else View.of(Version.at(meta, kept[base]))
+            before = None if base is None else View.of(Version.at(meta, kept[base] or meta.snapshots.get(base)))
             content, order = metadata.with_schema(content, view.version.schema)
             there = Manifests() if base is None else manifests_of(self.meta, states[base])
             try:
