@@ -235,7 +235,7 @@ def test_of_two_publishers_one_begins_again(lake, monkeypatch):
     }
 
 
-def refuse(meta):
+def refuse(meta, **how):
     raise StorageFailed("no more")
 
 
@@ -279,3 +279,14 @@ def test_level_0_is_hidden_on_demand(lake):
     assert (found.rows(), {row["id"] for row in found.rows(1)}) == ([], {1, 2})
     table.compact()
     assert own(table).rows() == [{"id": 1, "v": 1}]
+
+
+def test_a_table_that_can_no_longer_be_published_still_expires(lake):
+    table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true"})
+    for n in range(3):
+        table.upsert(pa.table({"id": [1, 2], "v": [n, n]}))
+    table.alter(set_option("metadata.iceberg", "false"), set_option("deletion-vectors.enabled", "false"))
+    table.upsert(pa.table({"id": [1], "v": [9]}))
+    assert table.expire_snapshots(retain_max=1, retain_min=1).snapshots
+    found = mirror.current(table.meta).content
+    assert (found["snapshots"], "current-snapshot-id" in found, found["refs"]) == ([], False, {})

@@ -182,7 +182,7 @@ def delete(meta: Metadata, paths: Iterable[str]) -> int:
     fails, no file is deleted: `remove_orphan_files` deletes them later."""
     distinct = list(dict.fromkeys(paths))
     if distinct and mirror.is_published(meta):
-        mirror.publish(meta.on(None))
+        mirror.publish(meta.on(None), whole=False)
     groups = [distinct[start : start + _GROUP] for start in range(0, len(distinct), _GROUP)]
     together(meta.env.storage.delete_all, groups, meta.env.workers, lambda done: None)
     return len(distinct)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.interop.iceberg import avro
-from lsmlake.interop.iceberg.avro import ADDED, DATA, DELETED, EXISTING, NOTES, POSITION_DELETES, partition_name
+from lsmlake.interop.iceberg.avro import ADDED, DATA, DELETED, EXISTING, NOTES, partition_name
 from lsmlake.interop.iceberg.entries import Entry, Key, Point, deleted, encode, existing, key_of
 from lsmlake.interop.iceberg.values import binary
 from lsmlake.kernels import transforms
@@ -55,27 +55,29 @@ class Manifest(NamedTuple):
         return self.record["added_files_count"] + self.record["existing_files_count"]
 
     @property
+    def has_deletes(self) -> bool:
+        return self.record["content"] != DATA
+
+    @property
     def kind(self) -> tuple[bool, int]:
         """Manifests of one kind can be merged."""
-        return self.record["content"] != DATA, self.record["partition_spec_id"]
+        return self.has_deletes, self.record["partition_spec_id"]
 
 
 class Manifests(NamedTuple):
-    """The manifests of a snapshot. `puffins`: the number of live vectors in each Puffin file of the mirror, by its URI."""
+    """The manifests of a snapshot."""
 
     listed: tuple[Manifest, ...] = ()
-    puffins: Mapping[str, int] = {}
 
     def encode(self, header: Mapping[str, str]) -> bytes:
-        notes = {"spans": [one.span for one in self.listed], "puffins": self.puffins}
-        return avro.write_list([one.record for one in self.listed], {**header, NOTES: json.dumps(notes)})
+        notes = json.dumps([one.span for one in self.listed])
+        return avro.write_list([one.record for one in self.listed], {**header, NOTES: notes})
 
     @staticmethod
     def decode(data: bytes, where: str) -> Manifests:
         records, header = avro.read(data, where)
-        notes = json.loads(header[NOTES])
-        listed = (Manifest(record, Span(*span)) for record, span in zip(records, notes["spans"], strict=True))
-        return Manifests(tuple(listed), notes["puffins"])
+        spans = json.loads(header[NOTES])
+        return Manifests(tuple(Manifest(record, Span(*span)) for record, span in zip(records, spans, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def changed(
         made += writer.write_sorted(some, kind)
     added = [entry for entry, _ in change.added]
     listed = sorted([*kept, *rewritten, *made], key=lambda one: one.record["content"])
-    return Manifests(tuple(listed), _puffins(before.puffins, added, gone)), _summary(added, gone)
+    return Manifests(tuple(listed)), _summary(added, gone)
 
 
 def _merged(manifests: list[Manifest], writer: _Writer) -> list[Manifest]:
@@ -163,14 +165,6 @@ def _merged(manifests: list[Manifest], writer: _Writer) -> list[Manifest]:
 
 def _deletes(entry: Entry) -> bool:
     return entry["data_file"]["content"] != DATA
-
-
-def _puffins(before: Mapping[str, int], added: Sequence[Entry], gone: Sequence[Entry]) -> dict[str, int]:
-    counts = dict(before)
-    for entries, step in ((added, 1), (gone, -1)):
-        for file in (entry["data_file"] for entry in entries if entry["data_file"]["content"] == POSITION_DELETES):
-            counts[file["file_path"]] = counts.get(file["file_path"], 0) + step
-    return {uri: count for uri, count in counts.items() if count}
 
 
 def _summary(added: Sequence[Entry], gone: Sequence[Entry]) -> Summary:

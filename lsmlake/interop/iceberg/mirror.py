@@ -4,15 +4,15 @@
     metadata/version-hint.text      a number as text: where to begin the search for the newest one
     metadata/snap-<n>-<id>.avro     the manifest list of snapshot n
     metadata/manifest-<id>.avro     a manifest, written once (`manifests`)
-    metadata/dv-<n>-<id>.puffin     the deletion vectors that snapshot n changed
+    metadata/dv-<n>-<id>.puffin     a deletion vector that snapshot n changed
 
 1. Find the newest metadata file, and the snapshots of the table that it lacks or that are gone.
 2. For each new snapshot, oldest first: what it changed (`changes`), as vectors, entries and manifests.
 3. Create the next metadata file. If another publisher came first, delete what this one wrote and begin again.
 4. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
 
-The vectors of Iceberg name their data file by its full URI, and a reader takes all vectors of a Puffin file. So the vectors are
-copied from those of the table, which know no URI; together with them go the deletes among the rows of level 0.
+The vectors of Iceberg name their data file by its full URI, and a reader takes all vectors of a Puffin file, or the wrong one. So
+the vectors are copied from those of the table, each to a file; together with them go the deletes among the rows of level 0.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lsmlake.errors import CommitConflict, Corrupt, InvalidSchema, SnapshotNotFound
+from lsmlake.errors import CommitConflict, Corrupt, InvalidOption, InvalidSchema, SnapshotNotFound
 from lsmlake.format import puffin
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.interop.iceberg import entries, metadata
-from lsmlake.interop.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES, VERSION
+from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES, VERSION
 from lsmlake.interop.iceberg.changes import Touched, View, touched
 from lsmlake.interop.iceberg.entries import Entry, Key, Made, Place, Point
-from lsmlake.interop.iceberg.manifests import Change, Files, Manifests, Summary, changed
+from lsmlake.interop.iceberg.manifests import Change, Files, Manifest, Manifests, Summary, changed
 from lsmlake.interop.iceberg.schemas import check_promotions
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import read_bytes
@@ -54,8 +54,13 @@ def is_published(meta: Metadata) -> bool:
     return meta.env.storage.size(meta.paths.iceberg("version-hint.text")) is not None
 
 
-def publish(meta: Metadata) -> Published:
-    """Bring the Iceberg metadata up to date: all snapshots that are kept or tagged, and no others.
+def publish(meta: Metadata, *, whole: bool = True) -> Published:
+    """Bring the Iceberg metadata up to date: all snapshots that are kept or tagged, and no others. Older ones that Iceberg cannot
+    express are left out.
+
+    Args:
+        meta: the table.
+        whole: whether the newest snapshot must be there; False: it may be left out, too.
 
     Raises:
         InvalidOption: the table has no deletion vectors.
@@ -65,7 +70,7 @@ def publish(meta: Metadata) -> Published:
         Corrupt, StorageFailed: metadata is damaged, or cannot be read or written.
     """
     for _ in range(_ATTEMPTS):
-        attempt = _Attempt(meta)
+        attempt = _Attempt(meta, whole)
         try:
             found = attempt.run()
         except BaseException:
@@ -157,16 +162,18 @@ def _manifest_bytes(found: list[Entry]) -> int:
 
 @dataclass
 class _Attempt:
-    """One attempt to publish. `written`: the paths of the files that it wrote."""
+    """One attempt to publish; `whole` as in `publish`. `written`: the paths of the files that it wrote."""
 
     meta: Metadata
+    whole: bool
     written: list[str] = field(default_factory=list)
 
     def run(self) -> Published | None:
         """None: another publisher came first."""
         meta = self.meta
         version = Version.latest(meta)
-        View.of(version)
+        if self.whole:
+            View.of(version)
         before = current(meta)
         location = uri_of(meta, meta.paths.root)
         old = None if before is None else before.content
@@ -177,11 +184,13 @@ class _Attempt:
         read = [(number, kept[number]) for number in sorted(kept) if kept[number] is not None]
         todo = [snapshot for number, snapshot in read if known.get(number) != metadata.identity_of(snapshot)]
         content, made = self._made(old, kept, todo)
-        current_id = version.number or None
-        content, _ = metadata.with_schema(content, version.schema)
+        there = {one["snapshot-id"] for one in (*content["snapshots"], *made)} & kept.keys()
+        if self.whole or version.number in there:
+            content, _ = metadata.with_schema(content, version.schema)
+        current_id = max((number for number in there if number <= version.number), default=None)
         next_row = made[-1]["first-row-id"] + made[-1]["added-rows"] if made else old["next-row-id"]
         content = metadata.with_snapshots(content, made, kept, current_id, next_row)
-        content = metadata.with_refs(content, {name: number for name, number in tags.items() if number in kept})
+        content = metadata.with_refs(content, {name: number for name, number in tags.items() if number in there})
         if before is not None and content == before.content:
             return Published(uri_of(meta, meta.paths.iceberg(_name(before.number))), 0)
         return self._put(before, content, len(made))
@@ -193,9 +202,10 @@ class _Attempt:
         newest = max([last_ms, meta.env.clock(), *(one["timestamp-ms"] for one in content["snapshots"])])
         content = metadata.logged(content, last, last_ms, newest)
         path = meta.paths.iceberg(_name(number))
+        written, self.written = self.written, []  # after a failure the metadata file may be there and name them
         if not meta.env.storage.put_if_absent(path, json.dumps(content).encode()):
+            self.written = written
             return None
-        self.written.clear()
         with meta.env.storage.write(meta.paths.iceberg("version-hint.text")) as sink:
             sink.write(str(number).encode())
         gone = [] if before is None else self._unnamed(before.content, content)
@@ -232,7 +242,10 @@ class _Attempt:
         content, next_row, made = old, old["next-row-id"], []
         for snapshot in todo:
             base = max((number for number in states if number < snapshot.id), default=None)
-            view = View.of(Version.at(meta, snapshot))
+            try:
+                view = View.of(Version.at(meta, snapshot))
+            except InvalidOption:
+                continue
             before = None if base is None else View.of(Version.at(meta, kept[base] or meta.snapshots.get(base)))
             content, order = metadata.with_schema(content, view.version.schema)
             there = Manifests() if base is None else manifests_of(self.meta, states[base])
@@ -240,7 +253,7 @@ class _Attempt:
                 with meta.snapshots.unless_expired(snapshot):
                     one = _Step(self, view, before, there, order, next_row).snapshot()
             except InvalidSchema:
-                if snapshot is todo[-1]:
+                if self.whole and snapshot is todo[-1]:
                     raise
                 continue  # no reader of Iceberg could read it
             states[snapshot.id] = one
@@ -254,16 +267,27 @@ class _Attempt:
         gone = [one for one in before["snapshots"] if one["manifest-list"] not in stay]
         if not gone:
             return []
-        found = [self._files(gone), self._files(after["snapshots"])]
-        return sorted(found[0] - found[1])
+        kept, lost = self._manifests(after["snapshots"]), self._manifests(gone)
+        lost = {uri: one for uri, one in lost.items() if uri not in kept}
+        vectors = {uri: point for manifest in lost.values() for uri, point in self._vectors(manifest)}
+        for manifest in kept.values():
+            if any(manifest.span.has(point) for point in vectors.values()):
+                for uri, _ in self._vectors(manifest):
+                    vectors.pop(uri, None)
+        return [_path(self.meta, uri) for uri in (*(one["manifest-list"] for one in gone), *lost, *vectors)]
 
-    def _files(self, snapshots: list[Mapping]) -> set[str]:
-        """The paths of manifest lists, manifests and vector files."""
-        uris = set()
-        for one in snapshots:
-            there = manifests_of(self.meta, one)
-            uris |= {one["manifest-list"], *there.puffins, *(each.record["manifest_path"] for each in there.listed)}
-        return {_path(self.meta, uri) for uri in uris}
+    def _manifests(self, snapshots: list[Mapping]) -> dict[str, Manifest]:
+        """URI -> manifest of each of the snapshots."""
+        return {one.record["manifest_path"]: one for each in snapshots for one in manifests_of(self.meta, each).listed}
+
+    def _vectors(self, manifest: Manifest) -> list[tuple[str, Point]]:
+        """The files of the live vectors of a manifest."""
+        found = entries_of(self.meta, manifest.record["manifest_path"]) if manifest.has_deletes else []
+        return [
+            (entry["data_file"]["file_path"], entry["point"])
+            for entry in found
+            if entry["status"] != DELETED and entry["data_file"]["content"] == POSITION_DELETES
+        ]
 
     def put(self, name: str, data: bytes) -> str:
         """Write a file of the metadata; returns its URI."""
@@ -361,15 +385,16 @@ class _Step(NamedTuple):
         return Change(added, removed), next_row - self.next_row
 
     def _vectors(self, files: list[Touched]) -> list[tuple[Touched, Place]]:
-        """Write the vectors of files to one Puffin file."""
-        refs, attempt = self.view.version.vector_refs(), self.attempt
-        vectors = self.view.vectors([(one.bucket, one.after) for one in files], refs)
-        if not vectors:
-            return []
-        uris = {self._uri(one): one for one in files if one.after.name in vectors}
-        data, places = puffin.encode({uri: vectors[one.after.name] for uri, one in uris.items()})
-        uri = attempt.put(f"dv-{self.view.version.number}-{attempt.meta.env.ids()}.puffin", data)
-        return [(uris[of], Place(uri, len(data), *place)) for of, place in places.items()]
+        """Write the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
+        attempt, found = self.attempt, []
+        vectors = self.view.vectors([(one.bucket, one.after) for one in files], self.view.version.vector_refs())
+        for one in files:
+            if one.after.name in vectors:
+                of = self._uri(one)
+                data, places = puffin.encode({of: vectors[one.after.name]})
+                uri = attempt.put(f"dv-{self.view.version.number}-{attempt.meta.env.ids()}.puffin", data)
+                found.append((one, Place(uri, len(data), *places[of])))
+        return found
 
     def _uri(self, one: Touched) -> str:
         return uri_of(self.attempt.meta, self.attempt.meta.paths.data(one.file))
