@@ -290,3 +290,19 @@ def test_a_table_that_can_no_longer_be_published_still_expires(lake):
     assert table.expire_snapshots(retain_max=1, retain_min=1).snapshots
     found = mirror.current(table.meta).content
     assert (found["snapshots"], "current-snapshot-id" in found, found["refs"]) == ([], False, {})
+
+
+def test_a_table_in_a_catalog(lake, tmp_path):
+    from pyiceberg.catalog import load_catalog
+
+    table = made(lake, [("id", pa.int64())], {"metadata.iceberg.level0": "false"})
+    catalog = {"name": "sales", "type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    for n in (1, 2):
+        table.upsert(pa.table({"id": [n]}))
+        table.compact()
+        table.publish_iceberg(catalog=catalog, name="shop.orders")
+        found = load_catalog(**catalog).load_table("shop.orders")
+        assert sorted_rows(found.scan().to_arrow()) == sorted_rows(table.scan().to_arrow())
+        found.catalog.close()
+    with pytest.raises(StorageFailed, match="the table is published"):
+        table.publish_iceberg(catalog={"type": "none"})

@@ -85,6 +85,7 @@ VALID: dict[str, object] = {
     "buckets": [0],
     "cascade": True,
     "cast": True,
+    "catalog": None,
     "checkpoint": "/nowhere",
     "column": "v",
     "columns": ["k", "v"],

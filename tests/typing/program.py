@@ -169,6 +169,7 @@ def maintained(orders: lsmlake.Table) -> None:
     assert_type(report.snapshot_id, int | None)
     assert_type(report.rows, int)
     assert_type(orders.publish_iceberg(), str)
+    assert_type(orders.publish_iceberg(catalog={"type": "sql"}, name="sales.orders"), str)
     alterations = [
         lsmlake.set_option("bucket-key", ["order_id"]),
         lsmlake.unset_option("write-only"),

@@ -21,8 +21,10 @@ from lsmlake.commit.snapshot_expiry import ExpireReport, expire
 from lsmlake.compact.job import CompactionReport, compact_table
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket
+from lsmlake.format.paths import split_branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg import mirror
+from lsmlake.interop.iceberg.catalog import register
 from lsmlake.maintain import named_files
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
@@ -84,7 +86,7 @@ class Upkeep(Handle):
         wanted = _wanted(version.schema, where, buckets, self.runtime.zone)
         return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
 
-    def publish_iceberg(self) -> str:
+    def publish_iceberg(self, *, catalog: Mapping[str, str] | None = None, name: str | None = None) -> str:
         """Publish the table as a table of Apache Iceberg, format version 3, which names the data files where they lie.
 
         All retained and tagged snapshots are there under their numbers, with their schemas, partition specs and tags. Their files
@@ -92,6 +94,11 @@ class Upkeep(Handle):
 
         Rows at level 0 are visible to readers that apply equality deletes; see the option `metadata.iceberg.level0`. Under merge
         rules that combine rows, and under `sequence.field`, rows are visible once they are compacted. Branches are not published.
+
+        Args:
+            catalog: register the metadata file in this catalog of Iceberg: its properties, as PyIceberg takes them; "name" is the
+                name of the catalog. Commits do not register: call this again.
+            name: the namespace and the name of the table in the catalog. Default: the name of the table here.
 
         Returns:
             The address of the newest metadata file, `.../metadata/v<n>.metadata.json`.
@@ -101,11 +108,15 @@ class Upkeep(Handle):
             InvalidSchema: files have a type that Iceberg does not widen to that of the column now.
             InvalidQuery: the table is in memory.
             CommitConflict: other processes published first on every attempt.
+            StorageFailed: the catalog did not register the table, which is published.
 
         Example:
             >>> polars.scan_iceberg(orders.publish_iceberg())
         """
-        return mirror.publish(self.meta.on(None)).metadata_file
+        file = mirror.publish(self.meta.on(None)).metadata_file
+        if catalog is not None:
+            register(file, catalog, name or split_branch(self.name)[0])
+        return file
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Change columns and options of the table, all or none, as one commit.
