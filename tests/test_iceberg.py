@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import warnings
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from iceberg_reader import IcebergReader
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
-from lsmlake.interop.iceberg import metadata, mirror
+from lsmlake.interop.iceberg import manifests, metadata, mirror
 
 UTC = dt.timezone.utc
 ALL = {
@@ -306,3 +307,15 @@ def test_a_table_in_a_catalog(lake, tmp_path):
         found.catalog.close()
     with pytest.raises(StorageFailed, match="the table is published"):
         table.publish_iceberg(catalog={"type": "none"})
+
+
+def test_an_entry_is_written_again_only_a_few_times(lake, monkeypatch):
+    monkeypatch.setattr(manifests, "_ENTRIES", 16)
+    table = made(lake, [("id", pa.int64())], {"metadata.iceberg": "true"}, key=[])
+    for n in range(72):
+        table.append(pa.table({"id": [n]}))
+    found = own(table)
+    lists = [{one["manifest_path"] for one in found.manifests(number)} for number in sorted(found.snapshots)]
+    written = [len(after - before) for before, after in pairwise(lists)]
+    assert max(written) <= 2 and sum(written) <= 1.25 * len(written) + 1
+    assert len(lists[-1]) < 24

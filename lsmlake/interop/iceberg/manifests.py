@@ -151,7 +151,7 @@ def _merged(manifests: list[Manifest], writer: _Writer) -> list[Manifest]:
     tiers: dict[tuple, list[Manifest]] = {}
     for one in manifests:
         tier = max(0, (one.live.bit_length() - 1) // 3)
-        if one.live < _ENTRIES:
+        if one.live < _ENTRIES // 2:  # merged ones have more, so they are not written again for this
             tiers.setdefault((*one.kind, tier), []).append(one)
     due = {id(one): some for some in tiers.values() if len(some) >= _MERGED for one in some}
     if not due:
