@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 def docs(ctx: typer.Context, name: Name = None, path: Where = False, debug: Debug = False) -> None:
-    """Print a document about lsmlake: file format, implementation, other readers.
+    """Print a document: file format, implementation, other readers.
 
     Without NAME, list the documents and their titles.
     """

@@ -48,16 +48,22 @@ class Manifests:
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
         """The entries of each of some manifests. Small ones are decoded together, while the next ones are read."""
         groups = list(in_groups(metas, _TOGETHER))
-        found = {meta.name: self.files.cache.known(self._key(meta.name, schema)) for group in groups for meta in group}
-        missing = [meta for group in groups for meta in group if found[meta.name] is None]
+        known = [[self.files.cache.known(self._key(meta.name, schema)) for meta in group] for group in groups]
+        missing = [
+            meta
+            for group, tables in zip(groups, known, strict=True)
+            for meta, table in zip(group, tables, strict=True)
+            if table is None
+        ]
         workers = max(self.files.env.workers, self.files.env.storage.at_once)
         with closing(ahead(map(self._content, missing), workers)) as contents:
-            for group in groups:
-                new = [meta.name for meta in group if found[meta.name] is None]
-                for name, table in zip(new, manifest.decode_under(list(islice(contents, len(new))), schema), strict=True):
-                    found[name] = table
-                    self.files.cache.put(self._key(name, schema), table)
-                yield from (manifest.inherit(found.pop(meta.name), meta.sequence) for meta in group)
+            for group, tables in zip(groups, known, strict=True):
+                places = [place for place, table in enumerate(tables) if table is None]
+                for place, table in zip(places, manifest.decode_under(list(islice(contents, len(places))), schema), strict=True):
+                    tables[place] = table
+                    self.files.cache.put(self._key(group[place].name, schema), table)
+                yield from map(manifest.inherit, tables, (meta.sequence for meta in group))
+                tables.clear()  # the caller may need none of them any more
 
     def _key(self, name: str, schema: Schema) -> tuple[object, ...]:
         return self.files.paths.manifest(name), schema.types_by_id
