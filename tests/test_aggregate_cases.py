@@ -263,6 +263,16 @@ def test_integers_never_wrap(name, type_):
             fold(name, type_, *rows)
 
 
+@pytest.mark.parametrize("type_", [pa.int8(), pa.int32(), pa.int64()])
+def test_a_product_that_overflows_by_one_and_comes_back_is_null_from_there_on(type_):
+    least = -(2 ** (type_.bit_width - 1))
+    made = function("product", pa.field("c", type_), FieldSettings(overflow="null"), "d.t, column 'c'")
+    groups = [[-1, least, -1], [least, 1], [least // 2, 2, -1, -1, 3], [least, 0, -1], [None, -1, least, None, 5]]
+    starts = np.cumsum([0, *map(len, groups)])[:-1]
+    values = pa.array([row for group in groups for row in group], type_)
+    assert made.reduce(values, starts, None).to_pylist() == [-1, least, -3, 0, 5]
+
+
 def test_retracting_the_smallest_long_from_a_sum_overflows():
     assert fold("sum", LONG, -1, Back(-(2**63))) == 2**63 - 1
     with pytest.raises(InvalidData, match=r"column 'c'.*does not fit"):

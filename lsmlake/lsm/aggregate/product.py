@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import segments
@@ -50,9 +51,18 @@ class Product(Function):
         return segments.spread(products, groups, len(starts))
 
     def may_overflow_midway(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> np.ndarray:
-        """Flags no group. Single steps are checked. In a group multiplied at once, only a factor of zero can undo an overflow;
-        the result is then zero, with and without `overflow = null`."""
-        return np.zeros(len(starts), bool)
+        """Flags groups of integers with a factor -1 whose product is as far from zero as the least value of the type: before that
+        factor it may have been 1 more than the greatest value.
+
+        No other group can: the product never comes nearer to zero, but by a factor of zero, whose result is zero with and without
+        `overflow = null`. Decimals, and groups with a retraction, are checked step by step.
+        """
+        if not pa.types.is_integer(self.type) or not len(starts):
+            return np.zeros(len(starts), bool)
+        numbers = segments.fixed(pc.fill_null(values, 1), self.type.to_pandas_dtype())
+        with np.errstate(over="ignore"):
+            far = np.abs(np.multiply.reduceat(numbers, starts, dtype=np.float64))
+        return (far > -float(np.iinfo(numbers.dtype).min) * (1 - 1e-9)) & segments.anywhere(numbers == -1, starts)
 
     def _products(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray) -> pa.Array:
         """Multiplies values without nulls; the first row of each group is an added row."""
