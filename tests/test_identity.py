@@ -310,7 +310,7 @@ def races(world: MemoryStorage, like: Table, program: Callable[[Table], object],
             return type(error)
 
     seen = set()
-    for done in interleavings(tried, other, lambda: copied(world), LIMIT, switches_max=1, one_in=one_in(3)):
+    for done in interleavings(tried, other, lambda: copied(world), LIMIT, switches_max=1, one_in=min(3, one_in(3))):
         end = (done.results, frozenset(contents(done.world).items()))
         if end not in seen:
             seen.add(end)
