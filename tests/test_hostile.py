@@ -84,16 +84,16 @@ def kind_of_file(data: bytes) -> str | None:
     return text.partition('"lsmlake-')[2].partition('"')[0] or None if data.startswith(b"{") else None
 
 
-def texts(content: object, path: tuple = ()) -> Iterator[tuple]:
-    """The places of all texts in an object."""
-    if isinstance(content, str):
+def places_of(content: object, kinds: type | tuple[type, ...], path: tuple = ()) -> Iterator[tuple]:
+    """The places of all values of some kinds in an object."""
+    if isinstance(content, kinds):
         yield path
     elif isinstance(content, dict):
         for name, value in content.items():
-            yield from texts(value, (*path, name))
+            yield from places_of(value, kinds, (*path, name))
     elif isinstance(content, list):
         for number, value in enumerate(content):
-            yield from texts(value, (*path, number))
+            yield from places_of(value, kinds, (*path, number))
 
 
 def replaced(content: object, place: tuple, value: object) -> object:
@@ -144,7 +144,7 @@ def more_verbs(table: Callable[[], Table]) -> list[Callable[[], object]]:
 def test_no_name_in_metadata_leads_out_of_the_table(kind):
     chance = random.Random(kind)
     files = [(path, data) for path, data in WORLD.items() if path.startswith("d.db/t/") and kind_of_file(data) == kind]
-    places = [(path, place) for path, data in files for place in texts(opened(kind, data, path))]
+    places = [(path, place) for path, data in files for place in places_of(opened(kind, data, path), str)]
     read = TableFiles.read
     with patch.object(TableFiles, "read", lambda files, path, length: read(files, path, None)):  # as if sizes were forged, too
         for _ in range(scaled(2)):
@@ -366,7 +366,7 @@ def test_a_decoder_answers_forged_lengths_counts_and_offsets_by_errors_or_values
     path, data = file_of(kind)
     content = opened(kind, data, path)
     DECODERS[kind](data)
-    places = list(_numbers(content))
+    places = list(places_of(content, (int, float)))
     for place in chance.sample(places, min(len(places), scaled(40))):
         for value in chance.sample(NUMBERS, 4):
             try:
@@ -375,17 +375,6 @@ def test_a_decoder_answers_forged_lengths_counts_and_offsets_by_errors_or_values
                 continue
             with suppress(Corrupt, UnsupportedFormat):
                 DECODERS[kind](forged)
-
-
-def _numbers(content: object, path: tuple = ()) -> Iterator[tuple]:
-    if isinstance(content, (int, float)) and path:
-        yield path
-    elif isinstance(content, dict):
-        for name, value in content.items():
-            yield from _numbers(value, (*path, name))
-    elif isinstance(content, list):
-        for number, value in enumerate(content):
-            yield from _numbers(value, (*path, number))
 
 
 def test_puffin_footers_are_answered_by_errors_or_values():

@@ -55,7 +55,7 @@ class DiskCache:
     def get(self, file: str, part: str) -> memoryview | None:
         """The bytes of a part of a file; None if they are missing or damaged."""
         name, path = self._place(file, part)
-        try:
+        with suppress(OSError):  # as all errors of the disk: the entry is missing
             with open(path, "rb") as source:
                 stored = memoryview(source.read())
             data = stored[_HEADER_BYTES:]
@@ -63,8 +63,6 @@ class DiskCache:
                 os.utime(path)
                 return data
             os.unlink(path)
-        except OSError:
-            pass
         return None
 
     def put(self, file: str, part: str, data: memoryview) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
-from lsmlake.interop.iceberg.schemas import schema_json, spec_json
+from lsmlake.interop.iceberg.schemas import name_of, schema_json, spec_json
 from lsmlake.kernels import transforms
 from lsmlake.schema.partitioning import PartitionColumn, PartitionSpec
 from lsmlake.schema.schema import Schema
@@ -27,20 +27,15 @@ VERSION = "3"
 NOTES = "lsmlake"
 """Of the header: what only lsmlake reads."""
 _UNNAMED = re.compile("[^A-Za-z0-9_]")
-_NUMBERS = {
-    pa.bool_(): "boolean",
-    pa.int8(): "int",
-    pa.int16(): "int",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "bytes",
-    pa.date32(): {"type": "int", "logicalType": "date"},
-    pa.timestamp("us"): {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
-    pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+_DATE = {"type": "int", "logicalType": "date"}
+_TIME = {"type": "long", "logicalType": "timestamp-micros"}
+_AVRO = {
+    "binary": "bytes",
+    "date": _DATE,
+    "timestamp": {**_TIME, "adjust-to-utc": False},
+    "timestamptz": {**_TIME, "adjust-to-utc": True},
 }
+"""Types of Iceberg by name that have another name in Avro."""
 
 
 def partition_name(name: str) -> str:
@@ -149,12 +144,13 @@ def _manifest_schema(columns: Sequence[PartitionColumn], spec: PartitionSpec) ->
 
 def _partition_type(column: PartitionColumn, id: int) -> object:
     if column.transform.name == transforms.DAY:
-        return _NUMBERS[pa.date32()]
+        return _DATE
     if pa.types.is_decimal(column.type):
         precision, scale = column.type.precision, column.type.scale
         fixed = {"type": "fixed", "name": f"decimal_{id}", "size": _decimal_bytes(precision)}
         return {**fixed, "logicalType": "decimal", "precision": precision, "scale": scale}
-    return _NUMBERS[column.type]
+    name = name_of(column.type)
+    return _AVRO.get(name, name)
 
 
 def _decimal_bytes(precision: int) -> int:

@@ -61,11 +61,11 @@ def key_of(entry: Entry) -> Key:
 
 
 class Made(NamedTuple):
-    """Makes entries that a snapshot adds. `schema`: of the table at the snapshot."""
+    """Makes entries that a snapshot adds. `schema`: of the table at the snapshot. `snapshot`: its number, which is its sequence
+    number, too."""
 
     schema: Schema
     snapshot: int
-    sequence: int
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
         stats = _stats(self.schema, file, self.schema.columns.names)
@@ -84,7 +84,7 @@ class Made(NamedTuple):
             place.uri,
             bucket,
             file,
-            self.sequence,
+            self.snapshot,
             file_format="PUFFIN",
             record_count=place.cardinality,
             file_size_in_bytes=place.bytes,
@@ -109,7 +109,7 @@ class Made(NamedTuple):
             "status": ADDED,
             "snapshot_id": self.snapshot,
             "sequence_number": sequence,
-            "file_sequence_number": self.sequence,
+            "file_sequence_number": self.snapshot,
             "data_file": {**_NOTHING, **described, **more},
         }
 

@@ -105,15 +105,13 @@ class Summary(NamedTuple):
     removed_rows: int
 
 
-def changed(
-    before: Manifests, change: Change, schema: Schema, snapshot: int, sequence: int, files: Files
-) -> tuple[Manifests, Summary]:
-    """The manifests of the snapshot after `before`.
+def changed(before: Manifests, change: Change, schema: Schema, snapshot: int, files: Files) -> tuple[Manifests, Summary]:
+    """The manifests of the snapshot after `before`. `snapshot`: its number, which is its sequence number, too.
 
     Raises:
         Corrupt: an entry to be removed is not there.
     """
-    writer = _Writer(schema, snapshot, sequence, files)
+    writer = _Writer(schema, snapshot, files)
     missing = dict(change.removed)
     gone: list[Entry] = []
     kept, rewritten = [], []
@@ -153,11 +151,10 @@ def _merged(manifests: list[Manifest], writer: _Writer) -> list[Manifest]:
         tier = max(0, (one.live.bit_length() - 1) // 3)
         if one.live < _ENTRIES // 2:  # merged ones have more, so they are not written again for this
             tiers.setdefault((*one.kind, tier), []).append(one)
-    due = {id(one): some for some in tiers.values() if len(some) >= _MERGED for one in some}
-    if not due:
-        return manifests
-    found = [one for one in manifests if id(one) not in due]
-    for some in {id(some): some for some in due.values()}.values():
+    due = [some for some in tiers.values() if len(some) >= _MERGED]
+    merged = {one.record["manifest_path"] for some in due for one in some}
+    found = [one for one in manifests if one.record["manifest_path"] not in merged]
+    for some in due:
         read = (entry for one in some for entry in writer.files.read(one.record["manifest_path"]))
         found += writer.write_sorted([existing(entry) for entry in read if entry["status"] != DELETED], some[0].kind)
     return found
@@ -179,7 +176,6 @@ def _summary(added: Sequence[Entry], gone: Sequence[Entry]) -> Summary:
 class _Writer(NamedTuple):
     schema: Schema
     snapshot: int
-    sequence: int
     files: Files
 
     def write_sorted(self, entries: list[Entry], kind: tuple[bool, int]) -> list[Manifest]:
@@ -199,8 +195,8 @@ class _Writer(NamedTuple):
             "manifest_length": len(data),
             "partition_spec_id": spec,
             "content": int(deletes),
-            "sequence_number": self.sequence,
-            "min_sequence_number": min((entry["sequence_number"] for entry in live), default=self.sequence),
+            "sequence_number": self.snapshot,
+            "min_sequence_number": min((entry["sequence_number"] for entry in live), default=self.snapshot),
             "added_snapshot_id": self.snapshot,
             "partitions": self._partitions(entries, spec),
             "key_metadata": None,

@@ -28,7 +28,7 @@ from lsmlake.errors import CommitConflict, Corrupt, InvalidOption, InvalidSchema
 from lsmlake.format import puffin
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.interop.iceberg import entries, metadata
-from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES, VERSION
+from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.changes import Touched, View, touched
 from lsmlake.interop.iceberg.entries import Entry, Key, Made, Place, Point
 from lsmlake.interop.iceberg.manifests import Change, Files, Manifest, Manifests, Summary, changed
@@ -209,9 +209,9 @@ class _Attempt:
         with meta.env.storage.write(meta.paths.iceberg("version-hint.text")) as sink:
             sink.write(str(number).encode())
         gone = [] if before is None else self._unnamed(before.content, content)
-        meta.files.delete_quietly(
-            [*gone, meta.paths.iceberg(_name(max(1, number - metadata.KEPT)))][: None if number > metadata.KEPT else -1]
-        )
+        if number > metadata.KEPT:
+            gone.append(meta.paths.iceberg(_name(number - metadata.KEPT)))
+        meta.files.delete_quietly(gone)
         return Published(uri_of(meta, path), made)
 
     def _kept(self, known: Mapping[int, str]) -> tuple[dict[int, Snapshot | None], dict[str, int]]:
@@ -310,22 +310,15 @@ class _Step(NamedTuple):
     def snapshot(self) -> dict:
         snapshot, meta = self.view.version.snapshot, self.attempt.meta
         change, rows = self._change(touched(self.before, self.view))
-        self._check_types(change)
-        there, summary = changed(
-            self.there,
-            change,
-            self.view.version.schema,
-            snapshot.id,
-            snapshot.id,
-            Files(lambda uri: entries_of(meta, uri), self._put_manifest),
-        )
+        self._check_types()
+        files = Files(lambda uri: entries_of(meta, uri), self._put_manifest)
+        there, summary = changed(self.there, change, self.view.version.schema, snapshot.id, files)
         parent = {} if self.before is None else {"parent-snapshot-id": self.before.version.number}
         header = {
             "snapshot-id": str(snapshot.id),
             "parent-snapshot-id": str(parent.get("parent-snapshot-id", "null")),
             "sequence-number": str(snapshot.id),
             "first-row-id": str(self.next_row),
-            "format-version": VERSION,
         }
         uri = self.attempt.put(f"snap-{snapshot.id}-{meta.env.ids()}.avro", there.encode(header))
         meta.files.cache.put(_path(meta, uri), there, _list_bytes)
@@ -341,7 +334,7 @@ class _Step(NamedTuple):
             "added-rows": rows,
         }
 
-    def _check_types(self, change: Change) -> None:
+    def _check_types(self) -> None:
         """Raises InvalidSchema if live files have a type that Iceberg does not widen to the present one."""
         version = self.view.version
         if self.before is not None and self.before.version.schema.types_by_id == version.schema.types_by_id:
@@ -354,7 +347,7 @@ class _Step(NamedTuple):
         view, before = self.view, self.before
         refs = view.version.vector_refs()
         old_refs = {} if before is None else before.version.vector_refs()
-        made = Made(view.version.schema, view.version.number, view.version.number)
+        made = Made(view.version.schema, view.version.number)
         added: list[tuple[Entry, int]] = []
         removed: dict[Key, Point] = {}
         masked: list[Touched] = []
