@@ -227,7 +227,7 @@ def _merged(work: Work, section: Section, old_rows: OldRows, complete: bool) -> 
     runs = old_rows.runs(work, section)  # older than all inputs
     for _, group in groupby(ordered, key=recency):
         run = sorted(group, key=lambda file: file.min_key)
-        chunks = chain.from_iterable(_live_chunks(work, file) for file in run)
+        chunks = work.in_key_order(run, (table for file in run for table in _live_chunks(work, file)))
         repeats = work.rule.repeats_keys and any(file.delete_rows for file in run)
         runs.append(RunReader(whole_keys(chunks, work.schema.key) if repeats else chunks, sum(file.rows for file in run)))
     merge = partial(merge_runs, key=work.schema.key, rule=work.rule, pool=work.pool, complete=complete)

@@ -13,7 +13,6 @@ So the changelog depends neither on the steps of the compaction nor on the merge
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import chain
 
 import pyarrow as pa
 
@@ -86,10 +85,10 @@ def compared_columns(schema: Schema, old_row: OldRow) -> Collection[str] | None:
 def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
     """Yields the distinct keys of the files in ascending windows."""
     key = work.schema.key
-    runs = [
-        RunReader(whole_keys(chain.from_iterable(_key_chunks(work, file) for file in run.files), key), run.rows)
-        for run in Levels.of(files).runs
-    ]
+    runs = []
+    for run in Levels.of(files).runs:
+        keys = work.in_key_order(run.files, (table for file in run.files for table in _key_chunks(work, file)))
+        runs.append(RunReader(whole_keys(keys, key), run.rows))
     yield from merge_windows(runs, key, distinct, work.meta.env.limits.changelog_window_bytes)
 
 

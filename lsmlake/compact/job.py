@@ -14,7 +14,7 @@ from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick.strategy import as_needed, in_full
+from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
 from lsmlake.notebook import Shown
 from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
@@ -91,8 +91,9 @@ def needs_compaction(meta: Metadata, schema: Schema, goal: Goal, state: BucketSt
 
 
 def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
-    now_ms = meta.env.clock()
-    return in_full(schema, now_ms) if full else as_needed(schema.parsed_options.compaction, now_ms)
+    """What a compaction job picks. Writers leave the sorting of files of another system to it."""
+    now_ms, options = meta.env.clock(), schema.parsed_options.compaction
+    return in_full(schema, now_ms) if full else with_imports(as_needed(options, now_ms), options)
 
 
 def compact_table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.key_order import in_key_order
 from lsmlake.store.metadata import Metadata
 
 
@@ -79,6 +80,13 @@ class Work:
         del self.files[name]
         self.vectors.pop(name, None)
         self.changed.discard(name)
+
+    def in_key_order(self, run: Sequence[DataFile], tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yields rows of the files of a run, which are given in the order of the files, in key order."""
+        if run[0].sorted:
+            return tables
+        buffer_bytes = self.schema.parsed_options.write.buffer_bytes
+        return in_key_order(tables, self.schema.key, buffer_bytes, self.meta.env.limits.window_bytes)
 
     def rows(self, file: DataFile, columns: Iterable[str]) -> pa.Table:
         """Returns all rows of a level-0 file, including deleted ones. `columns`: some of `lookup_columns` and `_row_kind`."""

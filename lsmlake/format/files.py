@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-APPEND, COMPACT = "APPEND", "COMPACT"
+APPEND, COMPACT, IMPORT = "APPEND", "COMPACT", "IMPORT"
+SOURCES = APPEND, COMPACT, IMPORT
+"""Who wrote a data file: a writer, a compaction, or another system."""
 
 
 class Bucket(NamedTuple):
@@ -36,7 +38,8 @@ class ColumnStats(NamedTuple):
 
 
 class DataFile(NamedTuple):
-    """A sorted Parquet file. `min_key` and `max_key` are its first and last key, exact, in key-column order.
+    """A Parquet file, sorted by the key unless another system wrote it. `min_key` and `max_key` are its least and greatest key,
+    exact, in key-column order.
 
     `name` is unique in the table. `directory` is relative to the table's root; the writer chose it, and readers never compute it
     from partition values or options. `sequence` is the snapshot that added its newest rows, `min_sequence` that of its oldest
@@ -65,6 +68,11 @@ class DataFile(NamedTuple):
     footer_checksum: int | None = None
     index: bytes | None = None
     index_bytes: int | None = None
+
+    @property
+    def sorted(self) -> bool:
+        """Whether the rows are in the order of their keys."""
+        return self.source != IMPORT
 
     def at_level(self, level: int) -> DataFile:
         return self._replace(level=level)

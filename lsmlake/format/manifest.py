@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import APPEND, COMPACT, Bucket, BucketState, ColumnStats, DataFile, VectorRef
+from lsmlake.format.files import SOURCES, Bucket, BucketState, ColumnStats, DataFile, VectorRef
 from lsmlake.format.packed import loaded, pack, stored, type_name, unpack
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
@@ -238,12 +238,12 @@ def _check_entries(table: pa.Table, where: str) -> None:
         _check_range(table, name, where)
     names = pc.match_substring_regex(table["name"], f"^{NAME_PATTERN}$")
     outside = pc.match_substring_regex(table["directory"], _OUTSIDE)
-    sources = pc.is_in(table["source"], value_set=pa.array([APPEND, COMPACT]))
+    sources = pc.is_in(table["source"], value_set=pa.array(SOURCES))
     for name, good, expected in (
         ("name", names, NAME.words),
         ("directory", pc.invert(outside), "a path inside the table directory"),
         ("directory", pc.match_substring_regex(table["directory"], _BUCKET), "the directory of a bucket"),
-        ("source", sources, f"{APPEND} or {COMPACT}"),
+        ("source", sources, f"one of {', '.join(SOURCES)}"),
         ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"]), "at most the rows of the file"),
         ("bucket", pc.less(table["bucket"], table["total_buckets"]), "less than total_buckets"),
         ("min_sequence", pc.less_equal(table["min_sequence"], table["sequence"]), "at most sequence"),

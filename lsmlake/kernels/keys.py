@@ -71,6 +71,13 @@ def comparable(tables: Sequence[pa.Table]) -> list[np.ndarray]:
     return np.split(_packed(limbs, int(borders[-1])), borders[:-1])
 
 
+def ends(keys: pa.Table) -> tuple[tuple, tuple]:
+    """Returns the least and the greatest of at least one key, as Python values."""
+    (numbers,) = comparable([keys])
+    low, high = (tuple(column[row].as_py() for column in keys.columns) for row in (int(numbers.argmin()), int(numbers.argmax())))
+    return low, high
+
+
 # --- Arrow buffers as NumPy arrays ---
 
 

@@ -1,8 +1,8 @@
-"""Finds single keys in ascending key columns that stay in memory.
+"""Finds single keys in key columns that stay in memory.
 
 `kernels.keys` compares many keys at once and encodes all of them for it. Here the stored keys are encoded once: integers, dates
 and timestamps become their distances from the smallest, in as few bytes as these need; other types stay Arrow arrays. A key is
-found column by column, by binary search.
+found column by column, by binary search. Columns in any order are sorted first, with the places of their rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lsmlake.kernels.keys import comparable
 
 _NARROW = np.uint8, np.uint16, np.uint32
 
@@ -42,12 +44,12 @@ class SortedKeys:
         self.rows = keys.num_rows
         self.columns = [_column(column) for column in keys.columns]
 
-    def find(self, key: tuple) -> tuple[int, int]:
-        """Returns the half-open range of the rows with this key."""
+    def find(self, key: tuple) -> range:
+        """Returns the rows with this key."""
         low, high = 0, self.rows
         for column, value in zip(self.columns, key, strict=True):
             low, high = column.within(value, low, high)
-        return low, high
+        return range(low, high)
 
     def take(self, rows: Sequence[int]) -> list[pa.Array]:
         """Returns the key columns of some rows."""
@@ -56,6 +58,29 @@ class SortedKeys:
     @property
     def bytes(self) -> int:
         return sum(column.values.nbytes for column in self.columns)
+
+
+class ShuffledKeys:
+    """The rows of `keys`, in any order; they have no nulls and no NaN."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        self.order = np.argsort(comparable([keys])[0], kind="stable")
+        self.sorted = SortedKeys(keys.take(pa.array(self.order)))
+
+    def find(self, key: tuple) -> Sequence[int]:
+        """Returns the rows with this key, ascending."""
+        found = self.sorted.find(key)
+        return self.order[found.start : found.stop].tolist()
+
+    def take(self, rows: Sequence[int]) -> list[pa.Array]:
+        """Returns the key columns of some rows."""
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places))
+        return self.sorted.take(places[np.asarray(rows, np.int64)])
+
+    @property
+    def bytes(self) -> int:
+        return self.order.nbytes + self.sorted.bytes
 
 
 class _Numbers(NamedTuple):

@@ -6,8 +6,11 @@ Level 0 holds one sorted run per commit, each deeper level holds one sorted run.
    is the newest. Of two files with equal sequences the one with the smaller `min_sequence` is newer.
 2. Level 0 is newer than level 1, level 1 is newer than level 2, and so on.
 
-Files with equal `recency` form one sorted run. A commit may write several files into a bucket, but their key ranges are disjoint
+Files with equal `recency` form one run. A commit may write several files into a bucket, but their key ranges are disjoint
 (invariant I1), as they are inside every level from 1 on.
+
+Files that another system wrote are a run of their own in their level, which is at least 1. Their rows are in any order and their
+key ranges may overlap, but a key is live in one of them at most, once (invariant I2). A compaction sorts them.
 
 Source of the order: Apache Paimon, `Levels`.
 """
@@ -24,9 +27,9 @@ from lsmlake.format.files import DataFile
 
 
 def recency(file: DataFile) -> tuple:
-    """Returns the age of a file as a sort key: smaller is newer, equal means the same sorted run."""
+    """Returns the age of a file as a sort key: smaller is newer, equal means the same run."""
     if file.level > 0:
-        return (file.level,)
+        return (file.level,) if file.sorted else (file.level, file.source)
     newest = -math.inf if file.sequence is None else -file.sequence
     oldest = math.inf if file.min_sequence is None else file.min_sequence
     return (0, newest, oldest)
@@ -40,20 +43,22 @@ def overlaps(files: Sequence[DataFile]) -> list[tuple[DataFile, DataFile]]:
 
 @dataclass(frozen=True)
 class SortedRun:
-    """A sorted run: files of one level ordered by `min_key`. `live_rows` excludes rows marked in deletion vectors."""
+    """A run: files of one level ordered by `min_key`. `live_rows` excludes rows marked in deletion vectors. `sorted`: False for a
+    run of files that another system wrote."""
 
     level: int
     files: tuple[DataFile, ...]
     bytes: int
     rows: int
     live_rows: int
+    sorted: bool = True
 
     @classmethod
     def of(cls, files: Iterable[DataFile], dead: Mapping[str, int]) -> SortedRun:
         ordered = tuple(sorted(files, key=attrgetter("min_key", "max_key", "name")))
         rows = sum(file.rows for file in ordered)
         live = rows - sum(dead.get(file.name, 0) for file in ordered)
-        return cls(ordered[0].level, ordered, sum(file.bytes for file in ordered), rows, live)
+        return cls(ordered[0].level, ordered, sum(file.bytes for file in ordered), rows, live, ordered[0].sorted)
 
     @property
     def dead_rows(self) -> int:
@@ -125,5 +130,6 @@ class Levels:
             f"level {run.level}: key ranges of {left.name} {left.min_key}..{left.max_key}"
             f" and {right.name} {right.min_key}..{right.max_key} overlap"
             for run in self.runs
+            if run.sorted
             for left, right in overlaps(run.files)
         )

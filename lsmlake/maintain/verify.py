@@ -26,7 +26,7 @@ from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.kernels.bucket_hash import bucket_of
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.keys import comparable, ends
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.finding import Finding, finding, merged
 from lsmlake.maintain.index_check import IndexCheck
@@ -256,18 +256,21 @@ class _Checker:
             indexed = IndexCheck(index_of_file(self.meta.files, file), schema)
         except LakeError as broken:
             yield finding(self.meta.paths.index(file) if file.index_bytes is not None else path, broken)
-        last = None
+        last, ends_of_chunks = None, []
         with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
             for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
+                ends_of_chunks += ends(chunk.table)
                 yield from _differing(indexed, chunk, path)
                 yield from _misplaced(schema, state.bucket, chunk.table, path)
                 last = chunk.table.slice(chunk.table.num_rows - 1)
             for chunk in reader.chunks(names) if names else ():  # decoding checks every page
                 yield from _differing(indexed, chunk, path)
                 yield from _misplaced(schema, state.bucket, chunk.table, path)
-        if last is not None and tuple(c[0].as_py() for c in last.columns) != file.max_key:
+        if ends_of_chunks and min(ends_of_chunks) != file.min_key:
+            yield Finding(path, f"the first key differs from the manifest's {file.min_key}")
+        if ends_of_chunks and max(ends_of_chunks) != file.max_key:
             yield Finding(path, f"the last key differs from the manifest's {file.max_key}")
 
     def _checksum(self, path: str) -> int:
@@ -277,10 +280,8 @@ class _Checker:
     def _keys(
         self, schema: Schema, state: BucketState, file: DataFile, keys: pa.Table, last: pa.Table | None, path: str, repeats: bool
     ) -> Iterator[Finding]:
-        if last is None and tuple(c[0].as_py() for c in keys.columns) != file.min_key:
-            yield Finding(path, f"the first key differs from the manifest's {file.min_key}")
         joined = comparable([keys if last is None else pa.concat_tables([last, keys])])[0]
-        if not (joined[1:] >= joined[:-1] if repeats else joined[1:] > joined[:-1]).all():
+        if file.sorted and not (joined[1:] >= joined[:-1] if repeats else joined[1:] > joined[:-1]).all():
             yield Finding(path, f"I1: the keys are not ascending{'' if repeats else ' and unique'}")
         if (bucket_of([keys[name] for name in schema.bucket_key], state.total_buckets) != state.bucket.number).any():
             yield Finding(path, "data file holds keys of another bucket")

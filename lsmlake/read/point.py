@@ -89,7 +89,7 @@ def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, 
 
 class _Hits(NamedTuple):
     file: DataFile
-    positions: range | list[int]
+    positions: list[int]
 
 
 class _Finder:

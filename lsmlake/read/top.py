@@ -78,20 +78,21 @@ def first_rows_by_key(plan: Plan, limit: int, order: KeyOrder) -> pa.Table:
     for unit in sorted(_units(plan, order, frozenset()), key=lambda unit: unit.first):
         if last is not None and last <= unit.first:
             break
-        rows = pa.concat_tables([found, *_first_of(wide, unit.split, limit, order)])
-        found = rows.take(_sorted(rows, key, order)[:limit])
+        for part in _first_of(wide, unit.split, limit, order):
+            rows = pa.concat_tables([found, part])
+            found = rows.take(_sorted(rows, key, order)[:limit])
         if found.num_rows == limit > 0:
             last = _rank(found.select(key).slice(limit - 1).to_pylist()[0].values(), order)
     return found.select(list(plan.columns))
 
 
 def _first_of(plan: Plan, split: Split, limit: int, order: KeyOrder) -> Iterator[pa.Table]:
-    """The rows of a unit. Those of a file are stored in the order of the key, so enough of them end the read."""
-    rows = 0
+    """The rows of a unit. Those of a sorted file are stored in the order of the key, so enough of them end the read."""
+    rows, in_order = 0, not split.level0 and not split.merged and all(file.sorted for file in split.files)
     for table in read_split(plan, split, backwards=order == "desc"):
         yield table
         rows += table.num_rows
-        if rows >= limit and not split.level0 and not split.merged:
+        if rows >= limit and in_order:
             return
 
 

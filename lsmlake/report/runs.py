@@ -19,7 +19,7 @@ def tree_rows(state: BucketState) -> list[TreeRow]:
             run.rows - run.live_rows,
             run.bytes,
             key_text(run.files[0].min_key),
-            key_text(run.files[-1].max_key),
+            key_text(max(file.max_key for file in run.files)),
         )
         for run in levels.runs
     ]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
-from lsmlake.kernels.sorted_keys import Key, SortedKeys
+from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.data_reader import DataReader, reading
@@ -35,7 +35,7 @@ _ROWS_AT_ONCE = 1 << 18
 
 class Hits(NamedTuple):
     """The matches of a key lookup in one file, dead rows included: row `keys[i]` of the table of keys is stored at
-    `positions[i]` of the file. Both int64, ascending."""
+    `positions[i]` of the file. Both int64; `positions` ascends, and so does `keys` if the file is sorted."""
 
     keys: np.ndarray
     positions: np.ndarray
@@ -48,7 +48,7 @@ class _Whole(NamedTuple):
     """All rows of a file, with `_row_kind` if it is stored."""
 
     rows: pa.Table
-    keys: SortedKeys
+    keys: SortedKeys | ShuffledKeys
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class BucketFiles:
         """Look up keys. Returns file name -> hits, without files that have none.
 
         `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
-        key. Reads only key columns, and only in row groups that can hold one of the keys.
+        key, as one that is not sorted always can. Reads only key columns, and only in row groups that can hold one of the keys.
         """
         spans = zip(files, lookup.slices(keys, files), strict=True)
         reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
         found = self._find_among(keys, [file for file, _, _ in reached.values() if self._is_small(file)])
 
         def find(file: DataFile, start: int, stop: int) -> Hits:
-            hits = self._find_in(keys.slice(start, stop - start), file, repeats and file.delete_rows > 0)
+            hits = self._find_in(keys.slice(start, stop - start), file, (repeats and file.delete_rows > 0) or not file.sorted)
             return Hits(hits.keys + start, hits.positions)
 
         large = {name: partial(find, *place) for name, place in reached.items() if name not in found}
@@ -107,21 +107,19 @@ class BucketFiles:
                 first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
                 yield chunk.table.take(pa.array(positions[first:last] - chunk.start))
 
-    def positions(self, key: Key, file: DataFile) -> range:
-        """The positions of the rows of a key in a file, dead or not: one or none, several only in a file with rows of other kinds
-        than +I. Caches the key columns of the row groups searched."""
+    def positions(self, key: Key, file: DataFile) -> list[int]:
+        """The positions of the rows of a key in a file, ascending, dead or not: one or none, several only in a file with rows of
+        other kinds than +I, or that is not sorted. Caches the key columns of the row groups searched."""
         if self._is_read_whole(file):
-            return range(*self._whole(file).keys.find(key.searched))
-        found = range(0)
+            return list(self._whole(file).keys.find(key.searched))
+        found: list[int] = []
         with self._opened_if_needed(file) as opened:
             pages = self._pages(file, opened)
             for group, (low, high) in enumerate(pages.key_bounds):
                 if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
                     continue
-                start, stop = self._keys_of_group(file, group, pages, opened).find(key.searched)
-                if start < stop:  # the rows of a key are neighbours, also across row groups
-                    first = pages.starts[group]
-                    found = range(found.start if found else first + start, first + stop)
+                rows = self._keys_of_group(file, group, pages, opened).find(key.searched)
+                found += [pages.starts[group] + row for row in rows]
         return found
 
     def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
@@ -160,9 +158,12 @@ class BucketFiles:
             with self.open(file) as reader:
                 names = [*self.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
                 rows = reader.read(range(reader.groups), names).combine_chunks()
-                return _Whole(rows, SortedKeys(rows.select(self.schema.key)))
+                return _Whole(rows, self._searchable(file, rows))
 
         return self._cached(file, ("rows",), read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
+
+    def _searchable(self, file: DataFile, rows: pa.Table) -> SortedKeys | ShuffledKeys:
+        return (SortedKeys if file.sorted else ShuffledKeys)(rows.select(self.schema.key))
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
@@ -173,10 +174,12 @@ class BucketFiles:
     def _pages(self, file: DataFile, opened: Callable[[], DataReader]) -> PageReader:
         return self._cached(file, ("pages",), lambda: PageReader(opened()), lambda pages: pages.bytes)
 
-    def _keys_of_group(self, file: DataFile, group: int, pages: PageReader, opened: Callable[[], DataReader]) -> SortedKeys:
-        def read() -> SortedKeys:
+    def _keys_of_group(
+        self, file: DataFile, group: int, pages: PageReader, opened: Callable[[], DataReader]
+    ) -> SortedKeys | ShuffledKeys:
+        def read() -> SortedKeys | ShuffledKeys:
             reader = opened()
-            keys = SortedKeys(reader.read([group], self.schema.key, pages.indexes(group)))
+            keys = self._searchable(file, reader.read([group], self.schema.key, pages.indexes(group)))
             pages.keep_indexes(reader.source, group, self.meta.files.cache)
             return keys
 

@@ -23,6 +23,7 @@ from lsmlake.interop.iceberg.avro import (
     POSITION_DELETES,
     partition_name,
 )
+from lsmlake.interop.iceberg.metadata import UNSORTED
 from lsmlake.interop.iceberg.values import binary, number_of
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
@@ -69,7 +70,16 @@ class Made(NamedTuple):
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
         stats = _stats(self.schema, file, self.schema.columns.names)
-        return self._entry(DATA, uri, bucket, file, file.sequence, **stats, first_row_id=first_row, sort_order_id=order)
+        return self._entry(
+            DATA,
+            uri,
+            bucket,
+            file,
+            file.sequence,
+            **stats,
+            first_row_id=first_row,
+            sort_order_id=order if file.sorted else UNSORTED,
+        )
 
     def equality_deletes(self, uri: str, bucket: Bucket, file: DataFile) -> Entry:
         """The rows of a file as deletes of older rows with their keys."""

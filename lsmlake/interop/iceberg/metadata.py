@@ -18,6 +18,8 @@ from lsmlake.schema.schema import Schema
 Metadata = dict[str, Any]
 KEPT = 20
 """Metadata files that stay: the newest ones."""
+UNSORTED = 0
+"""The sort order of files whose rows are in any order."""
 COMMIT = "lsmlake.commit"
 LEVEL0 = "lsmlake.level0"
 
@@ -38,8 +40,8 @@ def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
         "default-spec-id": 0,
         "partition-specs": [],
         "last-partition-id": 999,
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": UNSORTED,
+        "sort-orders": [{"order-id": UNSORTED, "fields": []}],
         "properties": {},
         "refs": {},
         "snapshots": [],

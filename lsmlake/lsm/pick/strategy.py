@@ -11,8 +11,10 @@ from lsmlake.lsm.row_expiry import RowExpiry
 from lsmlake.options.compaction import CompactionOptions
 from lsmlake.schema.schema import Schema
 
+Choice = Callable[[Levels], "Compaction | None"]
 
-def as_needed(options: CompactionOptions, now_ms: int) -> Callable[[Levels], Compaction | None]:
+
+def as_needed(options: CompactionOptions, now_ms: int) -> Choice:
     """What the table's strategy asks for, and a full compaction when it is due. The hour of off-peak options is that of `now_ms`
     in UTC, so that every machine chooses alike."""
 
@@ -22,6 +24,15 @@ def as_needed(options: CompactionOptions, now_ms: int) -> Callable[[Levels], Com
         return pick(levels, options, now_ms=now_ms)
 
     return choose
+
+
+def with_imports(choose: Choice, options: CompactionOptions) -> Choice:
+    """`choose`, and a full compaction where files of another system are left, which are not sorted."""
+
+    def chosen(levels: Levels) -> Compaction | None:
+        return choose(levels) or (None if all(run.sorted for run in levels.runs) else pick_full(levels, options))
+
+    return chosen
 
 
 def commits_since_full(levels: Levels, options: CompactionOptions) -> int:
@@ -39,7 +50,7 @@ def commits_since_full(levels: Levels, options: CompactionOptions) -> int:
     return max(dated) - last_full
 
 
-def in_full(schema: Schema, now_ms: int) -> Callable[[Levels], Compaction | None]:
+def in_full(schema: Schema, now_ms: int) -> Choice:
     """Everything into one run without dead rows and expired ones at the last level."""
     options, expiry = schema.parsed_options.compaction, RowExpiry.of(schema, now_ms)
 

@@ -3,8 +3,8 @@
 1. A file without live rows is dropped.
 2. The other files are partitioned into sections. A section of several runs is merged.
 3. A file that is alone in its section moves by metadata (or is kept, if it is at the output level), unless
-   - its rows must change: too many are deleted, it is forced, its delete rows must be dropped, or it is a level-0 file and the
-     merge rule may merge its rows with older ones;
+   - its rows must change: too many are deleted, it is forced, its delete rows must be dropped, it is not sorted, or it is a
+     level-0 file and the merge rule may merge its rows with older ones;
    - or it is small and next to a section that is rewritten or small as well: then they are merged into one file.
 4. Neighbouring sections to rewrite form one `Rewrite`. A big file that moves ends it, because the key range of an output file
    must not span that of the moved file.
@@ -89,7 +89,7 @@ def plan_task(
     rewrite_deletes = not vectors and compaction.output_level == compaction.max_level
 
     def must_rewrite(file: DataFile) -> bool:
-        dirty = levels.dead.get(file.name, 0) > compaction.dead_share * file.rows
+        dirty = levels.dead.get(file.name, 0) > compaction.dead_share * file.rows or not file.sorted
         return dirty or file.name in forced or (rewrite_deletes and file.delete_rows > 0) or (rewrite_level0 and file.level == 0)
 
     def may_move(section: Section) -> bool:

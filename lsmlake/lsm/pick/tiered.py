@@ -14,7 +14,8 @@ as a whole.
    stay on the newer side.
 5. If no other rule applies, reclaim deleted rows: rewrite in place the files whose share of deleted rows exceeds
    `reclaim_dead_percent`. If the share in the whole bucket exceeds `reclaim_bucket_share`, rewrite further files, those with the
-   greatest share first, until it does not. One run per pick, the one with the most deleted rows to drop first.
+   greatest share first, until it does not. One run per pick, the one with the most deleted rows to drop first. Of a run that is
+   not sorted, only files without live rows are dropped: a few of its files, sorted, could overlap the sorted ones.
 
 Rules 1-4 pick the newest runs including all of level 0, so level order stays time order; rule 5 moves no file. Repeated picks
 terminate: rules 1-3 leave level 0 empty or fewer runs, rule 5 fewer deleted rows.
@@ -85,17 +86,21 @@ def _reclaim(levels: Levels, options: CompactionOptions, max_level: int) -> Comp
     dirty = _dirty(levels, options)
     if not dirty:
         return None
-    gain = {run.level: sum(levels.dead[file.name] for file in run.files if file.name in dirty) for run in levels.older_runs}
-    run = max(levels.older_runs, key=lambda run: gain[run.level])
+    run = max(levels.older_runs, key=lambda run: sum(levels.dead[file.name] for file in run.files if file.name in dirty))
     return Compaction(stretches(run.files, dirty), run.level, max_level, "dead rows")
 
 
 def _dirty(levels: Levels, options: CompactionOptions) -> frozenset[str]:
     """Returns the names of the files to rewrite because of their deleted rows."""
-    files = [file for run in levels.older_runs for file in run.files if levels.dead.get(file.name)]
+    files = [
+        file
+        for run in levels.older_runs
+        for file in run.files
+        if (count := levels.dead.get(file.name)) and (run.sorted or count == file.rows)
+    ]
     files.sort(key=lambda file: levels.dead[file.name] / file.rows, reverse=True)
     dead = [levels.dead[file.name] for file in files]
-    surplus = _surplus(levels.older_runs, options.reclaim_bucket_share)
+    surplus = _surplus([run for run in levels.older_runs if run.sorted], options.reclaim_bucket_share)
     return frozenset(
         file.name
         for file, count, before in zip(files, dead, accumulate(dead, initial=0), strict=False)
