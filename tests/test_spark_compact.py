@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from naive import unreferenced
 from spark_support import same
+from unsorted import shuffle
 
 import lsmlake
 from lsmlake.compact.job import CompactionReport
@@ -69,6 +71,32 @@ def test_spark_compacts_as_one_process_does(spark_lake, lake, how):
         same(table.scan().to_arrow(), sorted(EXPECTED, key=repr))
         assert table.verify() == [] and unreferenced(table) == []
     same(tables[1].df(), sorted(EXPECTED, key=repr))
+
+
+def test_spark_reads_changes_and_sorts_files_of_another_system(spark, spark_lake, lake):
+    """Their rows are in any order. What one process says of them, Spark says."""
+    tables = []
+    for name in ("d.alone", "d.spread"):
+        table = lake.create_table(name, "id BIGINT NOT NULL, v BIGINT, s STRING", primary_key=["id"], options={"bucket": 2})
+        table.upsert({"id": list(range(3000)), "v": [0] * 3000, "s": list(map(str, range(3000)))})
+        assert shuffle(table, random.Random(7))
+        tables.append((spark_lake if name == "d.spread" else lake).table(name))
+    alone, spread = tables
+    same(spread.df(), alone.scan().to_arrow())
+    same(spread.df(where="id BETWEEN 100 AND 120"), alone.scan(where="id BETWEEN 100 AND 120").to_arrow())
+    newer = spark.range(0, 3200, 3).selectExpr("id", "1L AS v", "'new' AS s")
+    spread.upsert(newer)
+    alone.upsert(newer.toArrow())
+    for table in tables:
+        table.delete(where="id % 5 = 0 AND v = 0")
+        table.update({"s": "concat(s, '!')"}, where="id < 50")
+    same(spread.df(), alone.scan().to_arrow())
+    assert "IMPORT" in spread.files()["file_source"].to_pylist()
+    for table in tables:
+        table.compact()
+        assert "IMPORT" not in table.files()["file_source"].to_pylist()
+        assert table.verify() == [] and unreferenced(table) == []
+    same(spread.df(), alone.scan().to_arrow())
 
 
 def test_what_is_compacted_already_starts_no_commit(spark_lake):
