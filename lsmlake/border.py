@@ -43,7 +43,7 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-_SECRET = {"storage_options"}
+_SECRET = {"storage_options", "catalog"}
 """Parameters whose values are never shown."""
 
 

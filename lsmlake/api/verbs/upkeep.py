@@ -19,12 +19,12 @@ from lsmlake.commit.partition_expiry import PartitionExpiryReport, expire_partit
 from lsmlake.commit.retention import snapshot_retention
 from lsmlake.commit.snapshot_expiry import ExpireReport, expire
 from lsmlake.compact.job import CompactionReport, compact_table
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.files import Bucket
 from lsmlake.format.paths import split_branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg import mirror
-from lsmlake.interop.iceberg.catalog import register
+from lsmlake.interop.iceberg.catalog import check_name, register
 from lsmlake.maintain import named_files
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
@@ -96,9 +96,9 @@ class Upkeep(Handle):
         rules that combine rows, and under `sequence.field`, rows are visible once they are compacted. Branches are not published.
 
         Args:
-            catalog: register the metadata file in this catalog of Iceberg: its properties, as PyIceberg takes them; "name" is the
-                name of the catalog. Commits do not register: call this again.
-            name: the namespace and the name of the table in the catalog. Default: the name of the table here.
+            catalog: register the table in this catalog of Iceberg, or bring it up to date there: the properties of the catalog,
+                as PyIceberg takes them; "name" is its name. Commits do not do this: call it again.
+            name: the namespace, of one or more levels, and the name of the table in the catalog. Default: its name here.
 
         Returns:
             The address of the newest metadata file, `.../metadata/v<n>.metadata.json`.
@@ -106,17 +106,28 @@ class Upkeep(Handle):
         Raises:
             InvalidOption: the table has no deletion vectors.
             InvalidSchema: files have a type that Iceberg does not widen to that of the column now.
-            InvalidQuery: the table is in memory.
+            InvalidQuery: the table is in memory, or this is the handle of a branch; the name in the catalog has no namespace.
             CommitConflict: other processes published first on every attempt.
-            StorageFailed: the catalog did not register the table, which is published.
+            TableExists: the catalog has another table of that name, or another program has written to the table there.
+            StorageFailed: the catalog did not register the table, or did not answer. The table is published.
 
         Example:
             >>> polars.scan_iceberg(orders.publish_iceberg())
         """
-        file = mirror.publish(self.meta.on(None)).metadata_file
+        main, branch = split_branch(self.name)
+        if branch is not None:
+            cure = Wording(f"call lake.table({main!r}).publish_iceberg()", command=f"run: lsmlake iceberg {main}")
+            raise InvalidQuery("branches are not published as tables of Iceberg", where=self.name, cure=cure)
+        if catalog is None and name is not None:
+            raise InvalidQuery(
+                "name is that of a table in a catalog", found="no catalog", cure="give catalog=, or leave name out"
+            )
         if catalog is not None:
-            register(file, catalog, name or split_branch(self.name)[0])
-        return file
+            check_name(name or main)
+        published = mirror.publish(self.meta)
+        if catalog is not None:
+            register(published.metadata_file, published.content, catalog, name or main)
+        return published.metadata_file
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Change columns and options of the table, all or none, as one commit.

@@ -1,38 +1,225 @@
-"""Registers a published table in a catalog of Iceberg: any that PyIceberg connects to, such as REST, SQL, Glue and Hive."""
+"""Registers a published table in a catalog of Iceberg: any that PyIceberg connects to, such as REST, SQL, Glue and Hive.
+
+1. Load the table of that name. If there is none, create its namespace and register the metadata file.
+2. Refuse a table that is another one, or to which other programs have written.
+3. Commit what changed (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
+   this, as those of the publication are deleted when newer ones come.
+4. What no commit can express, such as a rollback, is registered anew: for a moment the catalog has no such table. Its files stay.
+
+PyIceberg waits for an answer without end, so all of this happens in a thread that is given up after a while.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TooLate
+from threading import Thread
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from lsmlake.errors import StorageFailed
+from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
 from lsmlake.extras import need
+from lsmlake.interop.iceberg import updates
+from lsmlake.interop.iceberg.metadata import Metadata
+
+LIMIT_SECONDS = 60
+"""How long a catalog may take."""
+_ATTEMPTS = 5
+_FOUND_CHARS = 500
+_WHAT = "a catalog of Iceberg"
+_DROP = "drop the table in the catalog, but not its files, and publish again"
+_METADATA_FILE = re.compile(r"\.metadata\.json")
+_SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGNORECASE)
+_PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
 
-def register(metadata_file: str, catalog: Mapping[str, str], name: str) -> None:
-    """Let the table `name` of a catalog be the one that a metadata file describes; its namespace is created if it is missing.
+def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str], name: str) -> None:
+    """Let the table `name` of a catalog be the published one. Does nothing if the catalog has this publication, or a newer one.
 
     Args:
-        metadata_file: the address of the file.
+        metadata_file: the address of a metadata file.
+        content: of the file.
         catalog: the properties of the catalog, as PyIceberg takes them; `name` is the name of the catalog.
-        name: namespace and name of the table in the catalog.
+        name: namespace and name of the table in the catalog; `check_name` accepts it.
 
     Raises:
-        MissingDependency: PyIceberg is not installed.
-        StorageFailed: the catalog refused.
+        MissingDependency: PyIceberg, or what it needs for such a catalog, is not installed.
+        TableExists: the catalog has another table of that name, or other programs have written to the table there.
+        CommitConflict: other programs changed the table in the catalog on every attempt.
+        StorageFailed: the catalog refused, or did not answer.
     """
-    properties = dict(catalog)
-    load_catalog = need("pyiceberg.catalog", "a catalog of Iceberg").load_catalog
-    try:
-        found = load_catalog(properties.pop("name", "default"), **properties)
-        found.create_namespace_if_not_exists(name.rpartition(".")[0])
-        if not found.table_exists(name):
-            found.register_table(name, metadata_file)
-            return
+    load_catalog = need("pyiceberg.catalog", _WHAT).load_catalog
+    parsed = need("pyiceberg.table.metadata", _WHAT).TableMetadataUtil.parse_obj
+    given = dict(catalog)
+    secrets = _secrets(given)
+
+    def run() -> None:
+        found = load_catalog(given.pop("name", "default"), **given)
+        secrets.update(_secrets(found.properties))
         try:
-            found.register_table(name, metadata_file, overwrite=True)
-        except NotImplementedError:  # for a moment the catalog has no such table; the files stay
-            found.drop_table(name)
-            found.register_table(name, metadata_file)
+            found._write_metadata = _writer(content)
+            _Registration(found, name, metadata_file, parsed(content)).run()
+        finally:
+            found.close()
+
+    try:
+        _within(LIMIT_SECONDS, run)
+    except LakeError:
+        raise
     except Exception as refused:  # of many kinds
+        raise _error(refused, name, secrets) from None  # its traceback may show secrets
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidQuery if `name` is not a namespace, of one or more levels, and a name."""
+    if "." not in name or "" in name.split("."):
+        raise InvalidQuery(
+            "a table in a catalog has a namespace and a name",
+            expected="namespace.table",
+            found=repr(name),
+            cure='correct it, such as name="sales.orders"',
+        )
+
+
+class _Registration(NamedTuple):
+    """`ours`: the content of the metadata file, as PyIceberg parses it."""
+
+    catalog: Any
+    name: str
+    metadata_file: str
+    ours: Any
+
+    def run(self) -> None:
+        errors = need("pyiceberg.exceptions", _WHAT)
+        of = need("pyiceberg.table.update", _WHAT)
+        for _ in range(_ATTEMPTS):
+            table = self._table(errors)
+            if table is None:
+                continue
+            self._check(table.metadata)
+            if updates.shows(table.metadata, self.metadata_file, self.ours):
+                return
+            changes = updates.updates(of, table.metadata, self.ours, self.metadata_file)
+            if changes is None:
+                self._register_anew()
+                continue
+            main = of.AssertRefSnapshotId(ref="main", snapshot_id=table.metadata.current_snapshot_id)
+            try:
+                with table.transaction() as transaction:
+                    transaction._apply(changes, (main,))
+            except errors.CommitFailedException:
+                continue
+            except NotImplementedError:  # PyIceberg does not commit to such a catalog
+                if table.metadata_location != self.metadata_file:
+                    self._register_anew()
+            return
+        raise CommitConflict(
+            "other programs changed the table in the catalog on every attempt",
+            where=self.name,
+            found=f"{_ATTEMPTS} attempts",
+            cure="publish again",
+        )
+
+    def _table(self, errors: ModuleType) -> Any:
+        """The table in the catalog, registered if it was not there; None: another program registers it at the moment."""
+        try:
+            return self.catalog.load_table(self.name)
+        except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
+            self._create_namespace(self.name.split(".")[:-1])
+        try:
+            return self.catalog.register_table(self.name, self.metadata_file)
+        except errors.TableAlreadyExistsError:
+            return None
+
+    def _create_namespace(self, levels: list[str]) -> None:
+        """Create a namespace, and those that it lies in, if they are missing."""
+        if not self.catalog.namespace_exists(".".join(levels)):
+            if levels[1:]:
+                self._create_namespace(levels[:-1])
+            self.catalog.create_namespace_if_not_exists(".".join(levels))
+
+    def _check(self, theirs: Any) -> None:
+        ours = self.ours
+        if (theirs.table_uuid, theirs.location.rstrip("/")) != (ours.table_uuid, ours.location):
+            raise TableExists(
+                "the catalog has another table of this name",
+                where=self.name,
+                expected=f"table {ours.table_uuid} at {ours.location}",
+                found=f"table {theirs.table_uuid} at {theirs.location}",
+                cure=f"give another name, or {_DROP}",
+            )
+        if foreign := updates.foreign(theirs):
+            raise TableExists(
+                "another program has written to the table through the catalog",
+                where=self.name,
+                found=f"snapshot {foreign[-1]}",
+                cure=f"write with lsmlake only; to give up what the other program wrote, {_DROP}",
+            )
+
+    def _register_anew(self) -> None:
+        self.catalog.drop_table(self.name)
+        self.catalog.register_table(self.name, self.metadata_file)
+
+
+def _writer(content: Metadata) -> Callable[..., None]:
+    """Writes the metadata file of a commit, for SQL, Glue and Hive: PyIceberg 0.12 does not write those of version 3."""
+
+    def write(metadata: Any, io: Any, metadata_path: str) -> None:
+        log = [one.model_dump(by_alias=True) for one in metadata.metadata_log]
+        made = {**content, "properties": metadata.properties, "metadata-log": log}
+        with io.new_output(metadata_path).create() as sink:
+            sink.write(json.dumps(made).encode())
+
+    return write
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """Wait for a call in another thread, which goes on after an interruption. Raises TooLate."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    done.result(seconds)
+
+
+def _secrets(properties: Mapping[str, object]) -> set[str]:
+    """Values that no message may show."""
+    found: set[str] = set()
+    for name, value in properties.items():
+        text = str(value)
+        found.update(_PASSWORD.findall(text))
+        if _SECRET.search(name):
+            found.update((text, text.rpartition(":")[2]))
+    return {form for text in found for form in (text, unquote(text)) if form}
+
+
+def _error(refused: Exception, name: str, secrets: set[str]) -> LakeError:
+    text = " ".join(str(refused).split())
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    found = f"{type(refused).__name__}: {text[:_FOUND_CHARS]}" if text else type(refused).__name__
+    if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
+        return MissingDependency(
+            "PyIceberg lacks packages for this catalog", where=name, found=found, cure="install what it names"
+        )
+    if isinstance(refused, TooLate):
+        return StorageFailed(
+            "the catalog did not answer",
+            where=name,
+            expected=f"an answer within {LIMIT_SECONDS} seconds",
+            cure="try again; the table is published",
+        )
+    if _METADATA_FILE.search(text):
+        cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
+    else:
         cure = "correct the properties of the catalog, or try again; the table is published"
-        raise StorageFailed("the catalog did not register the table", where=name, found=repr(refused), cure=cure) from refused
+    return StorageFailed("the catalog did not register the table", where=name, found=found, cure=cure)

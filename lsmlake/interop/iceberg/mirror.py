@@ -43,9 +43,10 @@ _CURE = "delete the folder `metadata` of the table; the next publication makes i
 
 
 class Published(NamedTuple):
-    """`metadata_file`: the URI of the newest metadata file. `snapshots`: how many this publication added."""
+    """`metadata_file`: the URI of the newest metadata file. `content`: of it. `snapshots`: how many this publication added."""
 
     metadata_file: str
+    content: metadata.Metadata
     snapshots: int
 
 
@@ -192,7 +193,7 @@ class _Attempt:
         content = metadata.with_snapshots(content, made, kept, current_id, next_row)
         content = metadata.with_refs(content, {name: number for name, number in tags.items() if number in there})
         if before is not None and content == before.content:
-            return Published(uri_of(meta, meta.paths.iceberg(_name(before.number))), 0)
+            return Published(uri_of(meta, meta.paths.iceberg(_name(before.number))), content, 0)
         return self._put(before, content, len(made))
 
     def _put(self, before: Current | None, content: metadata.Metadata, made: int) -> Published | None:
@@ -212,7 +213,7 @@ class _Attempt:
         if number > metadata.KEPT:
             gone.append(meta.paths.iceberg(_name(number - metadata.KEPT)))
         meta.files.delete_quietly(gone)
-        return Published(uri_of(meta, path), made)
+        return Published(uri_of(meta, path), content, made)
 
     def _kept(self, known: Mapping[int, str]) -> tuple[dict[int, Snapshot | None], dict[str, int]]:
         """The snapshots to publish, by number, and the tags with theirs. `known`: those that the metadata has. The newest of them

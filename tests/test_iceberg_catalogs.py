@@ -1,0 +1,402 @@
+"""Tables in catalogs of Iceberg: registered once, then brought up to date by commits, so that readers find them at any moment.
+And what is refused. With SQLite, Glue (moto), and the REST catalog at LSMLAKE_REST_CATALOG, if this is set."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+import lsmlake
+from lsmlake import add_column, drop_column, rename_column
+from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
+from lsmlake.interop.iceberg import catalog as catalogs
+from lsmlake.interop.iceberg import mirror
+
+pytest.importorskip("pyiceberg.catalog")
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import update
+from pyiceberg.typedef import IcebergBaseModel
+
+REST = os.environ.get("LSMLAKE_REST_CATALOG")
+"""The address of a REST catalog that may be filled."""
+KINDS = ["sql", *(["rest"] if REST else [])]
+AND_GLUE = pytest.mark.parametrize("catalog", [*KINDS, "glue"], indirect=True)
+SECRET = "tops3cret"
+_names = count()
+
+
+@pytest.fixture(params=KINDS)
+def catalog(request, tmp_path, monkeypatch):
+    """The properties of an empty catalog."""
+    if request.param == "rest":
+        yield {"type": "rest", "uri": REST}
+    elif request.param == "sql":
+        yield sql(tmp_path)
+    else:
+        moto = pytest.importorskip("moto")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "x")
+        with moto.mock_aws():
+            yield {"type": "glue", "glue.region": "us-east-1"}
+
+
+def sql(folder: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a table that no catalog has."""
+    return f"shop{os.getpid()}_{next(_names)}.orders"
+
+
+@pytest.fixture
+def lake(tmp_path):
+    found = lsmlake.connect(tmp_path / "lake")
+    found.create_database("d")
+    return found
+
+
+@pytest.fixture
+def table(lake):
+    found = lake.create_table("d.t", "id BIGINT, v STRING", primary_key=["id"], options={"bucket": 1})
+    written(found, 1)
+    return found
+
+
+def written(table, *ids: int) -> None:
+    table.upsert([{"id": id, table.schema.names[1]: f"v{id}"} for id in ids])
+    table.compact()
+
+
+@contextmanager
+def loaded(catalog, name):
+    """The table as a reader finds it."""
+    with closing(load_catalog("default", **catalog)) as found:
+        yield found.load_table(name)
+
+
+def location(catalog, name) -> str:
+    with loaded(catalog, name) as found:
+        return found.metadata_location
+
+
+def follow(table, catalog, name) -> None:
+    """Publish, and compare all snapshots and tags with what a reader finds in the catalog."""
+    table.publish_iceberg(catalog=catalog, name=name)
+    with loaded(catalog, name) as found:
+        assert found.current_snapshot().snapshot_id == table.version.number
+        assert [one.snapshot_id for one in found.snapshots()] == table.snapshots()["snapshot_id"].to_pylist()
+        assert sorted(found.refs().keys() - {"main"}) == table.tags()["tag_name"].to_pylist()
+        assert found.schema().as_arrow().names == table.schema.names
+        for snapshot in (None, *(one.snapshot_id for one in found.snapshots())):
+            rows = found.scan(snapshot_id=snapshot).to_arrow().sort_by("id").to_pylist()
+            assert rows == table.scan(snapshot=snapshot).to_arrow().sort_by("id").to_pylist()
+
+
+@pytest.fixture
+def drops(monkeypatch) -> list[str]:
+    """The names of tables that PyIceberg drops from catalogs."""
+    from pyiceberg.catalog import glue, rest, sql
+
+    found: list[str] = []
+    for kind in (sql.SqlCatalog, glue.GlueCatalog, rest.RestCatalog):
+
+        def dropped(self, name, *rest, drop=kind.drop_table, **more):
+            found.append(name)
+            return drop(self, name, *rest, **more)
+
+        monkeypatch.setattr(kind, "drop_table", dropped)
+    return found
+
+
+@AND_GLUE
+def test_a_table_in_a_catalog_follows_the_published_one(table, catalog, name, drops):
+    follow(table, catalog, name)
+    follow(table, catalog, name)
+    written(table, 2, 3)
+    table.create_tag("two")
+    table.delete("id = 2")
+    follow(table, catalog, name)
+    table.alter(add_column("w", "INT"), rename_column("v", "text"))
+    follow(table, catalog, name)
+    table.alter(add_column("x", "INT"))
+    table.alter(drop_column("x"))  # a REST catalog takes these columns for those of before
+    table.alter(add_column("y", "INT"))
+    written(table, 4)
+    follow(table, catalog, name)
+    table.delete_tag("two")
+    table.expire_snapshots(retain_max=2, retain_min=1)
+    follow(table, catalog, name)
+    for n in range(22):  # more than the metadata files that stay
+        table.delete(f"id = {n}")
+        table.publish_iceberg()
+    table.rollback(snapshot=table.version.number - 1)
+    follow(table, catalog, name)
+    assert not drops, "readers found the table at any moment"
+    assert not table.verify()
+
+
+def test_metadata_made_anew_is_registered_anew(table, tmp_path, catalog, name, drops):
+    follow(table, catalog, name)
+    for file in (tmp_path / "lake" / "d.db" / "t" / "metadata").glob("v*"):
+        file.unlink()
+    for _ in range(2):
+        follow(table, catalog, name)
+        assert drops == [name]
+        written(table, 2)
+
+
+def test_the_catalog_keeps_a_bounded_number_of_files(table, tmp_path, name):
+    for n in range(25):
+        written(table, n)
+        table.publish_iceberg(catalog=sql(tmp_path), name=name)
+    there = list((tmp_path / "lake" / "d.db" / "t" / "metadata").glob("0*.metadata.json"))
+    assert len(there) <= 21
+    table.remove_orphan_files(older_than="2100-01-01")
+    with loaded(sql(tmp_path), name) as found:
+        assert found.scan().count() == 25
+
+
+def test_other_programs_are_told_to_keep_its_files(table, catalog, name):
+    table.publish_iceberg(catalog=catalog, name=name)
+    with loaded(catalog, name) as found:
+        assert found.properties["gc.enabled"] == "false"
+
+
+@AND_GLUE
+def test_a_table_that_was_dropped_in_the_catalog_is_registered_again(table, catalog, name):
+    table.publish_iceberg(catalog=catalog, name=name)
+    with closing(load_catalog("default", **catalog)) as found:
+        found.drop_table(name)
+    follow(table, catalog, name)
+
+
+@AND_GLUE
+def test_another_table_of_the_name_stays(lake, table, tmp_path, catalog, name):
+    lake.create_table("d.other", "id BIGINT", primary_key=["id"]).publish_iceberg(catalog=catalog, name=name)
+    there = location(catalog, name)
+    with pytest.raises(TableExists, match=r"another table of this name.*give another name"):
+        table.publish_iceberg(catalog=catalog, name=name)
+    assert location(catalog, name) == there
+
+
+def test_a_copy_of_the_folder_does_not_take_the_place_of_the_table(lake, table, tmp_path, name):
+    table.publish_iceberg(catalog=sql(tmp_path), name=name)
+    there = location(sql(tmp_path), name)
+    (tmp_path / "other").mkdir()
+    os.system(f"cp -r {tmp_path}/lake {tmp_path}/other/lake")
+    copied = lsmlake.connect(tmp_path / "other" / "lake").table("d.t")
+    with pytest.raises(TableExists, match=r"expected table .* at file:///.*/other/lake/d.db/t"):
+        copied.publish_iceberg(catalog=sql(tmp_path), name=name)
+    assert location(sql(tmp_path), name) == there
+
+
+def write_metadata(metadata, io, metadata_path) -> None:
+    """For PyIceberg, which writes no metadata of version 3 to SQL catalogs."""
+    with io.new_output(metadata_path).create() as sink:
+        sink.write(IcebergBaseModel.model_dump_json(metadata).encode())
+
+
+def test_what_other_programs_wrote_is_not_overwritten(table, catalog, name):
+    table.publish_iceberg(catalog=catalog, name=name)
+    with loaded(catalog, name) as found:
+        last = found.current_snapshot()
+        summary = type(last.summary)("append")
+        theirs = last.model_copy(update={"snapshot_id": 77, "sequence_number": 77, "parent_snapshot_id": 1, "summary": summary})
+        theirs = theirs.model_copy(update={"first_row_id": found.metadata.next_row_id, "timestamp_ms": last.timestamp_ms + 1})
+        main = update.SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=77)
+        found.catalog._write_metadata = write_metadata
+        with found.transaction() as transaction:
+            transaction._apply((update.AddSnapshotUpdate(snapshot=theirs), main))
+    written(table, 2)
+    with pytest.raises(TableExists, match=r"another program has written.*snapshot 77"):
+        table.publish_iceberg(catalog=catalog, name=name)
+
+
+def test_the_folder_of_a_registered_table_was_moved(lake, table, catalog, name):
+    table.publish_iceberg(catalog=catalog, name=name)
+    lake.rename_table("d.t", "d.u")
+    with pytest.raises(StorageFailed, match=r"the table was moved, drop the table in the catalog, but not its files"):
+        lake.table("d.u").publish_iceberg(catalog=catalog, name=name)
+    lake.table("d.u").publish_iceberg(catalog=catalog, name=f"{name}_u")
+
+
+def test_an_older_publication_changes_nothing(table, catalog, name):
+    old = mirror.publish(table.meta)
+    written(table, 2)
+    follow(table, catalog, name)
+    there = location(catalog, name)
+    catalogs.register(old.metadata_file, old.content, catalog, name)
+    assert location(catalog, name) == there
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_two_that_register_the_older_gives_way(table, catalog, name, monkeypatch, there):
+    if there:
+        table.publish_iceberg(catalog=catalog, name=name)
+        written(table, 2)
+    older = mirror.publish(table.meta)
+    written(table, 3)
+    updates, others = catalogs.updates.updates, []
+
+    def late(*arguments):
+        if not others:
+            others.append(name)
+            table.publish_iceberg(catalog=catalog, name=name)
+        return updates(*arguments)
+
+    monkeypatch.setattr(catalogs.updates, "updates", late)
+    catalogs.register(older.metadata_file, older.content, catalog, name)
+    assert others
+    with loaded(catalog, name) as found:
+        assert found.current_snapshot().snapshot_id == table.version.number
+
+
+def test_a_catalog_that_changes_on_every_attempt(table, tmp_path, name, monkeypatch):
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import CommitFailedException
+
+    def commit_table(self, *arguments):
+        raise CommitFailedException("main is another one")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+    with pytest.raises(CommitConflict, match=r"on every attempt.*publish again"):
+        table.publish_iceberg(catalog=sql(tmp_path), name=name)
+
+
+def test_a_catalog_to_which_pyiceberg_does_not_commit(table, tmp_path, name, monkeypatch, drops):
+    """As DynamoDB and BigQuery."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    def commit_table(self, *arguments):
+        raise NotImplementedError
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+    follow(table, sql(tmp_path), name)
+    assert not drops
+    written(table, 2)
+    follow(table, sql(tmp_path), name)
+    assert drops == [name]
+
+
+def test_a_namespace_of_several_levels(table, tmp_path):
+    catalogs = [sql(tmp_path), *([{"type": "rest", "uri": REST}] if REST else [])]
+    for catalog in catalogs:
+        follow(table, catalog, f"levels{os.getpid()}.a.b.orders")
+
+
+@pytest.mark.parametrize("wrong", ["orders", "", ".orders", "sales.", "a..b"])
+def test_a_name_needs_a_namespace(table, tmp_path, wrong):
+    if wrong:
+        with pytest.raises(InvalidQuery, match=r"expected namespace.table"):
+            table.publish_iceberg(catalog=sql(tmp_path), name=wrong)
+    else:
+        with pytest.raises(InvalidQuery, match=r"give catalog="):
+            table.publish_iceberg(name="sales.orders")
+    assert mirror.current(table.meta) is None, "nothing was published"
+
+
+def test_a_branch_is_not_published(lake, table):
+    table.create_branch("b1")
+    with pytest.raises(InvalidQuery, match=r"branches are not published.*lake.table\('d.t'\)"):
+        lake.table("d.t$branch_b1").publish_iceberg()
+
+
+# -- catalogs that refuse -----------------------------------------------------------------------------------------------
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers with the status in the first part of the path, and tells the secret; 0: does not answer."""
+
+    over = Event()
+
+    def do_GET(self) -> None:
+        status = int(self.path.split("/")[1])
+        if not status:
+            self.over.wait(30)
+            return
+        body = f'{{"error": {{"message": "no {self.headers.get("Authorization")}", "type": "X", "code": {status}}}}}'.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_HEAD = do_GET
+
+    def log_message(self, *arguments) -> None:
+        pass
+
+
+@pytest.fixture
+def refusing(monkeypatch) -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        Refusing.over.set()
+        server.shutdown()
+        thread.join()
+        Refusing.over.clear()
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        (
+            {"type": "rest", "uri": "{server}/403", "token": SECRET},
+            r"ForbiddenError: X: no Bearer \*\*\*.*correct the properties",
+        ),
+        ({"type": "rest", "uri": "{server}/401", "header.Authorization": SECRET}, "Unauthorized"),
+        ({"type": "rest", "uri": "{server}/500", "token": SECRET}, "ServerError"),
+        (
+            {
+                "type": "rest",
+                "uri": "http://127.0.0.1:1",
+                "credential": f"me:{SECRET}",
+                "oauth2-server-uri": "http://127.0.0.1:1/token",
+            },
+            "Connection refused",
+        ),
+        ({"type": "rest", "uri": f"http://me:{SECRET}@127.0.0.1:1"}, "Connection refused"),
+        ({"type": "sql", "uri": f"nosuch://me:{SECRET}@h/db"}, "nosuch"),
+        ({"type": SECRET}, "not a valid CatalogType"),
+        ({"uri": "sqlite:////nowhere/x.db", "type": "sql"}, "unable to open"),
+    ],
+)
+def test_a_catalog_that_refuses(table, refusing, properties, told):
+    catalog = {key: value.format(server=refusing) for key, value in properties.items()}
+    with pytest.raises(StorageFailed, match=told) as refused:
+        table.publish_iceberg(catalog=catalog, name="shop.orders")
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "the table is published" in shown
+    assert catalog["type"] == SECRET or SECRET not in shown
+
+
+def test_properties_of_a_wrong_type_are_not_shown(table):
+    with pytest.raises(LakeError) as refused:
+        table.publish_iceberg(catalog={"token": [SECRET]})
+    assert SECRET not in str(refused.value)
+
+
+def test_a_catalog_that_does_not_answer(table, refusing, monkeypatch):
+    monkeypatch.setattr(catalogs, "LIMIT_SECONDS", 0.5)
+    with pytest.raises(
+        StorageFailed, match=r"did not answer, expected an answer within 0.5 seconds; try again; the table is publ"
+    ):
+        table.publish_iceberg(catalog={"type": "rest", "uri": f"{refusing}/0"}, name="shop.orders")
+
+
+def test_a_catalog_that_needs_more_packages(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.hive", None)
+    with pytest.raises(MissingDependency, match=r"lacks packages.*pip install 'pyiceberg\[hive\]'; install"):
+        table.publish_iceberg(catalog={"type": "hive", "uri": "thrift://127.0.0.1:1"}, name="shop.orders")
