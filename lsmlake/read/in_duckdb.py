@@ -10,7 +10,7 @@ A relation is made of relations and never of names, so that nothing appears in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ def relation(connection, source: Source):  # the types belong to an optional pac
     """A relation with the columns of the plan, of a connection of DuckDB or of the module's default connection."""
     parts = []
     for stored, files in source.by_fields().items():
-        parts += _scans(connection, source.plan.columns, _selected(source, stored), files)
+        parts += _scans(connection, source, stored, files)
     if source.level0:
         parts.append(connection.from_arrow(pa.concat_tables(source.level0)))
     if source.streamed.splits:
@@ -41,16 +41,16 @@ def relation(connection, source: Source):  # the types belong to an optional pac
     return reduce(lambda all_, part: all_.union(part), parts)
 
 
-def _scans(connection, columns: Sequence[str], select: str, files: Sequence[Direct]) -> list:
+def _scans(connection, source: Source, stored: Stored, files: Sequence[Direct]) -> list:
     """Relations over the live rows of files with the same fields."""
+    columns, select = source.plan.columns, _selected(source, stored)
     masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
     if masked and sum(file.rows for file in clean) <= _ZERO_ROWS_MAX:
         masked, clean = list(files), []
     parts = [connection.sql(f"SELECT {select} FROM {_parquet(clean)}")] if clean else []
     if masked:
-        bitmaps = pa.table(
-            {"file": pa.array(range(len(masked)), pa.int64()), "dead": pa.array(map(_bitmap, masked), pa.binary())}
-        )
+        row_bytes = sum(file.rows for file in masked) / 8 / sum(file.dead.cardinality for file in masked)
+        bitmaps = source.kept(("bitmaps", stored), partial(_bitmaps, masked), row_bytes)
         mark = "#" * max(map(len, columns))  # begins the name of no column that is longer
         dead = connection.from_arrow(bitmaps).aggregate(f'list(CAST(dead AS BIT) ORDER BY file) AS "{mark}dead"')
         rows = connection.sql(
@@ -63,6 +63,10 @@ def _scans(connection, columns: Sequence[str], select: str, files: Sequence[Dire
 
 def _parquet(files: Sequence[Direct]) -> str:
     return f"read_parquet([{', '.join(text(file.path) for file in files)}], hive_partitioning = false)"
+
+
+def _bitmaps(files: Sequence[Direct]) -> pa.Table:
+    return pa.table({"file": pa.array(range(len(files)), pa.int64()), "dead": pa.array(map(_bitmap, files), pa.binary())})
 
 
 def _bitmap(file: Direct) -> bytes:

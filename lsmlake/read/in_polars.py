@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -27,6 +28,10 @@ _DEAD_ROWS_MAX = 1 << 18
 
 def lazy_frame(source: Source, limit: int | None = None):  # the type belongs to an optional package
     """A LazyFrame with the columns of the plan. `limit`: rows that are enough; there may be more."""
+    return source.kept(("polars", limit), lambda: _made(source, limit), dead_row_bytes=4)
+
+
+def _made(source: Source, limit: int | None):
     pl = need("polars", "to_polars()")
     empty = pl.from_arrow(output_schema(source.plan).empty_table())
     parts = [part for stored, files in source.by_fields().items() for part in _scans(source, stored, files, limit)]
@@ -64,10 +69,18 @@ def _scans(source: Source, stored: Stored, files: Sequence[Direct], limit: int |
     if clean:
         yield _parquet(clean, n_rows=limit).with_columns(items).select(source.plan.columns)
     for group in _groups([file for file in files if file.dead]):
-        dead = pl.Series(np.flatnonzero(np.concatenate([file.dead.dead_mask(0, file.rows) for file in group])))
+        dead = _dead_rows(group)
         numbered = _parquet(group, n_rows=None if limit is None else limit + len(dead), row_index_name=number)
-        live = numbered.filter(~pl.col(number).is_in(dead.cast(pl.get_index_type()).implode()))
+        live = numbered.filter(~pl.col(number).is_in(dead.implode()))
         yield live.with_columns(items).select(source.plan.columns)
+
+
+def _dead_rows(files: Sequence[Direct]):
+    """The numbers of the dead rows in a scan of the files."""
+    pl = need("polars", "to_polars()")
+    starts = accumulate((file.rows for file in files), initial=0)
+    numbers = np.concatenate([file.dead.positions() + start for file, start in zip(files, starts, strict=False)])
+    return pl.Series(numbers).cast(pl.get_index_type())
 
 
 def _groups(files: Sequence[Direct]) -> Iterator[list[Direct]]:

@@ -8,13 +8,15 @@
    stream.
 
 The engine does not check the checksums of data files.
+
+A table handle keeps in its cache what was found for a plan, so that the next query of the same files begins at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +32,9 @@ from lsmlake.store.together import ahead
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 
+_FILE_BYTES = 2048  # estimate for what is known of a file
+
+Item = TypeVar("Item")
 Stored = tuple[pa.Field | None, ...]
 """The field of a file for each column of a plan; None if the file lacks it."""
 
@@ -45,12 +50,24 @@ class Direct(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """How the rows of a plan are read: `direct` by the engine, `level0` from memory, and `streamed` by PyArrow."""
+    """How the rows of a plan are read: `direct` by the engine, `level0` from memory, and `streamed` by PyArrow.
+
+    Plans with the same `key` read the same columns of the same immutable files.
+    """
 
     plan: Plan
     direct: tuple[Direct, ...]
     level0: tuple[pa.Table, ...]
     streamed: Plan
+    key: Hashable
+
+    def kept(self, what: Hashable, make: Callable[[], Item], dead_row_bytes: float) -> Item:
+        """What `make` makes of this source, from the cache of the table handle if it is there. `dead_row_bytes`: its memory."""
+        if self.streamed.splits:  # they are filtered as they are read
+            return make()
+        files, dead = len(self.direct), sum(file.dead.cardinality for file in self.direct)
+        size = _FILE_BYTES * (1 + files) + int(dead * dead_row_bytes) + sum(table.nbytes for table in self.level0)
+        return self.plan.version.meta.files.cache.get((what, self.key), make, lambda _: size)
 
     def by_fields(self) -> dict[Stored, list[Direct]]:
         """The files that the engine reads, those with the same fields together."""
@@ -87,6 +104,24 @@ class Stream:
 
 def source_of(plan: Plan) -> Source:
     """Finds the dead rows of all files, and merges the rows at level 0."""
+    key = _key(plan)
+    known: Source | None = plan.version.meta.files.cache.known((Source, key))
+    if known is not None:
+        return replace(known, plan=plan)
+    found = _found(plan, key)
+    return found.kept(Source, lambda: found, dead_row_bytes=2)
+
+
+def _key(plan: Plan) -> Hashable:
+    """The names of all that a plan reads but the predicate: names are never used again."""
+    splits = ((split.files, split.level0, split.lookup_files, split.merged, split.vectors) for split in plan.splits)
+    names = tuple(
+        (*(tuple(file.name for file in group) for group in groups), tuple(vectors.items())) for *groups, vectors in splits
+    )
+    return plan.version.meta.paths.root, plan.schema.id, plan.columns, names
+
+
+def _found(plan: Plan, key: Hashable) -> Source:
     version = plan.version
     direct: list[Direct] = []
     level0: list[pa.Table] = []
@@ -114,7 +149,7 @@ def source_of(plan: Plan) -> Source:
         if len(files) < len(split.files):
             names = {file.name for file in files}
             streamed.append(replace(split, files=tuple(file for file in split.files if file.name not in names)))
-    return Source(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)))
+    return Source(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)), key)
 
 
 def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | None:
