@@ -1,5 +1,5 @@
 """Tables in catalogs of Iceberg: registered once, then brought up to date by commits, so that readers find them at any moment.
-And what is refused. With SQLite, Glue (moto), and the REST catalog at LSMLAKE_REST_CATALOG, if this is set."""
+And what is refused. With SQLite, Glue (moto), and the REST catalog of Iceberg."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from rest_catalog import rest_catalog
 
 import lsmlake
 from lsmlake import add_column, drop_column, rename_column
@@ -26,19 +27,23 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import update
 from pyiceberg.typedef import IcebergBaseModel
 
-REST = os.environ.get("LSMLAKE_REST_CATALOG")
-"""The address of a REST catalog that may be filled."""
-KINDS = ["sql", *(["rest"] if REST else [])]
+KINDS = ["sql", pytest.param("rest", marks=pytest.mark.spark)]
 AND_GLUE = pytest.mark.parametrize("catalog", [*KINDS, "glue"], indirect=True)
 SECRET = "tops3cret"
 _names = count()
 
 
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory):
+    with rest_catalog(tmp_path_factory.mktemp("rest")) as address:
+        yield address
+
+
 @pytest.fixture(params=KINDS)
 def catalog(request, tmp_path, monkeypatch):
-    """The properties of an empty catalog."""
+    """The properties of a catalog."""
     if request.param == "rest":
-        yield {"type": "rest", "uri": REST}
+        yield {"type": "rest", "uri": request.getfixturevalue("rest")}
     elif request.param == "sql":
         yield sql(tmp_path)
     else:
@@ -56,7 +61,7 @@ def sql(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def name() -> str:
     """Of a table that no catalog has."""
-    return f"shop{os.getpid()}_{next(_names)}.orders"
+    return f"shop{next(_names)}.orders"
 
 
 @pytest.fixture
@@ -289,10 +294,8 @@ def test_a_catalog_to_which_pyiceberg_does_not_commit(table, tmp_path, name, mon
     assert drops == [name]
 
 
-def test_a_namespace_of_several_levels(table, tmp_path):
-    catalogs = [sql(tmp_path), *([{"type": "rest", "uri": REST}] if REST else [])]
-    for catalog in catalogs:
-        follow(table, catalog, f"levels{os.getpid()}.a.b.orders")
+def test_a_namespace_of_several_levels(table, catalog):
+    follow(table, catalog, "levels.a.b.orders")
 
 
 @pytest.mark.parametrize("wrong", ["orders", "", ".orders", "sales.", "a..b"])
