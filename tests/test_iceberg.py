@@ -17,7 +17,7 @@ from iceberg_reader import IcebergReader
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
-from lsmlake.interop.iceberg import manifests, metadata, mirror
+from lsmlake.interop.iceberg import manifests, metadata, mirror, published
 
 UTC = dt.timezone.utc
 ALL = {
@@ -187,9 +187,9 @@ def test_commits_publish_and_keep_only_what_changed(lake):
     table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true"} | LAZY)
     for n in range(1, 25):
         table.upsert(pa.table({"id": [n % 7, n], "v": [n, n]}), compact=bool(n % 3 == 0))
-        current = mirror.current(table.meta)
+        current = published.current(table.meta)
         assert current.content["current-snapshot-id"] == table.version.number
-    found = own(table, mirror.uri_of(table.meta, table.meta.paths.iceberg(f"v{current.number}.metadata.json")))
+    found = own(table, published.uri_of(table.meta, table.meta.paths.iceberg(f"v{current.number}.metadata.json")))
     assert sorted_rows(pa.Table.from_pylist(found.rows())) == sorted_rows(table.scan().to_arrow())
     last, before = found.manifests(table.version.number), found.manifests(table.version.number - 1)
     shared = {one["manifest_path"] for one in last} & {one["manifest_path"] for one in before}
@@ -206,7 +206,7 @@ def test_a_commit_does_not_fail_with_its_publication_and_the_next_one_catches_up
     table = made(lake, [("id", pa.int64())], {"metadata.iceberg": "true"})
     table.upsert(pa.table({"id": [1]}))
     with monkeypatch.context() as broken:
-        broken.setattr(mirror, "current", lambda meta: 1 / 0)
+        broken.setattr(published, "current", lambda meta: 1 / 0)
         table.upsert(pa.table({"id": [2]}))
         assert "Iceberg metadata was not published" in caplog.text
     table.upsert(pa.table({"id": [3]}))
@@ -289,7 +289,7 @@ def test_a_table_that_can_no_longer_be_published_still_expires(lake):
     table.alter(set_option("metadata.iceberg", "false"), set_option("deletion-vectors.enabled", "false"))
     table.upsert(pa.table({"id": [1], "v": [9]}))
     assert table.expire_snapshots(retain_max=1, retain_min=1).snapshots
-    found = mirror.current(table.meta).content
+    found = published.current(table.meta).content
     assert (found["snapshots"], "current-snapshot-id" in found, found["refs"]) == ([], False, {})
 
 

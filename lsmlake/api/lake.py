@@ -441,8 +441,9 @@ class Lake:
         if self._is_table(root):
             return
         remains = [path for path in found if foreign or is_of_a_table(path, root)]
-        for snapshots in (True, False):
-            self.env.storage.delete_all(sorted(path for path in remains if path.startswith(f"{root}/snapshot/") == snapshots))
+        for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first what names other files
+            self.env.storage.delete_all(sorted(path for path in remains if path.startswith(folder)))
+            remains = [path for path in remains if not path.startswith(folder)]
         if found or foreign:
             self.env.storage.prune(root)
 

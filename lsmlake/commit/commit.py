@@ -19,6 +19,7 @@ Files are deleted only if certainly no published snapshot references them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,6 +43,7 @@ from lsmlake.errors import (
 )
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.interop.iceberg.mirror import bring_up_to_date
 from lsmlake.schema.schema import Schema
 from lsmlake.store.snapshots import HINT_EVERY
 from lsmlake.store.version import Version
@@ -232,6 +234,8 @@ class _Commit(Attempts):
         if not follows:
             self.publishing = False
             meta.files.delete_quietly([meta.paths.snapshot(snapshot.id)])
+            with suppress(LakeError):
+                bring_up_to_date(meta)  # it may name the snapshot, whose files may be deleted in the end
             return Conflict()
         return Committed(snapshot, rebased.edits, rebased.overtaken)
 

@@ -181,8 +181,8 @@ def delete(meta: Metadata, paths: Iterable[str]) -> int:
     If the table has Iceberg metadata, this is first brought up to date, so that no reader of it finds a file missing. If that
     fails, no file is deleted: `remove_orphan_files` deletes them later."""
     distinct = list(dict.fromkeys(paths))
-    if distinct and mirror.is_published(meta):
-        mirror.publish(meta.on(None), whole=False)
+    if distinct:
+        mirror.bring_up_to_date(meta)
     groups = [distinct[start : start + _GROUP] for start in range(0, len(distinct), _GROUP)]
     together(meta.env.storage.delete_all, groups, meta.env.workers, lambda done: None)
     return len(distinct)

@@ -1,4 +1,6 @@
-"""Which files of a table something names: retained snapshots, retained changelogs, tags, pins and branches.
+"""Which files of a table something names: retained snapshots, retained changelogs, tags, pins, branches, and the newest metadata
+files of Iceberg, which name manifests and vectors of their own. Data files that only these name are not among them: they are
+deleted after the Iceberg metadata is brought up to date (`interop.iceberg.mirror`).
 
 `Reachable.look` reads what it has not read before, so a second look costs one listing of each kind unless something is new. Its
 order makes the answer complete while others work: a file that a snapshot, a tag or a pin needs moves from one of them to another
@@ -18,6 +20,7 @@ from lsmlake.errors import Corrupt, SnapshotNotFound, TableNotFound
 from lsmlake.format.manifest import ADD
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.iceberg.published import Kept
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.tags import Holder
 
@@ -47,6 +50,7 @@ class Reachable:
         self._before: tuple[ManifestMeta, ...] | None = None  # the manifests of a snapshot whose files are known
         self._chunks: list[pa.Array] = []
         self._branches: dict[str, Reachable] = {}  # by uuid
+        self._iceberg = Kept(self.meta)
 
     def look(self) -> int:
         """Read everything that is new; returns how many snapshots, changelogs and tags that was.
@@ -63,6 +67,7 @@ class Reachable:
             later = self._look_at_snapshots()  # what was published in the place of a pin, such as a rollback
             found += new + new_holders + later
             if not new + later:
+                self._look_at_iceberg()
                 self._settle()
                 return found
 
@@ -134,6 +139,10 @@ class Reachable:
                 continue
             self._branches[info.uuid] = looker
         return found
+
+    def _look_at_iceberg(self) -> None:
+        if self.meta.paths.branch is None:
+            self._add(self._iceberg.new())
 
     def _add_holder(self, holder: Holder) -> int:
         key = holder.snapshot.delta_manifest_list.name

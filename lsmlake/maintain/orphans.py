@@ -8,11 +8,12 @@ Killed writers, failed deletions and remains of a dropped table of the same name
    does not know, nothing is deleted.
 3. List the table. An orphan has a name of lsmlake's form, is older than the limit, and is not named. The limit protects commits
    under way, whose files no snapshot names yet: a write must not take longer than that.
-4. Before each batch of deletions look again: a file that something names meanwhile stays, and if the table was dropped, its next
-   owner keeps all files.
+4. Before each batch of deletions bring Iceberg metadata up to date, so that it names none of the files, and look again: a file
+   that something names meanwhile stays, and if the table was dropped, its next owner keeps all files.
 5. Temporary files of the storage are orphans if they are older than the limit and their writer is dead; the storage knows that.
 
-Schemas, snapshots, marks, consumers and tags of the table are never orphans.
+Schemas, snapshots, marks, consumers and tags of the table are never orphans, nor are the newest metadata files of Iceberg and
+what they name in their folder.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import pyarrow.compute as pc
 from lsmlake.commit.pinned import remove_old_pins
 from lsmlake.commit.reachability import Reachable
 from lsmlake.errors import Corrupt, TableNotFound, UnsupportedFormat
+from lsmlake.interop.iceberg.mirror import bring_up_to_date
 from lsmlake.notebook import Shown
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Entry
@@ -49,6 +51,7 @@ _FORMS = (
     ("statistics", re.compile(r"manifest/statistics-[^/]+")),
     ("staged rows", re.compile(r"manifest/staged-rows-[^/]+")),
     ("deletion vectors", re.compile(r"index/dv-[^/]+\.puffin")),
+    ("Iceberg metadata", re.compile(r"metadata/((snap|manifest)-[^/]+\.avro|dv-[^/]+\.puffin|v[0-9]+\.metadata\.json)")),
 )
 _BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")
 _DROPPED = "dropped table"
@@ -98,6 +101,7 @@ def remove_orphan_files(
     removed: list[_Orphan] = []
     for start in range(0, len(orphans), _DELETED_AT_ONCE):
         meta.files.first_schema()
+        bring_up_to_date(meta)
         _read_all(reachable)
         batch = _unnamed(reachable, orphans[start : start + _DELETED_AT_ONCE])
         for orphan in batch:

@@ -1,0 +1,181 @@
+"""Reads what is published: the newest metadata file of a table, and the manifest lists, manifests and vectors that it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from lsmlake.errors import Corrupt
+from lsmlake.interop.iceberg import entries
+from lsmlake.interop.iceberg.avro import DELETED, POSITION_DELETES
+from lsmlake.interop.iceberg.entries import Entry, Point
+from lsmlake.interop.iceberg.manifests import Manifest, Manifests
+from lsmlake.interop.iceberg.metadata import KEPT, Metadata
+from lsmlake.store.metadata import Metadata as TableMetadata
+from lsmlake.store.storage import read_bytes
+
+HINT = "version-hint.text"
+CURE = "delete the folder `metadata` of the table; the next publication makes it anew"
+_FILE = re.compile(r"v([1-9][0-9]{0,17})\.metadata\.json")
+
+
+class Current(NamedTuple):
+    """The newest metadata file."""
+
+    number: int
+    content: Metadata
+
+
+def is_published(meta: TableMetadata) -> bool:
+    """Whether the table has Iceberg metadata, or may have it in a moment. One request."""
+    return meta.env.storage.size(meta.paths.iceberg(HINT)) is not None
+
+
+def current(meta: TableMetadata) -> Current | None:
+    """The newest Iceberg metadata; None: there is none. Raises Corrupt."""
+    storage, number = meta.env.storage, _hint(meta)
+    if number is None or storage.size(meta.paths.iceberg(name_of(number))) is None:
+        number = max(numbers(meta), default=None)
+        if number is None:
+            return None
+    while storage.size(meta.paths.iceberg(name_of(number + 1))) is not None:
+        number += 1
+    return Current(number, content(meta, number))
+
+
+def name_of(number: int) -> str:
+    """The name of a metadata file."""
+    return f"v{number}.metadata.json"
+
+
+def numbers(meta: TableMetadata) -> list[int]:
+    """The numbers of the metadata files. One listing."""
+    listed = (_FILE.fullmatch(entry.path.rpartition("/")[2]) for entry in meta.env.storage.list(meta.paths.iceberg("")[:-1]))
+    return sorted(int(found[1]) for found in listed if found)
+
+
+def content(meta: TableMetadata, number: int) -> Metadata:
+    """A metadata file. Raises Corrupt."""
+    path = meta.paths.iceberg(name_of(number))
+    try:
+        return json.loads(_read(meta, path))
+    except ValueError as broken:
+        raise Corrupt("Iceberg metadata cannot be read", where=path, found=repr(broken), cure=CURE) from broken
+
+
+def uri_of(meta: TableMetadata, path: str) -> str:
+    """The address of a file in Iceberg metadata."""
+    place = meta.env.storage.place(path)
+    return place if "://" in place else f"file://{place}"
+
+
+def path_of(meta: TableMetadata, uri: str) -> str:
+    """The path of a file of the metadata."""
+    return meta.paths.iceberg(uri.rpartition("/")[2])
+
+
+def manifests_of(meta: TableMetadata, snapshot: Mapping) -> Manifests:
+    """The manifests of a snapshot of the metadata. Raises Corrupt."""
+    path = path_of(meta, snapshot["manifest-list"])
+    return meta.files.cache.get(path, lambda: Manifests.decode(_read(meta, path), path), list_bytes)
+
+
+def entries_of(meta: TableMetadata, uri: str) -> list[Entry]:
+    """The entries of a manifest. Raises Corrupt."""
+    path = path_of(meta, uri)
+    return meta.files.cache.get(path, lambda: entries.decode(_read(meta, path), path), manifest_bytes)
+
+
+def manifests_by_uri(meta: TableMetadata, snapshots: Iterable[Mapping]) -> dict[str, Manifest]:
+    """URI -> manifest of each of the snapshots."""
+    return {one.record["manifest_path"]: one for each in snapshots for one in manifests_of(meta, each).listed}
+
+
+def vectors_of(meta: TableMetadata, manifest: Manifest) -> list[tuple[str, Point]]:
+    """The files of the live vectors of a manifest."""
+    found = entries_of(meta, manifest.record["manifest_path"]) if manifest.has_deletes else []
+    return [
+        (entry["data_file"]["file_path"], entry["point"])
+        for entry in found
+        if entry["status"] != DELETED and entry["data_file"]["content"] == POSITION_DELETES
+    ]
+
+
+class Kept:
+    """The files of the folder `metadata` that stay: the newest metadata files, and what they name. Reads each file once."""
+
+    def __init__(self, meta: TableMetadata) -> None:
+        self.meta = meta
+        self._read: set[str] = set()
+
+    def new(self) -> list[str]:
+        """The paths of such files since the last call. Files that only older metadata names may be gone. Raises Corrupt."""
+        newest = current(self.meta)
+        if newest is None or not self._is_new(name_of(newest.number)):
+            return []
+        paths = [self.meta.paths.iceberg(name_of(newest.number))]
+        for snapshot in newest.content["snapshots"]:
+            paths += self._of_snapshot(snapshot)
+        for number in numbers(self.meta):
+            if newest.number - KEPT < number < newest.number and self._is_new(name_of(number)):
+                paths += self._of_older(number)
+        return paths
+
+    def _of_older(self, number: int) -> list[str]:
+        paths = [self.meta.paths.iceberg(name_of(number))]
+        with _unless_missing():
+            for snapshot in content(self.meta, number)["snapshots"]:
+                with _unless_missing():
+                    paths += self._of_snapshot(snapshot)
+        return paths
+
+    def _of_snapshot(self, snapshot: Mapping) -> Iterator[str]:
+        if not self._is_new(snapshot["manifest-list"]):
+            return
+        yield path_of(self.meta, snapshot["manifest-list"])
+        for one in manifests_of(self.meta, snapshot).listed:
+            if self._is_new(one.record["manifest_path"]):
+                yield path_of(self.meta, one.record["manifest_path"])
+                yield from (path_of(self.meta, uri) for uri, _ in vectors_of(self.meta, one))
+
+    def _is_new(self, name: str) -> bool:
+        if name in self._read:
+            return False
+        self._read.add(name)
+        return True
+
+
+@contextmanager
+def _unless_missing() -> Iterator[None]:
+    """Ends the body where a file is missing."""
+    try:
+        yield
+    except Corrupt as broken:
+        if not isinstance(broken.__cause__, FileNotFoundError):
+            raise
+
+
+def _hint(meta: TableMetadata) -> int | None:
+    try:
+        text = read_bytes(meta.env.storage, meta.paths.iceberg(HINT))
+    except FileNotFoundError:
+        return None
+    return int(text) if text.isdigit() and len(text) < 19 else None
+
+
+def _read(meta: TableMetadata, path: str) -> bytes:
+    try:
+        return read_bytes(meta.env.storage, path)
+    except FileNotFoundError as missing:
+        raise Corrupt("Iceberg metadata is missing", where=path, cure=CURE) from missing
+
+
+def list_bytes(found: Manifests) -> int:
+    return 2048 * (1 + len(found.listed))
+
+
+def manifest_bytes(found: list[Entry]) -> int:
+    return 4096 * (1 + len(found))
