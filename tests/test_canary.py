@@ -80,12 +80,13 @@ BUGS: dict[str, Callable[[], AbstractContextManager]] = {
 
 
 HISTORIES: dict[str, dict[str, object]] = {
-    "dead rows are not marked": {"rule": "deduplicate, values of every sort"},
+    "dead rows are not marked": {"mode": "vectors, lazy", "buckets": 1, "verbs": ("upsert", "compact")},
     "the lookup is skipped": {"mode": "vectors, lazy", "loaded": True, "buckets": 1, "verbs": ("upsert", "compact")},
     "runs are merged in the wrong order": {"mode": "merge on read", "buckets": 1, "verbs": ("upsert", "full")},
     "a vector forgets what it held": {"mode": "vectors, lazy", "loaded": True, "buckets": 1, "verbs": ("upsert", "compact")},
     "an alteration settles nothing": {"verbs": ("upsert", "upsert", "alter")},
     "a change is missing from the changelog": {"mode": "vectors", "producer": "lookup", "verbs": ("upsert", "upsert", "compact")},
+    "a requirement of a commit is forgotten": {"mode": "vectors", "buckets": 1, "verbs": ("upsert", "delete")},
     "a batch is applied again": {"rule": "first-row", "verbs": ("once", "replay")},
 }
 """The histories that show a bug: their merge rule (`deduplicate` unless one is named), world and verbs. Random without a name."""
