@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery, StorageFailed
+from lsmlake.store.local import LocalStorage
+from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage, read_bytes
 
 NAMES = [
@@ -225,6 +227,18 @@ class StorageContract:
         assert {path: read_bytes(storage, path) for path in paths(storage)} == dict.fromkeys(("a/1", "b", "c/d"), b"content")
         with pytest.raises(FileNotFoundError):
             storage.copy("nothing", "b")
+
+    @pytest.mark.parametrize("link", [True, False])
+    def test_a_file_of_another_storage_is_brought(self, storage, tmp_path, link):
+        others = [MemoryStorage(), LocalStorage(tmp_path / "other"), storage]
+        for number, other in enumerate(others):
+            put(other, "deep/there", b"content" * number)
+            storage.bring(other, "deep/there", f"here/{number}", link=link)
+            other.delete("deep/there")
+            assert read_bytes(storage, f"here/{number}") == b"content" * number
+            with pytest.raises(FileNotFoundError):
+                storage.bring(other, "missing", "here/nothing", link=link)
+        assert paths(storage) == ("here/0", "here/1", "here/2")
 
     @pytest.mark.parametrize("size", [1, 100, 100_000])
     def test_a_file_is_read_from_its_end(self, storage, size):

@@ -29,7 +29,9 @@ from lsmlake.format.paths import (
     split_name,
 )
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.imports.iceberg import read_iceberg
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.maintain.adopt import ImportReport, adopt
 from lsmlake.notebook import html_rows
 from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
@@ -38,8 +40,10 @@ from lsmlake.store.env import Env
 from lsmlake.store.kept import Kept
 from lsmlake.store.location import storage_at
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.outside import Outside
 from lsmlake.write.append import check_keyed
 
+_REQUESTS_AT_ONCE = 8
 _TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
 _NOT_EMPTY = Wording("drop its tables or pass cascade=True", command="drop its tables first")
 _NO_TABLE = Wording(
@@ -339,6 +343,74 @@ class Lake:
             row_kind=row_kind,
         )
         return table
+
+    def import_iceberg(
+        self,
+        metadata: str,
+        name: str,
+        *,
+        snapshot: int | None = None,
+        partition_by: Sequence[str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> ImportReport:
+        """Make an append-only table of an Iceberg table, whose data files stay as they are.
+
+        The table gets its own names of the files: hard links in a local file system, copies that the store makes in an object
+        store. So both tables may be written to and expire their files. Deletes of Iceberg become deletion vectors. Files that not
+        every reader of lsmlake can read as they are, such as those with times in INT96, are written anew. A process that is
+        killed leaves no table.
+
+        Args:
+            metadata: the path or address of a *.metadata.json file or of the folder of a table; or catalog.namespace.table, which
+                PyIceberg finds by its configuration.
+            name: "database.table".
+            snapshot: the id of a snapshot of Iceberg. None: the current one.
+            partition_by: None: as there; []: a table without partitions.
+            options: as in `create_table`.
+            comment: as in `create_table`. None: as there.
+            storage_options: settings of the object store with the Iceberg table, as in `connect`.
+
+        Returns:
+            What was done. The table has one snapshot.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidQuery: there is no Iceberg table.
+            SnapshotNotFound: it has no such snapshot.
+            InvalidSchema: it has a column or a partition field that no table of lsmlake can have.
+            InvalidData: it has files that are not read, such as ORC files.
+            Corrupt: a file is damaged or missing.
+            MissingDependency: fastavro is not installed.
+
+        Example:
+            >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders")
+        """
+        if partition_by:
+            raise InvalidQuery(
+                "the files of an Iceberg table keep their partitions",
+                expected="partition_by=[] for none, or no partition_by",
+                found=list(partition_by),
+                cure=Wording(
+                    "leave partition_by out; replace_partition_field alters the partitions of new files",
+                    command="leave it out; `lsmlake alter` changes the partitions of new files",
+                ),
+            )
+        root, outside = self._root_of_new(name), Outside(dict(storage_options or {}))
+        at_once = max(self.env.workers, _REQUESTS_AT_ONCE)
+        found = read_iceberg(outside, metadata, snapshot, partitioned=partition_by is None, workers=at_once)
+        return adopt(self.env, root, name, outside, found, dict(options or {}), comment)
+
+    def _root_of_new(self, name: str) -> str:
+        """The folder of a table that is to be made. Raises TableNotFound without its database, TableExists, InvalidQuery."""
+        database, table = split_name(name)
+        self._need(database)
+        root = f"{database_dir(database)}/{table}"
+        if self._is_table(root):
+            raise TableExists(f"table {name!r} exists", cure="choose another name, or drop that table first")
+        return root
 
     def _columns(self, schema: TableSchema) -> pa.Schema:
         if isinstance(schema, str):

@@ -39,8 +39,5 @@ def positions(schema: pa.Schema) -> tuple[range, ...]:
 
 
 def _leaf_types(type_: pa.DataType) -> list[pa.DataType]:
-    if pa.types.is_struct(type_):
-        return [leaf for field in type_ for leaf in _leaf_types(field.type)]
-    if pa.types.is_map(type_):
-        return [*_leaf_types(type_.key_type), *_leaf_types(type_.item_type)]
-    return _leaf_types(type_.value_type) if pa.types.is_list(type_) else [type_]
+    inner = [type_.field(i).type for i in range(type_.num_fields)]
+    return [leaf for part in inner for leaf in _leaf_types(part)] if inner else [type_]

@@ -106,6 +106,30 @@ class Schema:
         schema.check(parsed, where)
         return schema
 
+    @staticmethod
+    def adopted(
+        columns: pa.Schema,
+        highest_field_id: int,
+        partitioning: Partitioning,
+        options: Mapping[str, object],
+        comment: str | None,
+        time_ms: int,
+        table_uuid: str,
+        where: str,
+    ) -> Schema:
+        """The first schema of an append-only table whose columns and partition fields have ids already. Raises InvalidSchema or
+        InvalidOption; `where` names the table."""
+        parsed = Options.parse(options, where, keyed=False)
+        types.canonical_schema(columns)  # refuses types that no column has
+        _check_names(columns, where)
+        if not all(0 < id <= types.FIELD_ID_MAX for id in types.field_ids(columns)):
+            expected = f"1 to {types.FIELD_ID_MAX}"
+            raise InvalidSchema("a column has a field id that no column can have", where=where, expected=expected)
+        text = {name: _as_text(value) for name, value in options.items()}
+        schema = Schema(0, table_uuid, columns, highest_field_id, (), partitioning, text, comment, time_ms)
+        schema.check(parsed, where)
+        return schema
+
     def successor(
         self,
         columns: pa.Schema,

@@ -40,6 +40,10 @@ class Address(NamedTuple):
     prefix: str
     account: str = ""
 
+    def within(self, path: str) -> str:
+        """The path of a file below this place, from the root of the container."""
+        return f"{self.prefix}/{path}" if self.prefix else path
+
 
 def address_of(location: str) -> Address:
     """Parse what a user names: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold secrets."""

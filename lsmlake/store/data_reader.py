@@ -1,14 +1,14 @@
 """Reads a data file by row groups, with row positions.
 
-A column is located by its field id and read by the positions of its leaves (`format.leaves`). A file that was written under an
-older schema may lack it or store a narrower type; `schema.adapt` makes the values. The reader verifies the footer's checksum
-before parsing it (`store.checksum`), limits the parser's memory, and compares the footer with the manifest entry before it reads
-a column. Parquet verifies the checksums of pages.
+A column is located by its field id, in a file without ids by its name (`schema.by_name`), and read by the positions of its leaves
+(`format.leaves`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
+values. The reader verifies the footer's checksum before parsing it (`store.checksum`), limits the parser's memory, and compares
+the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.schema import types
 from lsmlake.schema.adapt import adapted, constant, is_evolved
+from lsmlake.schema.by_name import Named, lacks_ids, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, TAIL_BYTES, read_footer
 from lsmlake.store.env import Env
@@ -62,17 +63,27 @@ class DataReader:
     """An open data file; a context manager that closes it.
 
     `columns` are names of columns of the schema, or `_row_kind`. Columns have their plain types, except text columns in `encoded`
-    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time.
+    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time. `names`: those of the
+    columns, for a file of another writer without field ids.
     """
 
-    def __init__(self, env: Env, path: str, file: DataFile, schema: Schema, encoded: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        env: Env,
+        path: str,
+        file: DataFile,
+        schema: Schema,
+        encoded: Collection[str] = (),
+        names: Callable[[], Sequence[Named]] = tuple,
+    ) -> None:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
         with reading(path):
             self.source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
             self.footer_bytes = footer = read_footer(self.source, file, path)
             self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
             self.starts = _group_starts(self.footer, file, path)
-            self.columns = _stored_columns(self.footer.schema.to_arrow_schema(), path)
+            stored = self.footer.schema.to_arrow_schema()
+            self.columns = _stored_columns(with_ids(stored, names()) if lacks_ids(stored) else stored, path)
             self.encoded = self._dictionaries(encoded)
             self.parquet = pq.ParquetFile(
                 self.source,
@@ -80,6 +91,7 @@ class DataReader:
                 read_dictionary=[self.columns[self._id(name)].leaves[0] for name in self.encoded],
                 page_checksum_verification=True,
                 pre_buffer=False,
+                coerce_int96_timestamp_unit="us",  # nanoseconds would not hold all of them
                 **_limits(file.bytes),
             )
 
@@ -235,6 +247,7 @@ class DataReader:
                 buffer_size=self.limits.stream_buffer_bytes,
                 page_checksum_verification=True,
                 pre_buffer=False,
+                coerce_int96_timestamp_unit="us",  # nanoseconds would not hold all of them
                 **_limits(self.file.bytes),
             )
             leaves, parts = self._leaves(columns), [range(self.groups)]
@@ -301,7 +314,7 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
     require(footer.num_row_groups <= file.rows, "data file has more row groups than rows", limit, footer.num_row_groups)
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     counts = [group.num_rows for group in groups]
-    whole = min(counts, default=1) > 0 and sum(counts) == file.rows
+    whole = min(counts, default=1) >= 0 and sum(counts) == file.rows
     require(whole, "row groups of a data file have another number of rows", file.rows, sum(counts))
     columns = {group.num_columns for group in groups}
     same = columns <= {footer.num_columns}

@@ -34,6 +34,7 @@ from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
 
 _TRIES = 100
+_NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS
 
 
 def directory_at(path: str) -> Path:
@@ -105,19 +106,32 @@ class LocalStorage(Storage):
         """Creates a hard link: the content is already durable, only the name is not."""
         old, new = self._guarded(source), self._guarded(target)
         _refuse_link(old)
-        temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
         with storage_errors("copy", new):
-            _make_directory(os.path.dirname(new))
             try:
-                os.link(old, temporary)
-                os.replace(temporary, new)
+                _link_over(old, new)
             except OSError as refused:
                 if refused.errno != errno.EMLINK:
                     raise
                 super().copy(source, target)
-            finally:
-                with suppress(FileNotFoundError):  # `replace` keeps the temporary name if both names are of one file
-                    os.unlink(temporary)
+
+    def bring(self, source: Storage, path: str, target: str, *, link: bool = True) -> None:
+        """Creates a hard link, after the content was made durable. Copies where the file system has no link for the file, such as
+        between two devices or to the file of another user."""
+        if not (link and isinstance(source, LocalStorage) and self._linked(source._guarded(path), self._guarded(target))):
+            super().bring(source, path, target)
+
+    def _linked(self, old: str, new: str) -> bool:
+        _refuse_link(old)
+        with storage_errors("link", old):
+            try:
+                _sync(old)
+                _link_over(old, new)
+            except OSError as refused:
+                if refused.errno not in _NOT_LINKED:
+                    raise
+                return False
+            _sync(os.path.dirname(new))
+        return True
 
     def move(self, source: str, target: str) -> bool:
         old, new = self._directory(source), self._directory(target)
@@ -135,7 +149,7 @@ class LocalStorage(Storage):
                     raise
                 return False
             for parent in {os.path.dirname(new), os.path.dirname(old)}:
-                _sync_directory(parent)
+                _sync(parent)
         return True
 
     def prune(self, prefix: str) -> None:
@@ -230,7 +244,7 @@ def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
     with suppress(FileNotFoundError):  # the directory was renamed after the file was named
-        _sync_directory(directory)
+        _sync(directory)
 
 
 def _create(path: str) -> BinaryIO:
@@ -300,7 +314,7 @@ def _make_directory(directory: str) -> None:
     _make_directory(parent)
     with suppress(FileExistsError, FileNotFoundError):
         os.mkdir(directory)
-        _sync_directory(parent)
+        _sync(parent)
 
 
 def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
@@ -320,8 +334,21 @@ def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
         os.rmdir(directory)
 
 
-def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _link_over(old: str, new: str) -> None:
+    """Makes `new` a name of the file `old`, in place of the file that it names."""
+    temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
+    _make_directory(os.path.dirname(new))
+    try:
+        os.link(old, temporary)
+        os.replace(temporary, new)
+    finally:
+        with suppress(FileNotFoundError):  # `replace` keeps the temporary name if both names are of one file
+            os.unlink(temporary)
+
+
+def _sync(path: str) -> None:
+    """Makes the content of a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -284,6 +284,30 @@ class ObjectStorage(Storage):
                 raise _missing(source)
             raise refused.failed("copy", self.place(source))
 
+    def bring(self, source: Storage, path: str, target: str, *, link: bool = True) -> None:
+        """The store copies an object of the same bucket itself."""
+        located, old = checked(target), checked(path)
+        if isinstance(source, ObjectStorage) and source._bucket == self._bucket:
+            bucket = self._of_bucket()
+            refused = self._patiently(
+                lambda: self._obstore.copy(bucket, source.address.within(old), self.address.within(located))
+            )
+            if not isinstance(refused, Refusal):
+                return
+            if refused.is_missing:
+                raise _missing(path)
+        super().bring(source, path, target)  # from another store, or an object that is too large for one request
+
+    @property
+    def _bucket(self) -> tuple[str, str, str, str]:
+        """Tells buckets apart."""
+        config = self._client.config
+        return self.address.kind, self.address.container, str(config.get("endpoint")), str(config.get("account_name"))
+
+    def _of_bucket(self) -> object:
+        """A client whose paths begin at the root of the bucket."""
+        return client_of(self.address._replace(prefix=""), self._options)
+
     def move(self, source: str, target: str) -> bool:
         checked(source), checked(target)
         raise InvalidQuery(

@@ -28,6 +28,7 @@ from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
 
 TEMPORARY = ".tmp-"  # prefix of names reserved for the backend and never listed; Spark ignores names with a leading dot, too
 
+_CHUNK_BYTES = 1 << 23
 _PATTERN_CHARACTERS = re.compile(r"[\\{}\[\]*?]")
 
 _CURES = {
@@ -126,6 +127,15 @@ class Storage(ABC):
         data = read_bytes(self, source)
         with self.write(target) as sink:
             sink.write(data)
+
+    def bring(self, source: Storage, path: str, target: str, *, link: bool = True) -> None:
+        """Create the file `target` with the content of a file of any storage. Atomic and durable, as `write`.
+
+        Where it can, the storage does not copy bytes through this process. `link`: the source never changes the content of the
+        file in place, so both may be names of one file. Raises FileNotFoundError if there is no such source."""
+        with source.read(path) as content, self.write(target) as sink, storage_errors("read", path):
+            while chunk := content.read(_CHUNK_BYTES):
+                sink.write(chunk)
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:

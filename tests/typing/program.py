@@ -26,6 +26,7 @@ from lsmlake.errors import CommitConflict, InvalidData, LakeError, StorageFailed
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
+from lsmlake.maintain.adopt import ImportReport
 from lsmlake.maintain.copy import CopyReport
 from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.repair import RepairReport
@@ -59,6 +60,17 @@ def opened() -> lsmlake.Table:
     lake.create_table("sales.items", pa.schema([("id", pa.int64())]), primary_key=("id",), options={"bucket-key": ["id"]})
     lake.create_table("sales.lines", StructType([StructField("id", LongType())]), primary_key=["id"])
     lake.create_table_from("sales.copy", Path("orders") / "*.csv", primary_key=["order_id"], cast=True, row_kind="op")
+    imported = assert_type(lake.import_iceberg("s3://lake/sales/orders", "sales.imported"), ImportReport)
+    assert_type((imported.adopted, imported.rewritten, imported.rows), tuple[int, Mapping[str, int], int])
+    lake.import_iceberg(
+        "v3.metadata.json",
+        "sales.old",
+        snapshot=7,
+        partition_by=[],
+        options=options,
+        comment="",
+        storage_options={"region": "eu"},
+    )
     result = lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}, tables={"batch": pa.table({})})
     assert isinstance(result, lsmlake.Result)
     assert_type(result.fetchall(), list[tuple[object, ...]])

@@ -1,0 +1,398 @@
+"""Reads the metadata of an Iceberg table, format versions 1 to 3: which files a snapshot has, and which deletes.
+
+1. Find the metadata file: it is named itself, or is the newest of a table folder, or a catalog names it.
+2. Read the manifest list of the snapshot and its manifests. An entry without a sequence number inherits that of its manifest.
+3. A vector of version 3 belongs to the data file that it references; other deletes apply by partition and sequence number.
+
+Files carry absolute addresses. If the table was moved, so that its manifest list is not where it was, all addresses below its old
+location are taken as below the folder of the metadata file.
+
+Source: the specification of Apache Iceberg.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, UnsupportedFormat
+from lsmlake.extras import need
+from lsmlake.interop.iceberg.values import number_of
+from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignTable, ForeignVector, PositionDeletes
+from lsmlake.interop.imports.iceberg_avro import Record, records
+from lsmlake.interop.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
+from lsmlake.schema import types
+from lsmlake.schema.partitioning import Partitioning
+from lsmlake.store.outside import Outside, joined
+from lsmlake.store.together import side_by_side
+
+_FILE = re.compile(r".*\.metadata\.json(\.gz)?")
+_NUMBER = re.compile(r"v?([0-9]{1,18})[.-]")
+_IDENTIFIER = re.compile(r"[\w-]+(\.[\w-]+){2,}")
+_NEWEST_VERSION = 3
+_DATA, _POSITIONS, _EQUALITY = 0, 1, 2
+_DELETED = 2
+_FORMS = "the path or address of a *.metadata.json file or of a table folder, or catalog.namespace.table"
+_COMPACT_THERE = "rewrite the data files of the table there, which applies its deletes, and import it again"
+
+
+def read_iceberg(outside: Outside, table: str, snapshot: int | None, *, partitioned: bool, workers: int) -> ForeignTable:
+    """A table as of a snapshot, by default the current one.
+
+    Args:
+        outside: reaches the files.
+        table: as in `Lake.import_iceberg`.
+        snapshot: the id of a snapshot of Iceberg.
+        partitioned: whether to keep the partition specs.
+        workers: how many manifests to read side by side.
+
+    Raises:
+        InvalidQuery: there is no such table.
+        SnapshotNotFound: there is no such snapshot.
+        InvalidSchema: a column or partition field is none that lsmlake has.
+        InvalidData: the table has files that are not read.
+        Corrupt, UnsupportedFormat, StorageFailed: the metadata is damaged or newer, or cannot be read.
+        MissingDependency: fastavro is not installed, or PyIceberg for the name of a table in a catalog.
+    """
+    uri = _metadata_file(outside, table)
+    content = _metadata(outside, uri)
+    found = _snapshot(content, snapshot, table)
+    return _Reader(outside, table, uri, content, _move(outside, uri, content, found), workers).table(found, partitioned)
+
+
+def _move(outside: Outside, uri: str, content: Mapping, snapshot: Mapping | None) -> tuple[str, str]:
+    """The old and the new folder of a table that was moved; "" if it is where it was."""
+    listed, old = (snapshot or {}).get("manifest-list", ""), str(content.get("location", "")).rstrip("/") + "/"
+    new = joined(uri.rpartition("/")[0].rpartition("/")[0] or ".", "")
+    return ("", "") if not listed.startswith(old) or old == new or outside.exists(listed) else (old, new)
+
+
+def _metadata_file(outside: Outside, table: str) -> str:
+    if _FILE.fullmatch(table):
+        return table
+    folder = joined(table, "metadata")
+    listed = {entry.path: entry.modified_ms for entry in outside.list(folder) if _FILE.fullmatch(entry.path)}
+    if not listed:
+        if _IDENTIFIER.fullmatch(table):
+            return _in_catalog(table)
+        raise InvalidQuery("no Iceberg metadata found", where=table, expected=_FORMS, cure="correct the path")
+    if outside.exists(hint := joined(folder, "version-hint.text")):
+        number = outside.read(hint).decode(errors="replace").strip()
+        hinted = [name for name in listed if name.partition(".")[0] in (f"v{number}", number)]
+        if hinted and (numbers := _number(hinted[0])) is not None:  # a writer may have died before it wrote the hint
+            return joined(folder, max(listed, key=lambda name: ((_number(name) or 0) >= numbers, _number(name) or 0)))
+    return joined(folder, max(listed, key=lambda name: (_number(name) or 0, listed[name])))
+
+
+def _number(name: str) -> int | None:
+    found = _NUMBER.match(name)
+    return int(found[1]) if found else None
+
+
+def _in_catalog(table: str) -> str:
+    """The metadata file of catalog.namespace.table, by the configuration of PyIceberg."""
+    catalog, _, name = table.partition(".")
+    load_catalog = need("pyiceberg.catalog", "a catalog of Iceberg").load_catalog
+    try:
+        return load_catalog(catalog).load_table(name).metadata_location
+    except Exception as refused:  # of many kinds
+        raise InvalidQuery(
+            "the catalog has no such table", where=table, expected=_FORMS, found=repr(refused), cure="correct the name"
+        ) from refused
+
+
+def _metadata(outside: Outside, uri: str) -> dict:
+    try:
+        data = outside.read(uri)
+    except FileNotFoundError as missing:
+        raise InvalidQuery("no Iceberg metadata found", where=uri, expected=_FORMS, cure="correct the path") from missing
+    try:
+        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        version = content["format-version"]
+    except (ValueError, OSError, EOFError, KeyError, TypeError) as broken:
+        raise Corrupt(
+            "Iceberg metadata cannot be read",
+            where=uri,
+            expected="a metadata file of Iceberg in JSON",
+            found=repr(broken)[:200],
+            cure="name another metadata file of the table",
+        ) from broken
+    if version not in range(1, _NEWEST_VERSION + 1):
+        raise UnsupportedFormat(
+            "the table has another format version of Iceberg",
+            where=uri,
+            expected=f"1 to {_NEWEST_VERSION}",
+            found=version,
+            cure="upgrade lsmlake",
+        )
+    return content
+
+
+def _snapshot(content: Mapping, id: int | None, table: str) -> Mapping | None:
+    """The snapshot of this id, or the current one; None if the table has none."""
+    wanted = content.get("current-snapshot-id") if id is None else id
+    if id is None and wanted in (None, -1):
+        return None
+    known = {one["snapshot-id"]: one for one in content.get("snapshots") or ()}
+    if wanted not in known:
+        raise SnapshotNotFound(
+            f"the table has no snapshot {wanted}", where=table, expected=f"one of {sorted(known)}", cure="name one of them"
+        )
+    return known[wanted]
+
+
+class _Entry(NamedTuple):
+    """A live entry of a manifest: the file, the id of its spec in Iceberg, and its sequence number."""
+
+    file: Record
+    spec: int
+    sequence: int
+
+    @property
+    def scope(self) -> tuple:
+        return self.spec, tuple(sorted((self.file.get(102) or {}).items()))
+
+    @property
+    def uri(self) -> str:
+        return self.file[100]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the table whose metadata file `uri` has this content. `where`: as the user named it."""
+
+    outside: Outside
+    where: str
+    uri: str
+    content: Mapping
+    move: tuple[str, str]
+    workers: int
+
+    def table(self, snapshot: Mapping | None, partitioned: bool) -> ForeignTable:
+        content = self.content
+        try:
+            return self._table(snapshot, partitioned)
+        except (KeyError, TypeError, StopIteration) as broken:
+            raise Corrupt(
+                "Iceberg metadata lacks what the specification demands",
+                where=self.uri,
+                expected=f"metadata of format version {content['format-version']}",
+                found=repr(broken),
+                cure="name another metadata file of the table, or another snapshot",
+            ) from broken
+
+    def _table(self, snapshot: Mapping | None, partitioned: bool) -> ForeignTable:
+        content = self.content
+        schemas = content.get("schemas") or [{"schema-id": 0, **content["schema"]}]
+        wanted = content.get("current-schema-id", 0)
+        if snapshot is not None and snapshot["snapshot-id"] != content.get("current-snapshot-id"):
+            wanted = snapshot.get("schema-id", wanted)
+        schema = next(one for one in schemas if one.get("schema-id", 0) == wanted)
+        columns = columns_of(schema, self.where)
+        highest = max(content["last-column-id"], *types.field_ids(columns))
+        specs = content.get("partition-specs") or [{"spec-id": 0, "fields": content["partition-spec"]}]
+        last = content.get("last-partition-id") or max((f["field-id"] for s in specs for f in s["fields"]), default=999)
+        entries = [] if snapshot is None else self._entries(snapshot)
+        current = content.get("default-spec-id", 0)
+        used = {entry.spec for entry in entries} | {current}
+        partitioning, known = partitioning_of(
+            [spec for spec in specs if spec["spec-id"] in used],
+            current,
+            columns,
+            max(last, 999),
+            kept=partitioned,
+            where=self.where,
+        )
+        properties = content.get("properties") or {}
+        mapping = properties.get("schema.name-mapping.default")
+        everywhere = {spec["spec-id"] for spec in specs if all(one["transform"] == "void" for one in spec["fields"])}
+        return ForeignTable(
+            self.where,
+            columns,
+            highest,
+            partitioning,
+            self._files(entries, columns, partitioning, known, specs),
+            [
+                PositionDeletes(self._moved(one.uri), one.file[104], one.scope, one.sequence, one.file.get(143))
+                for one in self._of(entries, _POSITIONS)
+                if _format(one) == "parquet"
+            ],
+            [
+                EqualityDeletes(
+                    self._moved(one.uri),
+                    one.file[104],
+                    one.file[103],
+                    one.scope,
+                    one.spec in everywhere,
+                    one.sequence,
+                    tuple(one.file[135]),
+                )
+                for one in self._of(entries, _EQUALITY)
+            ],
+            self._dropped(schemas, columns),
+            properties.get("comment"),
+            names_of(json.loads(mapping)) if mapping else (),
+        )
+
+    # -- manifests ------------------------------------------------------------------------------------------------------
+
+    def _moved(self, uri: str) -> str:
+        """Where a file is now, given its address in the metadata."""
+        old, new = self.move
+        return new + uri[len(old) :] if old and uri.startswith(old) else uri
+
+    def _entries(self, snapshot: Mapping) -> list[_Entry]:
+        if "manifest-list" not in snapshot:
+            raise InvalidData(
+                "a snapshot without a manifest list, as early writers of Iceberg made it, is not read",
+                where=self.where,
+                found=f"snapshot {snapshot['snapshot-id']}",
+                cure="write to the table there with a newer release of Iceberg, and import it again",
+            )
+        read = [partial(self._live, manifest) for manifest in self._records(snapshot["manifest-list"])]
+        return [entry for some in side_by_side(read, self.workers) for entry in some]
+
+    def _records(self, uri: str) -> list[Record]:
+        uri = self._moved(uri)
+        try:
+            data = self.outside.read(uri)
+        except FileNotFoundError as missing:
+            raise Corrupt(
+                "a manifest of Iceberg is missing",
+                where=uri,
+                cure="restore it; if the table was moved, name its folder where it is now",
+            ) from missing
+        return list(records(data, uri))
+
+    def _live(self, manifest: Record) -> list[_Entry]:
+        _refuse_encrypted(manifest.get(519), manifest[500])
+        inherited, found = manifest.get(515) or 0, []
+        for entry in self._records(manifest[500]):
+            if entry[0] != _DELETED:
+                _refuse_encrypted(entry[2].get(131), entry[2][100])
+                sequence = entry.get(3)
+                found.append(_Entry(entry[2], manifest[502], inherited if sequence is None else sequence))
+        return found
+
+    def _of(self, entries: Sequence[_Entry], content: int) -> list[_Entry]:
+        return [entry for entry in entries if (entry.file.get(134) or 0) == content]
+
+    # -- files ----------------------------------------------------------------------------------------------------------
+
+    def _files(
+        self,
+        entries: Sequence[_Entry],
+        columns: pa.Schema,
+        partitioning: Partitioning,
+        known: Mapping[int, Spec],
+        specs: Sequence[Mapping],
+    ) -> list[ForeignFile]:
+        vectors = self._vectors(entries)
+        values = _Values(columns, partitioning, specs)
+        floats = [types.field_id(field) for field in columns if pa.types.is_floating(field.type)]
+        found = []
+        for entry in self._of(entries, _DATA):
+            file, spec, partition = entry.file, known[entry.spec], entry.file.get(102) or {}
+            nans = {one[138]: one[139] for one in file.get(137) or ()}
+            vector = vectors.get(entry.uri)
+            if vector is not None and vector[0] < entry.sequence:
+                vector = None
+            found.append(
+                ForeignFile(
+                    entry.uri,
+                    self._moved(entry.uri),
+                    _format(entry),
+                    file[104],
+                    file[103],
+                    spec.id,
+                    tuple(values.of(id, partition.get(id)) for id in spec.fields),
+                    entry.scope,
+                    entry.sequence,
+                    values.constants(entry.spec, partition),
+                    frozenset(id for id in floats if nans.get(id) == 0),
+                    None if vector is None else vector[1],
+                )
+            )
+        return found
+
+    def _vectors(self, entries: Sequence[_Entry]) -> dict[str, tuple[int, ForeignVector]]:
+        """The vector of each data file, by the address of the file as in the metadata, with its sequence number."""
+        found: dict[str, tuple[int, ForeignVector]] = {}
+        for entry in self._of(entries, _POSITIONS):
+            format_, file = _format(entry), entry.file
+            if format_ == "puffin":
+                vector = ForeignVector(self._moved(entry.uri), file[144], file[145], file[103])
+                found[file[143]] = entry.sequence, vector
+            elif format_ != "parquet":
+                raise InvalidData(
+                    "a file of position deletes has a format that is not read",
+                    where=entry.uri,
+                    expected="Parquet or Puffin",
+                    found=format_,
+                    cure=_COMPACT_THERE,
+                )
+        return found
+
+    def _dropped(self, schemas: Sequence[Mapping], columns: pa.Schema) -> list[pa.Field]:
+        found: dict[int, pa.Field] = {}
+        for schema in schemas:
+            for one in schema["fields"]:
+                try:
+                    (found[one["id"]],) = columns_of({"fields": [one]}, self.where)
+                except InvalidSchema:  # of a type that lsmlake does not have
+                    continue
+        return [field for id, field in found.items() if id not in map(types.field_id, columns)]
+
+
+def _format(entry: _Entry) -> str:
+    return entry.file[101].lower()
+
+
+def _refuse_encrypted(key: object, where: str) -> None:
+    if key is not None:
+        raise InvalidData(
+            "a file is encrypted", where=where, expected="files without encryption", cure="rewrite the table there without it"
+        )
+
+
+class _Values:
+    """Partition values as lsmlake holds them, by the id of the field."""
+
+    def __init__(self, columns: pa.Schema, partitioning: Partitioning, specs: Sequence[Mapping]) -> None:
+        types_ = {types.field_id(field): field.type for field in columns}
+        self.convert: dict[int, Callable[[object], object]] = {}
+        for field in partitioning.fields:
+            result = field.transform.result(types.plain(types_[field.source]))
+            self.convert[field.id] = partial(_value, type_=result)
+        self.identities = {
+            spec["spec-id"]: {
+                one["field-id"]: (one["source-id"], types.plain(types_[one["source-id"]]))
+                for one in spec["fields"]
+                if one["transform"] == "identity" and one.get("source-id") in types_
+            }
+            for spec in specs
+        }
+
+    def of(self, id: int, value: object) -> object:
+        return self.convert[id](value)
+
+    def constants(self, spec: int, partition: Record) -> dict[int, object]:
+        """The values of the columns that are partition fields themselves, by field id."""
+        known = self.identities[spec].items()
+        return {source: _value(partition[id], type_) for id, (source, type_) in known if id in partition}
+
+
+def _value(value: object, type_: pa.DataType) -> object:
+    if pa.types.is_integer(type_) and isinstance(value, datetime.date):  # of `day`, which Avro has as dates
+        return number_of(value)
+    if isinstance(value, datetime.datetime) and pa.types.is_timestamp(type_) and type_.tz is None:
+        value = value.replace(tzinfo=None)
+    return pa.scalar(value, type_).as_py()

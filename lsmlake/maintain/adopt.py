@@ -1,0 +1,392 @@
+"""Adopt: makes a table of one of another format. Its files get names of their own in the folder of the table, and stay as they
+are.
+
+A file with two owners is lost as soon as one of them expires it. So each adopted file is a hard link where the file system has
+such links, a copy that the object store makes itself, or else a copy of the bytes; nothing is decoded.
+
+1. Read the footer of each file, and decide whether it is adopted or its rows are written anew (`interop.imports.layout`).
+2. Find the rows that deletes of the other format apply to (`interop.imports.dead_rows`). They become deletion vectors.
+3. Bring the files, write the other rows, the vectors and the metadata of one snapshot.
+4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
+
+A process that is killed before the end of step 4 has made no table, only files that no table names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.commit.commit import drop_buckets
+from lsmlake.commit.housekeeping import housekeep
+from lsmlake.commit.invariants import check_edits
+from lsmlake.commit.replay import Identity
+from lsmlake.commit.snapshot_builder import SnapshotBuilder
+from lsmlake.errors import CommitUnknown, Corrupt, InvalidData, LakeError, StorageFailed, TableExists
+from lsmlake.format import leaves
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, ColumnStats, CommitMessage, DataFile
+from lsmlake.format.paths import TablePaths, bucket_directory
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.imports.dead_rows import Sources, dead_rows
+from lsmlake.interop.imports.foreign import ForeignFile, ForeignTable
+from lsmlake.interop.imports.layout import is_whole, shape_key, shape_of, why_rewritten
+from lsmlake.schema import types
+from lsmlake.schema.by_name import lacks_ids, with_ids
+from lsmlake.schema.partitioning import Partitioning
+from lsmlake.schema.schema import Schema
+from lsmlake.store.data_reader import live_rows
+from lsmlake.store.data_writer import DATA
+from lsmlake.store.env import Env
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.outside import Outside
+from lsmlake.store.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
+from lsmlake.store.together import together
+from lsmlake.store.version import Version
+from lsmlake.write.append import LEVEL, append_files
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import did.
+
+    Attributes:
+        table: the name of the table.
+        snapshot: the number of its snapshot; None: it has no rows.
+        adopted: how many files were adopted as they are.
+        rewritten: why the rows of the other files were written anew, and of how many files.
+        rows: how many rows the table has.
+        deleted_rows: how many rows of the files were deleted.
+    """
+
+    table: str
+    snapshot: int | None
+    adopted: int
+    rewritten: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    deleted_rows: int = 0
+
+
+class _Adopted(NamedTuple):
+    """A file that is adopted: its columns, and what its manifest entry says."""
+
+    of: ForeignFile
+    shape: pa.Schema
+    rows: int
+    stats: Mapping[int, ColumnStats]
+    footer_bytes: int
+    footer_checksum: int
+
+
+class _Rewritten(NamedTuple):
+    of: ForeignFile
+    rows: int
+    why: str
+
+
+def adopt(
+    env: Env,
+    root: str,
+    name: str,
+    outside: Outside,
+    table: ForeignTable,
+    options: Mapping[str, object],
+    comment: str | None,
+    *,
+    link: bool = True,
+) -> ImportReport:
+    """Make the append-only table `name` in the folder `root`, which holds no table.
+
+    Args:
+        env: that of the warehouse.
+        root: the folder of the table.
+        name: the name of the table.
+        outside: reaches the files.
+        table: what was found.
+        options: of the table to be made.
+        comment: of the table to be made; None: that of `table`.
+        link: whether the files never change in place, so that links of them are safe.
+
+    Raises:
+        TableExists: another process has created the table.
+        InvalidSchema, InvalidOption: no table can have these columns or options.
+        InvalidData: a file cannot be read as the columns of the table.
+        Corrupt, StorageFailed: a file is damaged or missing, or cannot be read or written.
+        CommitUnknown: the store failed while the table was created, and does not answer.
+    """
+    schema = Schema.adopted(
+        table.columns,
+        table.highest_field_id,
+        table.partitioning,
+        options,
+        table.comment if comment is None else comment,
+        env.clock(),
+        env.ids(),
+        name,
+    )
+    work = _Adoption(env, Sources(env, outside, table), schema, Metadata.of(env, TablePaths(root, schema.table_uuid)), link)
+    try:
+        report, schemas, snapshot = work.run(name)
+    except BaseException:
+        work.meta.files.delete_quietly(work.written)
+        raise
+    _create(work, schemas, snapshot, name)
+    if snapshot is not None:
+        housekeep(work.meta, snapshot, schemas[-1].parsed_options, drop_buckets)
+    return report
+
+
+@dataclass
+class _Adoption:
+    """`schema`: with the columns of the table. `written`: the paths of all files written so far."""
+
+    env: Env
+    sources: Sources
+    schema: Schema
+    meta: Metadata
+    link: bool
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def workers(self) -> int:
+        sources = {self.sources.outside.place(file.uri).storage.at_once for file in self.sources.table.files[:1]}
+        return max(self.env.workers, self.env.storage.at_once, *sources)
+
+    def run(self, name: str) -> tuple[ImportReport, list[Schema], Snapshot | None]:
+        """The report, the schemas and the snapshot to be stored."""
+        looked = together(self._look, self.sources.table.files, self.workers, lambda done: None)
+        looked.sort(key=lambda one: one.of.name)
+        rows = {one.of.name: one.rows for one in looked}
+        dead = dead_rows(self.sources, rows)
+        adopted = [one for one in looked if isinstance(one, _Adopted) and len(dead.get(one.of.name, ())) < one.rows]
+        rewritten = [one for one in looked if isinstance(one, _Rewritten) and len(dead.get(one.of.name, ())) < one.rows]
+        schemas = self._schemas(adopted)
+        self.schema = schemas[-1]
+        numbers = {shape_key(one.columns): one.id for one in schemas[:-1]}
+        brought = together(lambda one: self._bring(one, numbers), adopted, self.workers, lambda done: None)
+        brought.sort(key=lambda pair: pair[1].name)
+        messages = self._messages(brought, self._write(rewritten, dead), dead)
+        counts: dict[str, int] = {}
+        for one in rewritten:
+            counts[one.why] = counts.get(one.why, 0) + 1
+        total, gone = sum(rows.values()), sum(map(len, dead.values()))
+        snapshot = self._snapshot(messages) if messages else None
+        report = ImportReport(name, None if snapshot is None else snapshot.id, len(adopted), counts, total - gone, gone)
+        return report, schemas, snapshot
+
+    # -- 1: the footers -------------------------------------------------------------------------------------------------
+
+    def _look(self, file: ForeignFile) -> _Adopted | _Rewritten | None:
+        """What becomes of a file; None: it has no rows."""
+        if file.format != "parquet":
+            raise InvalidData(
+                "a data file is no Parquet file",
+                where=file.uri,
+                expected="Parquet",
+                found=file.format,
+                cure="rewrite the data files of the table there as Parquet, and import it again",
+            )
+        place = self.sources.outside.place(file.uri)
+        footer, parsed = read_footer(place, file.bytes, file.uri)
+        facts = facts_of(footer, parsed)
+        if file.rows is not None and facts.rows != file.rows:
+            what = "a data file has another number of rows"
+            raise Corrupt(what, where=file.uri, expected=file.rows, found=facts.rows, cure=RESTORE)
+        if not facts.rows:
+            return None
+        if lacks_ids(facts.columns):
+            facts = facts._replace(columns=self._named(file, facts))
+        why = why_rewritten(self.schema, file, facts, self._with_nan(file, facts))
+        if why is not None:
+            return _Rewritten(file, facts.rows, why)
+        shape = shape_of(self.schema, facts.columns)
+        places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
+        first_leaf = {types.field_id(one): own.start for one, own in places if types.has_field_id(one)}
+        flat = [types.field_id(one) for one in shape if not pa.types.is_nested(one.type)]
+        stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, self.schema.parsed_options.files.stats_bytes)
+        return _Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum)
+
+    def _named(self, file: ForeignFile, facts: ParquetFacts) -> pa.Schema:
+        """The columns of a file without field ids, with ids."""
+        found = with_ids(facts.columns, self.sources.table.names)
+        if lacks_ids(found):
+            raise InvalidData(
+                "the columns of a data file have neither field ids nor names that the table knows",
+                where=file.uri,
+                expected="field ids, or the property schema.name-mapping.default of the table",
+                found=facts.columns.names,
+                cure="set that property there, and import the table again",
+            )
+        return found
+
+    def _with_nan(self, file: ForeignFile, facts: ParquetFacts) -> list[str]:
+        """The columns with a NaN of which the file has statistics. Reads the columns of which it is not known."""
+        places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
+        bounded = {
+            types.field_id(one)
+            for one, own in places
+            if types.has_field_id(one) and pa.types.is_floating(one.type) and facts.leaves[own.start].bounded
+        }
+        asked = [one for one in self.schema.columns if types.field_id(one) in bounded - file.without_nan]
+        asked = [one for one in asked if pa.types.is_floating(one.type)]
+        if not asked:
+            return []
+        with self.sources.open(file.uri, file.bytes, facts.rows, pa.schema(asked)) as reader:
+            found: set[str] = set()
+            for chunk in reader.chunks([one.name for one in asked]):
+                found |= {name for name in chunk.table.column_names if pc.any(pc.is_nan(chunk.table[name])).as_py()}
+        return sorted(found)
+
+    # -- the schemas ----------------------------------------------------------------------------------------------------
+
+    def _schemas(self, files: Iterable[_Adopted]) -> list[Schema]:
+        """One for each shape of the files that is not that of the table, then that of the table."""
+        shapes = {shape_key(one.shape): one.shape for one in files if not is_whole(self.schema, one.shape)}
+        made = []
+        for number, shape in enumerate(shapes.values()):
+            ids = {types.field_id(one) for one in shape}
+            specs = tuple(s for s in self.schema.partitioning.specs if all(one.source in ids for one in s.fields))
+            known = Partitioning.first(())
+            if specs:
+                known = replace(self.schema.partitioning, specs=specs, current=specs[-1].id)
+            made.append(replace(self.schema, id=number, columns=shape, partitioning=known, options={}))
+        made.append(replace(self.schema, id=len(made)))
+        for schema in made:
+            self.meta.schemas.keep(schema)
+        return made
+
+    # -- 3: the files ---------------------------------------------------------------------------------------------------
+
+    def _bring(self, one: _Adopted, numbers: Mapping[str, int]) -> tuple[ForeignFile, DataFile]:
+        bucket = Bucket(one.of.partition, 0, one.of.spec)
+        null_name = self.schema.parsed_options.layout.default_partition
+        file = DataFile(
+            f"{DATA}-{self.env.ids()}.parquet",
+            bucket_directory(bucket, self.schema.partition_columns_of(bucket.spec), null_name),
+            one.of.bytes,
+            one.rows,
+            0,
+            (),
+            (),
+            LEVEL,
+            numbers.get(shape_key(one.shape), self.schema.id),
+            APPEND,
+            self.env.clock(),
+            stats=one.stats,
+            footer_bytes=one.footer_bytes,
+            footer_checksum=one.footer_checksum,
+        )
+        place, path = self.sources.outside.place(one.of.uri), self.meta.paths.data(file)
+        self.written.append(path)
+        try:
+            self.env.storage.bring(place.storage, place.path, path, link=self.link)
+        except FileNotFoundError as missing:
+            raise Corrupt("a data file is missing", where=one.of.uri, cure=RESTORE) from missing
+        return one.of, file
+
+    def _write(self, files: Sequence[_Rewritten], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
+        """Write the live rows of files anew."""
+        if not files:
+            return []
+        tables = (table for one in files for table in self._rows(one, dead.get(one.of.name, EMPTY)))
+        made = append_files(Version(self.meta, None, self.schema), tables)
+        self.written += [path for message in made for path in message.written]
+        return made
+
+    def _rows(self, one: _Rewritten, dead: DeletionVector) -> Iterator[pa.Table]:
+        names, ids = self.schema.columns.names, self.schema.field_ids()
+        with self.sources.open(one.of.uri, one.of.bytes, one.rows, self.schema.columns) as reader:
+            lacking = {name: ids[name] for name in names if ids[name] in one.of.constants and reader.stored(name) is None}
+            for chunk in reader.stream(names):
+                rows = live_rows(chunk, dead)
+                for name, id in lacking.items():
+                    place = names.index(name)
+                    value = pa.scalar(one.of.constants[id], rows.schema.field(place).type)
+                    rows = rows.set_column(place, rows.schema.field(place), pa.repeat(value, rows.num_rows))
+                yield rows
+
+    def _messages(
+        self,
+        brought: Iterable[tuple[ForeignFile, DataFile]],
+        written: Iterable[CommitMessage],
+        dead: Mapping[str, DeletionVector],
+    ) -> list[CommitMessage]:
+        """One per bucket, with the vectors of its files."""
+        files: dict[Bucket, list[DataFile]] = {}
+        vectors: dict[Bucket, dict[str, DeletionVector]] = {}
+        for foreign, file in brought:
+            bucket = Bucket(foreign.partition, 0, foreign.spec)
+            files.setdefault(bucket, []).append(file)
+            if foreign.name in dead:
+                vectors.setdefault(bucket, {})[file.name] = dead[foreign.name]
+        for message in written:
+            files.setdefault(message.bucket, []).extend(message.append.added)
+        made = []
+        for bucket, added in files.items():
+            masked = self.meta.vectors.put(vectors.get(bucket, {}))
+            self.written += {self.meta.paths.puffin(ref.puffin) for ref in masked.values()}
+            total = self.schema.parsed_options.layout.buckets
+            edit = BucketEdit(bucket, total, tuple(added), vectors=masked, base=BucketState(bucket, total))
+            live = sum(file.rows for file in added) - sum(ref.cardinality for ref in masked.values())
+            made.append(CommitMessage(bucket, compact=edit, rows=live))
+        return made
+
+    # -- 3 and 4: the snapshot ------------------------------------------------------------------------------------------
+
+    def _snapshot(self, messages: Sequence[CommitMessage]) -> Snapshot:
+        edits = tuple(message.compact for message in messages)
+        check_edits([(edit, None) for edit in edits], self.meta.paths.root)
+        builder = SnapshotBuilder(self.meta, self.schema, messages, Identity(self.env.ids()), {}, False, None)
+        try:
+            return builder.build(None, self.schema, edits, {})
+        finally:
+            self.written += builder.written
+            self.written += [self.meta.paths.manifest(meta.name) for meta in builder.manifests.values()]
+
+
+def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None, name: str) -> None:
+    """Step 4. After an error, what was written stays only if the table may be there."""
+    meta, paths = work.meta, work.meta.paths
+    first, *later = schemas
+    written = [*work.written, *(paths.schema(schema.id) for schema in later)]
+    try:
+        for schema in later:
+            meta.schemas.put(schema)
+        if snapshot is not None:
+            written.append(paths.snapshot(snapshot.id))
+            meta.snapshots.put(snapshot)
+    except BaseException:
+        meta.files.delete_quietly(written)
+        raise
+    try:
+        created = _is_created(meta, first)
+    except StorageFailed:
+        meta.files.delete_quietly(written)
+        raise
+    if not created:
+        meta.files.delete_quietly(written)
+        raise TableExists(f"table {name!r} exists", cure="another process has created it meanwhile: choose another name")
+
+
+def _is_created(meta: Metadata, first: Schema) -> bool:
+    """Create schema 0; return whether this process has done so. Raises StorageFailed if it certainly has not, and CommitUnknown
+    if the store does not tell."""
+    try:
+        return meta.schemas.put(first)
+    except StorageFailed as failed:
+        try:
+            there = Metadata.opened(meta.env, meta.paths.root)
+        except LakeError as unknown:
+            raise CommitUnknown(
+                "the store failed while the table was created",
+                where=meta.paths.schema(0),
+                found=failed,
+                cure="look whether the table is there; if not, import it again",
+            ) from unknown
+        if there is None:
+            raise
+        return there.paths.table_uuid == meta.paths.table_uuid

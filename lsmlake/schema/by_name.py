@@ -1,0 +1,66 @@
+"""Field ids for the columns of Parquet files that have none, by their names: the name mapping of Iceberg.
+
+Lsmlake writes ids into its files. Files of other writers, which a table has adopted, may lack them; then the names are those in
+the schema of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.schema.types import FIELD_ID, field_id, has_field_id
+
+
+class Named(NamedTuple):
+    """What a field is called in files. `id`: None for a field that is no column. `inner`: the fields inside it; those of lists
+    are called `element`, those of maps `key` and `value`."""
+
+    id: int | None
+    names: tuple[str, ...]
+    inner: tuple[Named, ...] = ()
+
+
+_UNKNOWN = Named(None, ())
+
+
+def names_of(fields: Iterable[pa.Field]) -> tuple[Named, ...]:
+    """The names of the fields of a schema, which have ids."""
+    return tuple(Named(field_id(field), (field.name,), names_of(_inner(field.type))) for field in fields)
+
+
+def lacks_ids(stored: pa.Schema) -> bool:
+    """Whether no column has an id."""
+    return not any(map(has_field_id, stored))
+
+
+def with_ids(stored: pa.Schema, names: Sequence[Named]) -> pa.Schema:
+    """The columns of a file, with the ids of their names; those without such a name have none."""
+    return pa.schema([_identified(field, field.name, names) for field in stored])
+
+
+def _identified(field: pa.Field, name: str, names: Sequence[Named]) -> pa.Field:
+    found = next((one for one in names if name in one.names), _UNKNOWN)
+    metadata = {} if found.id is None else {FIELD_ID: str(found.id).encode()}
+    return pa.field(field.name, _type(field.type, found.inner), field.nullable, metadata)
+
+
+def _type(type_: pa.DataType, names: Sequence[Named]) -> pa.DataType:
+    t = pa.types
+    if t.is_struct(type_):
+        return pa.struct([_identified(field, field.name, names) for field in type_])
+    if t.is_map(type_):
+        return pa.map_(_identified(type_.key_field, "key", names), _identified(type_.item_field, "value", names))
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        return pa.list_(_identified(type_.value_field, "element", names))
+    return type_
+
+
+def _inner(type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(type_):
+        return [type_.key_field.with_name("key"), type_.item_field.with_name("value")]
+    if pa.types.is_list(type_):
+        return [type_.value_field.with_name("element")]
+    return list(type_) if pa.types.is_struct(type_) else []

@@ -1,0 +1,106 @@
+"""What the footer of a Parquet file of any writer says, as far as it decides whether readers can take the file as it is."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lsmlake.errors import Corrupt, LakeError
+from lsmlake.format.files import ColumnStats
+from lsmlake.format.stats import bounds
+from lsmlake.store.checksum import TAIL_BYTES, footer_in
+from lsmlake.store.outside import Place
+
+_LENGTH_AND_MAGIC = 8
+RESTORE = "restore it there, or choose another snapshot of the table"
+
+
+class Leaf(NamedTuple):
+    """A physical column. `path`: the names from the root. `bounded`: a row group has a least and a greatest value of it."""
+
+    path: str
+    physical: str
+    bounded: bool
+
+
+class ParquetFacts(NamedTuple):
+    """`columns`: Arrow fields, with field ids where the file has them. `leaves`: of all columns, in file order."""
+
+    rows: int
+    columns: pa.Schema
+    leaves: tuple[Leaf, ...]
+    codecs: frozenset[str]
+    footer_bytes: int
+    footer_checksum: int
+
+
+def read_footer(place: Place, size: int, where: str) -> tuple[bytes, pq.FileMetaData]:
+    """The footer of a file of `size` bytes, as bytes and parsed. Raises Corrupt naming `where` if it is missing or damaged."""
+    try:
+        with place.storage.read_from_end(place.path, size, min(size, TAIL_BYTES)) as source:
+            found = source.size()
+            if found == size:
+                footer = _ending(source, size)
+                return footer, pq.ParquetFile(pa.BufferReader(footer)).metadata
+    except FileNotFoundError as missing:
+        raise Corrupt("a data file is missing", where=where, cure=RESTORE) from missing
+    except (pa.ArrowException, OSError, ValueError) as broken:
+        if isinstance(broken, LakeError):
+            raise
+        raise Corrupt(
+            "a data file cannot be read", where=where, expected="a whole Parquet file", found=broken, cure=RESTORE
+        ) from broken
+    raise Corrupt("a data file has another length", where=where, expected=f"{size} bytes", found=f"{found} bytes", cure=RESTORE)
+
+
+def _ending(source: pa.NativeFile, size: int) -> bytes:
+    source.seek(max(0, size - TAIL_BYTES))
+    ending = source.read()
+    footer = footer_in(ending)
+    stated = int.from_bytes(ending[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
+    if len(footer) < stated <= size:
+        source.seek(size - stated)
+        footer = source.read()
+    return footer
+
+
+def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
+    groups = [parsed.row_group(i) for i in range(parsed.num_row_groups)]
+    chunks = [[group.column(leaf) for group in groups] for leaf in range(parsed.num_columns)]
+    described = [parsed.schema.column(leaf) for leaf in range(parsed.num_columns)]
+    return ParquetFacts(
+        parsed.num_rows,
+        parsed.schema.to_arrow_schema(),
+        tuple(
+            Leaf(one.path, one.physical_type, any((s := chunk.statistics) is not None and s.has_min_max for chunk in of))
+            for one, of in zip(described, chunks, strict=True)
+        ),
+        frozenset(chunk.compression for of in chunks for chunk in of),
+        len(footer),
+        zlib.crc32(footer),
+    )
+
+
+def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -> dict[int, ColumnStats]:
+    """The statistics of columns for a manifest, by field id; without those that the footer does not give.
+
+    Args:
+        parsed: the footer.
+        leaf_of: the leaf of each column, by field id.
+        length: where bounds of text are cut.
+    """
+    groups = [parsed.row_group(i) for i in range(parsed.num_row_groups)]
+    found: dict[int, ColumnStats] = {}
+    for id, leaf in leaf_of.items():
+        chunks = [group.column(leaf).statistics for group in groups]
+        if any(one is None or not one.has_null_count for one in chunks):
+            continue
+        known = [(one.min, one.max) for one in chunks if one.has_min_max]
+        complete = known and len(known) == sum(one.num_values > 0 for one in chunks)
+        low, high = (min(k[0] for k in known), max(k[1] for k in known)) if complete else (None, None)
+        found[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
+    return found
