@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import random
 import re
 from collections import Counter
@@ -19,7 +20,8 @@ from effort import scaled
 import lsmlake
 from lsmlake import Scan, add_column, change_type, drop_column, move_column, rename_column
 from lsmlake.cli.docs import DOCUMENTS
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.read import native
 
 TYPES = {
     "b": ("BOOLEAN", (True, False)),
@@ -195,6 +197,138 @@ def test_both_engines_read_the_rows_of_a_random_table(seed, tmp_path):
     with connection:
         assert connection.sql("SELECT * FROM duckdb_tables()").fetchall() == []
         assert connection.sql("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
+
+
+def orders(folder: Path, name: str = "d.t", **options: object) -> lsmlake.Table:
+    """Rows 0 to 99 of which ten are replaced: by vectors, or by a merge of files."""
+    lake = lsmlake.connect(folder)
+    if "d" not in lake.databases():
+        lake.create_database("d")
+    table = lake.create_table(name, "id INT, v STRING, w DOUBLE", primary_key=["id"], options={"bucket": 1, **options})
+    table.upsert([{"id": number, "v": "old", "w": 0.5} for number in range(100)])
+    table.compact(full=True)
+    table.upsert([{"id": number, "v": "new", "w": float("nan")} for number in range(0, 100, 10)])
+    return table
+
+
+def newest(table: lsmlake.Table) -> list[dict[str, object]]:
+    return [{"id": number, "v": "newest", table.schema.names[-1]: None} for number in range(200)]
+
+
+VECTORS, MERGED = {}, {"deletion-vectors.enabled": False}
+
+
+def count(rows: duckdb.DuckDBPyRelation | pl.LazyFrame, value: str) -> int:
+    if isinstance(rows, pl.LazyFrame):
+        return rows.filter(pl.col("v") == value).collect().height
+    return rows.filter(f"v = '{value}'").aggregate("count(*)").fetchall()[0][0]
+
+
+SCANS = {
+    "all": {},
+    "condition": {"where": "id >= 0"},
+    "order": {"order_by_key": "asc", "limit": 1000},
+    "pyarrow": {"where": pc.field("id") >= 0},
+}
+
+
+@pytest.mark.parametrize("options", [VECTORS, MERGED], ids=["vectors", "merged"])
+@pytest.mark.parametrize("arguments", SCANS.values(), ids=SCANS)
+def test_rows_outlive_the_table_handle_and_stay_those_of_their_snapshot(tmp_path, arguments, options):
+    def made() -> list[object]:
+        scan = orders(tmp_path, **options).scan(**arguments)
+        return [scan.to_polars(), scan.to_duckdb(duckdb.connect())]
+
+    found = made()
+    gc.collect()
+    other = lsmlake.connect(tmp_path).table("d.t")
+    for _ in range(2):
+        assert [count(rows, "new") for rows in found] == [10, 10]
+        other.upsert(newest(other), compact=True)
+        other.alter(rename_column(other.schema.names[-1], f"w{other.version.number}"))
+        assert [count(rows, "newest") for rows in found] == [0, 0]
+    assert count(other.scan(**arguments).to_duckdb(), "newest") == 200
+
+
+def test_a_handle_sees_each_commit_though_it_keeps_what_it_found(tmp_path):
+    table = orders(tmp_path)
+    for number in range(3):
+        for _ in range(2):
+            scan = table.scan()
+            same(scan, duckdb.connect())
+            same(table.scan(where="id < 50", columns=["v"]), duckdb.connect())
+            assert scan.to_polars().collect().height == 100 - number
+        table.delete(f"id = {number}")
+
+
+def test_a_snapshot_that_expired_is_an_error_that_says_so(tmp_path):
+    for name, options in (("d.v", VECTORS), ("d.m", MERGED)):
+        table = orders(tmp_path, name, **options)
+        lazy, relation = table.scan().to_polars(), table.scan().to_duckdb(duckdb.connect())
+        table.compact(full=True)
+        table.upsert(newest(table), compact=True)
+        table.expire_snapshots(retain_max=1, retain_min=1)
+        # the engine reads files itself and says which one is gone; what PyArrow reads says that the snapshot has expired
+        expired = "snapshot 3 has expired while it was read; read the latest snapshot"
+        gone = r"(?s)No (such file|files found).*v/bucket-0/data-"
+        with pytest.raises(FileNotFoundError if name == "d.v" else SnapshotNotFound, match=gone if name == "d.v" else expired):
+            lazy.collect()
+        with pytest.raises(duckdb.Error, match=gone if name == "d.v" else expired):
+            relation.fetchall()
+
+
+def test_a_connection_keeps_its_settings_and_has_many_relations(tmp_path):
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'Asia/Kathmandu'; SET threads = 2; SET preserve_insertion_order = false")
+    settings = connection.sql("SELECT name, value FROM duckdb_settings()").fetchall()
+    first, second = orders(tmp_path, "d.v"), orders(tmp_path, "d.m", **MERGED)
+    ours, theirs = first.scan().to_duckdb(connection), second.scan().to_duckdb(connection)
+    assert ours.set_alias("a").join(theirs.set_alias("b"), "a.id = b.id").filter("a.v = b.v").shape[0] == 100
+    assert ours.union(first.scan(where="id < 5").to_duckdb(connection)).shape[0] == 105
+    assert connection.sql("SELECT name, value FROM duckdb_settings()").fetchall() == settings
+
+
+def test_a_connection_without_access_to_files_reads_through_arrow(tmp_path):
+    table = orders(tmp_path)
+    connection = duckdb.connect()
+    connection.execute("SET enable_external_access = false")
+    for arguments in ({}, {"where": "id < 50 AND v = 'new'"}, {"columns": ["v"], "limit": 7}):
+        same(table.scan(**arguments), connection)
+    assert count(table.scan().to_duckdb(connection), "new") == 10
+    with pytest.raises(duckdb.PermissionException):
+        connection.read_parquet(str(tmp_path / "d.db" / "t" / "*" / "*.parquet"))
+
+
+def test_what_arrow_reads_is_only_what_a_query_needs(tmp_path, monkeypatch):
+    asked: list[tuple[str, ...]] = []
+    read = native.read_plan
+    monkeypatch.setattr(native, "read_plan", lambda plan: asked.append(plan.columns) or read(plan))
+    scan = orders(tmp_path, **MERGED).scan()
+    relation = scan.to_duckdb(duckdb.connect())
+    assert relation.filter("w = 0.5").project("v").distinct().fetchall() == [("old",)]
+    assert relation.aggregate("count(*)").fetchall() == [(100,)]
+    assert scan.to_polars().select(pl.col("v").unique()).collect().height == 2
+    assert all(columns in (("v", "w"), ("w", "v"), ("id",), ("v",)) for columns in asked)
+
+
+FILTERS = (
+    "g > 1", "g <= 2.5", "NOT (f <= 1.5)", "g = 'nan'::DOUBLE", "f = 0.5::FLOAT",
+    "s LIKE 'a%'", "s >= 'A' AND b", "i IS NULL", "l IN (5, 0)",
+    "d >= DATE '2024-01-01'", "y = '\\x00'::BLOB", "t < TIMESTAMPTZ '2020-01-01 00:00:00+00'",
+    "n = TIMESTAMP '2024-03-31 02:30:00.000001'", "c > 0.5", "x.u = 1", "len(a) = 2 OR i = id", "p = 'it''s' OR p IS NULL",
+)  # fmt: skip
+
+
+def test_duckdb_filters_what_arrow_reads_as_it_does_itself(tmp_path):
+    world = World(tmp_path, seed=3)  # without deletion vectors: rows must be merged
+    for _ in range(4):
+        world.table.upsert(world.rows(), cast=True)
+    connection = duckdb.connect()
+    expected, relation = connection.from_arrow(world.table.scan().to_arrow()), world.table.scan().to_duckdb(connection)
+    for condition in FILTERS:
+        found = relation.filter(condition).project("id, s, y").to_arrow_table()
+        assert bag(found) == bag(expected.filter(condition).project("id, s, y").to_arrow_table()), condition
+    assert relation.limit(3).shape[0] == 3
 
 
 @pytest.mark.parametrize("name", ["duckdb", "polars"])

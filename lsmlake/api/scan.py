@@ -32,10 +32,10 @@ from lsmlake.predicate.in_polars import expression
 from lsmlake.read import plan as planning
 from lsmlake.read.answers import Side, count, extreme, extreme_of
 from lsmlake.read.get import read_keys
-from lsmlake.read.in_duckdb import relation
+from lsmlake.read.in_duckdb import dataset, relation
 from lsmlake.read.in_polars import lazy_frame, streamed
 from lsmlake.read.limit import first_rows, limited
-from lsmlake.read.native import Source, source_of
+from lsmlake.read.native import Source, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
@@ -160,7 +160,9 @@ class Scan(Readable):
         Memory holds a few chunks of each file that is being read; a chunk is a row group or 65,536 rows. Two reads of the same
         plan return the rows in the same order; the order itself is undefined.
         """
-        version = self._version()
+        return self._batches(self._version())
+
+    def _batches(self, version: Version) -> pa.RecordBatchReader:
         predicate, _ = self._predicate(version.schema, runtime_filters=False)
         projection = Projection.of(version.schema, predicate, self._needed(version.schema))
         tables, schema = self._tables(version, projection), output_schema(projection)
@@ -171,6 +173,12 @@ class Scan(Readable):
             tables = first_rows(tables, self.limit)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
+
+    def _stream(self) -> Stream:
+        """The rows of the present version, as Arrow reads them."""
+        version = self._version()
+        schema = self._batches(version).schema
+        return Stream(schema, lambda columns: replace(self, columns=columns)._batches(version))
 
     def _tables(self, version: Version, projection: Projection) -> Iterator[pa.Table]:
         if self.order_by_key is not None:
@@ -228,11 +236,10 @@ class Scan(Readable):
         Raises:
             MissingDependency: Polars is not installed.
         """
-        pl = need("polars", "to_polars()")
         plan = self._native_plan()
         where = None if plan is None or plan.predicate is None else expression(plan.predicate)
         if plan is None or (where is None and plan.predicate is not None):
-            return streamed(self, pl.from_arrow(self.to_batches().schema.empty_table()).schema)
+            return streamed(self._stream())
         limit = self._limit_of(plan)
         frame = lazy_frame(_wide(plan), limit if where is None else None)
         rows = (frame if where is None else frame.filter(where)).select(plan.columns)
@@ -255,11 +262,11 @@ class Scan(Readable):
         plan = self._native_plan()
         where = None if plan is None or plan.predicate is None else condition(plan.predicate)
         if plan is None or (where is None and plan.predicate is not None):
-            return owner.from_arrow(self)
+            return owner.from_arrow(dataset(self._stream()))
         try:
-            rows = relation(owner, _wide(plan))
+            rows = relation(owner, _wide(plan), dataset)
         except need("duckdb", "to_duckdb()").PermissionException:
-            return owner.from_arrow(self)
+            return owner.from_arrow(dataset(self._stream()))
         rows = (rows if where is None else rows.filter(where)).project(", ".join(map(quoted, plan.columns)))
         limit = self._limit_of(plan)
         return rows if limit is None else rows.limit(limit)

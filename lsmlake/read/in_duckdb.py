@@ -10,13 +10,17 @@ A relation is made of relations and never of names, so that nothing appears in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import cache, partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.dialect.condition import value
 from lsmlake.dialect.types import duck_name, quoted, text
+from lsmlake.extras import need
+from lsmlake.predicate.expression import matching, needed_columns
 from lsmlake.read.native import Direct, Source, Stored, Stream
 from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import is_evolved
@@ -27,18 +31,65 @@ _ZERO_ROWS_MAX = 1 << 28
 """Rows whose bitmaps of zeros are 32 MB."""
 
 
-def relation(connection, source: Source):  # the types belong to an optional package
-    """A relation with the columns of the plan, of a connection of DuckDB or of the module's default connection."""
+def relation(connection, source: Source, rows_of=None):  # the types belong to an optional package
+    """A relation with the columns of the plan, of a connection of DuckDB or of the module's default connection.
+
+    Args:
+        connection: the connection, or the module.
+        source: the rows of a plan.
+        rows_of: makes an Arrow object of rows that PyArrow reads. Default: all columns are read.
+    """
     parts = []
     for stored, files in source.by_fields().items():
         parts += _scans(connection, source, stored, files)
     if source.level0:
         parts.append(connection.from_arrow(pa.concat_tables(source.level0)))
     if source.streamed.splits:
-        parts.append(connection.from_arrow(Stream(source.streamed)))
+        stream = Stream.of(source.streamed)
+        parts.append(connection.from_arrow(stream if rows_of is None else rows_of(stream)))
     if not parts:
         parts.append(connection.from_arrow(output_schema(source.plan).empty_table()))
     return reduce(lambda all_, part: all_.union(part), parts)
+
+
+def dataset(stream: Stream):
+    """Rows that PyArrow reads, as a dataset: DuckDB asks it for the columns and rows that a query needs."""
+    return _dataset_class()(stream)
+
+
+@cache
+def _dataset_class():
+    datasets = need("pyarrow.dataset", "to_duckdb()")  # its import takes 0.3 s, most of them for pandas
+
+    class Rows(datasets.Dataset):
+        """DuckDB takes only this class for one that reads less when asked to; nothing of it is used."""
+
+        def __init__(self, stream: Stream) -> None:
+            self.stream = stream
+
+        @property
+        def schema(self) -> pa.Schema:
+            return self.stream.schema
+
+        def scanner(self, columns: list[str] | None = None, filter: pc.Expression | None = None, **_: object) -> _Scanner:
+            return _Scanner(self.stream, columns, filter)
+
+    return Rows
+
+
+class _Scanner(NamedTuple):
+    stream: Stream
+    columns: list[str] | None
+    filter: pc.Expression | None
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        if self.filter is None:
+            return self.stream.to_batches(self.columns)
+        schema, columns = self.stream.schema, self.columns
+        batches = self.stream.to_batches(needed_columns(self.filter, schema, columns))
+        tables = matching((pa.Table.from_batches([batch]) for batch in batches), self.filter, columns)
+        fields = [schema.field(name) for name in (schema.names if columns is None else columns)]
+        return pa.RecordBatchReader.from_batches(pa.schema(fields), (part for rows in tables for part in rows.to_batches()))
 
 
 def _scans(connection, source: Source, stored: Stored, files: Sequence[Direct]) -> list:

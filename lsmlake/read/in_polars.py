@@ -11,14 +11,12 @@ with a Python function as the filter x 1.1 to 1.5, and with a column of flags be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 
 from lsmlake.extras import need
 from lsmlake.read.native import Direct, Source, Stored, Stream
-from lsmlake.read.plan import Plan
 from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import constant, is_evolved
 
@@ -37,19 +35,17 @@ def _made(source: Source, limit: int | None):
     parts = [part for stored, files in source.by_fields().items() for part in _scans(source, stored, files, limit)]
     parts += [pl.from_arrow(table).lazy() for table in source.level0]
     if source.streamed.splits:
-        parts.append(streamed(Stream(source.streamed), empty.schema, source.streamed))
+        parts.append(streamed(Stream.of(source.streamed)))
     return pl.concat(parts) if parts else empty.lazy()
 
 
-def streamed(rows: object, schema: object, plan: Plan | None = None):
-    """A LazyFrame over the batches of an Arrow stream, read again by each query. With `plan`, only the columns that a query needs
-    are read, in an order of their own."""
+def streamed(stream: Stream):
+    """A LazyFrame over rows that PyArrow reads, again for each query: the columns that it needs."""
     pl = need("polars", "to_polars()")
     plugins = need("polars.io.plugins", "to_polars()")
 
     def batches(columns: list[str] | None, predicate: object, limit: int | None, _: int | None) -> Iterator[object]:
-        reads = rows if plan is None or columns == [] or columns is None else Stream(replace(plan, columns=tuple(columns)))
-        for batch in reads.to_batches():
+        for batch in stream.to_batches(columns or None):
             frame = pl.from_arrow(batch)
             frame = frame if columns is None else frame.select(columns)
             frame = frame if predicate is None else frame.filter(predicate)
@@ -58,7 +54,7 @@ def streamed(rows: object, schema: object, plan: Plan | None = None):
             if limit == 0:
                 return
 
-    return plugins.register_io_source(batches, schema=schema)
+    return plugins.register_io_source(batches, schema=pl.from_arrow(stream.schema.empty_table()).schema)
 
 
 def _scans(source: Source, stored: Stored, files: Sequence[Direct], limit: int | None) -> Iterator[object]:

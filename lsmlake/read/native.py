@@ -89,17 +89,27 @@ class Source:
 
 
 class Stream:
-    """The rows of a plan as PyArrow reads them, again for each consumer of its Arrow stream."""
+    """Rows that PyArrow reads, again for each consumer. `read`: gives a reader of some columns, in their order."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, schema: pa.Schema, read: Callable[[tuple[str, ...]], pa.RecordBatchReader]) -> None:
+        self.schema, self.read = schema, read
 
-    def to_batches(self) -> pa.RecordBatchReader:
-        batches = (batch for table in read_plan(self.plan) for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(output_schema(self.plan), batches)
+    @staticmethod
+    def of(plan: Plan) -> Stream:
+        """The rows of a plan."""
+        return Stream(output_schema(plan), lambda columns: _batches(replace(plan, columns=columns)))
+
+    def to_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """These columns, or all."""
+        return self.read(tuple(self.schema.names if columns is None else columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_batches().__arrow_c_stream__(requested_schema)
+
+
+def _batches(plan: Plan) -> pa.RecordBatchReader:
+    batches = (batch for table in read_plan(plan) for batch in table.to_batches())
+    return pa.RecordBatchReader.from_batches(output_schema(plan), batches)
 
 
 def source_of(plan: Plan) -> Source:
