@@ -123,9 +123,14 @@ class IcebergReader:
                 some = [entry["data_file"]["record_count"] for entry in entries if entry["status"] == status]
                 assert manifest[f"{name}_files_count"] == len(some)
                 assert manifest[f"{name}_rows_count"] == sum(some)
-            live = [entry["sequence_number"] for entry in entries if entry["status"] != 2]
+            live = [entry["sequence_number"] or manifest["sequence_number"] for entry in entries if entry["status"] != 2]
             assert manifest["min_sequence_number"] <= min(live, default=manifest["sequence_number"])
-            yield from ((manifest, entry) for entry in entries)
+            next_row = manifest["first_row_id"]
+            for entry in entries:
+                file = entry["data_file"]
+                if file["content"] == 0 and entry["status"] != 2 and file["first_row_id"] is None:
+                    file["first_row_id"], next_row = next_row, next_row + file["record_count"]  # inherited
+                yield manifest, entry
 
     def manifests(self, snapshot: int) -> list[dict]:
         return list(fastavro.reader(io.BytesIO(self.read(self.snapshots[snapshot]["manifest-list"]))))

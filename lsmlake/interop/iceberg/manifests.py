@@ -55,6 +55,10 @@ class Manifest(NamedTuple):
         return self.record["added_files_count"] + self.record["existing_files_count"]
 
     @property
+    def live_rows(self) -> int:
+        return self.record["added_rows_count"] + self.record["existing_rows_count"]
+
+    @property
     def has_deletes(self) -> bool:
         return self.record["content"] != DATA
 
@@ -72,6 +76,15 @@ class Manifests(NamedTuple):
     def encode(self, header: Mapping[str, str]) -> bytes:
         notes = json.dumps([one.span for one in self.listed])
         return avro.write_list([one.record for one in self.listed], {**header, NOTES: notes})
+
+    def totals(self) -> dict[str, int]:
+        """What the summary of the snapshot says of all its files. Spark plans joins by the number of rows, dead ones too."""
+        data = [one for one in self.listed if not one.has_deletes]
+        return {
+            "total-records": sum(one.live_rows for one in data),
+            "total-data-files": sum(one.live for one in data),
+            "total-delete-files": sum(one.live for one in self.listed if one.has_deletes),
+        }
 
     @staticmethod
     def decode(data: bytes, where: str) -> Manifests:

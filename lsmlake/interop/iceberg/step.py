@@ -62,7 +62,7 @@ class Step(NamedTuple):
             "sequence-number": snapshot.id,
             "timestamp-ms": snapshot.time_ms,
             "manifest-list": uri,
-            "summary": self._summary(summary),
+            "summary": self._summary(summary, there),
             "schema-id": self.view.version.schema.id,
             "first-row-id": self.next_row,
             "added-rows": rows,
@@ -132,7 +132,7 @@ class Step(NamedTuple):
         meta.files.cache.put(path_of(meta, uri), found, manifest_bytes)
         return uri
 
-    def _summary(self, done: Summary) -> dict[str, str]:
+    def _summary(self, done: Summary, there: Manifests) -> dict[str, str]:
         snapshot = self.view.version.snapshot
         plain = not done.removed and set(done.added) <= {DATA}
         if snapshot.kind == COMPACT:
@@ -151,7 +151,8 @@ class Step(NamedTuple):
         }
         told = {name: str(count) for name, count in counts.items() if count}
         identity = {metadata.COMMIT: metadata.identity_of(snapshot), "engine-name": "lsmlake"}
-        return {"operation": operation, **told, **identity}
+        totals = {name: str(count) for name, count in there.totals().items()}
+        return {"operation": operation, **told, **totals, **identity}
 
 
 def _point(one: Touched) -> Point:
