@@ -23,6 +23,7 @@ from lsmlake.api.table import Table
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg import mirror
 from lsmlake.interop.iceberg.changes import shows_level0
+from lsmlake.maintain.iceberg_check import iceberg_findings
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import read_bytes
 
@@ -70,6 +71,7 @@ def check(player: Player) -> None:
         assert multiset(map(hashable, found.rows(number))) == multiset(map(hashable, rows)), number
     storage = table.meta.env.storage
     assert all(storage.size(uri.removeprefix(ROOT)) is not None for uri in found.named())
+    assert iceberg_findings(table.meta, lambda what: None) == []
     tags = {tag.name: tag.snapshot.id for tag in table.meta.tags.readable()}
     published = {name: number for name, number in tags.items() if number in kept}
     assert {name: ref["snapshot-id"] for name, ref in found.metadata["refs"].items() if ref["type"] == "tag"} == published

@@ -164,7 +164,7 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
             "size data": 16,
             "read data": 2 * 16 + 3,
             "read tag": 1,
-            "list": 4,
+            "list": 5,
         },
     ),
 }

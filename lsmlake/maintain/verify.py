@@ -4,7 +4,8 @@ Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consiste
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
 bucket of their hash. Indexes of data files: checksums, and all values of the file. Vectors: checksums, positions less than the
 row count. Changelog files: as data files, but keys may repeat. Tags: as snapshots, without changelogs. Statistics: readable.
-Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2).
+Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2). Iceberg metadata, where
+it is published: the same files, vectors and schemas as the snapshots of the table (`maintain.iceberg_check`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable, ends
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.finding import Finding, finding, merged
+from lsmlake.maintain.iceberg_check import iceberg_findings
 from lsmlake.maintain.index_check import IndexCheck
 from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
@@ -48,6 +50,7 @@ def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) 
     if meta.paths.branch is None:
         for name in meta.branches.names():
             found += [Finding(one.where, one.what, branches=(name,)) for one in _of_branch(meta, name, checker)]
+        found += iceberg_findings(meta, progress)
     return merged(found)
 
 

@@ -365,7 +365,8 @@ class Upkeep(Handle):
         return repair_snapshots(self.meta, roll_back_to, tuple(drop), self.name)
 
     def verify(self) -> list[Finding]:
-        """Check all invariants and checksums of all snapshots, tags and branches. Reads all files.
+        """Check all invariants and checksums of all snapshots, tags and branches, and Iceberg metadata, where it is published.
+        Reads all files.
 
         Returns:
             One finding per violation, with the damaged or missing file, and the snapshots, tags and branches that need it; empty
