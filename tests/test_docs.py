@@ -1,11 +1,12 @@
 """The documents beside the code agree with it: fields, columns, options and the example of FORMAT.md, and the modules, functions,
-values and limits that implementation.md names."""
+values and limits that implementation.md names. The Python of the pages on readers runs."""
 
 from __future__ import annotations
 
 import datetime as dt
 import importlib
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from naive import NaiveTable
 from strategies import lake_on, multiset
 from test_tidy import LIBRARY, ROOMS, ROOT
 
+import lsmlake
 from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.format import branch, manifest, manifest_list, packed, snapshot, statistics, tag, vector_index
 from lsmlake.options.option import Change
@@ -164,6 +166,19 @@ def test_a_reader_written_from_the_format_finds_the_rows(vectors: bool, data: st
 
 def row_of(row: dict[str, object]) -> tuple:
     return row["p"], row["k"], row["v"]
+
+
+@pytest.mark.parametrize("name", ["duckdb", "iceberg", "polars", "pyiceberg"])
+def test_the_programs_of_a_reader_run_in_order(name, tmp_path, monkeypatch):
+    lake = lsmlake.connect(tmp_path / "lake")
+    lake.create_database("sales")
+    columns = "order_id INT, status STRING, amount DOUBLE"
+    orders = lake.create_table("sales.orders", columns, primary_key=["order_id"])
+    orders.upsert([{"order_id": 1, "status": "open", "amount": 12.0}, {"order_id": 2, "status": "done", "amount": 3.0}])
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Polars recommends polars_iceberg
+        exec("\n".join(re.findall(r"^```python\n(.*?)^```", TEXT[name], re.M | re.S)), {})
 
 
 # -- names in the documents -------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import random
-import re
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +18,6 @@ from effort import scaled
 
 import lsmlake
 from lsmlake import Scan, add_column, change_type, drop_column, move_column, rename_column
-from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.read import native
 
@@ -329,15 +327,3 @@ def test_duckdb_filters_what_arrow_reads_as_it_does_itself(tmp_path):
         found = relation.filter(condition).project("id, s, y").to_arrow_table()
         assert bag(found) == bag(expected.filter(condition).project("id, s, y").to_arrow_table()), condition
     assert relation.limit(3).shape[0] == 3
-
-
-@pytest.mark.parametrize("name", ["duckdb", "polars"])
-def test_the_program_of_a_document_runs(name, tmp_path, monkeypatch):
-    lake = lsmlake.connect(tmp_path / "lake")
-    lake.create_database("sales")
-    columns = "order_id INT, status STRING, amount DOUBLE"
-    orders = lake.create_table("sales.orders", columns, primary_key=["order_id"])
-    orders.upsert([{"order_id": 1, "status": "open", "amount": 12.0}, {"order_id": 2, "status": "done", "amount": 3.0}])
-    monkeypatch.chdir(tmp_path)
-    (program,) = re.findall(r"^```python\n(.*?)^```", DOCUMENTS[name].read_text(), re.M | re.S)
-    exec(program, {})

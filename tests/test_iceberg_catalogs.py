@@ -20,7 +20,7 @@ import lsmlake
 from lsmlake import add_column, drop_column, rename_column
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
 from lsmlake.interop.iceberg import catalog as catalogs
-from lsmlake.interop.iceberg import mirror
+from lsmlake.interop.iceberg import mirror, published
 
 pytest.importorskip("pyiceberg.catalog")
 from pyiceberg.catalog import load_catalog
@@ -306,7 +306,7 @@ def test_a_name_needs_a_namespace(table, tmp_path, wrong):
     else:
         with pytest.raises(InvalidQuery, match=r"give catalog="):
             table.publish_iceberg(name="sales.orders")
-    assert mirror.current(table.meta) is None, "nothing was published"
+    assert published.current(table.meta) is None, "nothing was published"
 
 
 def test_a_branch_is_not_published(lake, table):
