@@ -348,6 +348,7 @@ class Lake:
         self,
         metadata: str,
         name: str,
+        primary_key: Sequence[str] = (),
         *,
         snapshot: int | None = None,
         partition_by: Sequence[str] | None = None,
@@ -355,17 +356,22 @@ class Lake:
         comment: str | None = None,
         storage_options: Mapping[str, object] | None = None,
     ) -> ImportReport:
-        """Make an append-only table of an Iceberg table, whose data files stay as they are.
+        """Make a table of an Iceberg table, whose data files stay as they are.
 
         The table gets its own names of the files: hard links in a local file system, copies that the store makes in an object
         store. So both tables may be written to and expire their files. Deletes of Iceberg become deletion vectors. Files that not
         every reader of lsmlake can read as they are, such as those with times in INT96, are written anew. A process that is
         killed leaves no table.
 
+        With a primary key, the keys of all rows are read: none may be null or occur twice. With `bucket = 1`, the default, files
+        stay as they are, too: their rows are not in the order of the key, so `compact` sorts them, in one go per partition. Until
+        then writers mark the rows that they supersede. With more buckets all rows are written anew.
+
         Args:
             metadata: the path or address of a *.metadata.json file or of the folder of a table; or catalog.namespace.table, which
                 PyIceberg finds by its configuration.
             name: "database.table".
+            primary_key: the key columns, among them the partition columns. Empty: an append-only table.
             snapshot: the id of a snapshot of Iceberg. None: the current one.
             partition_by: None: as there; []: a table without partitions.
             options: as in `create_table`.
@@ -380,13 +386,13 @@ class Lake:
             TableNotFound: the database does not exist.
             InvalidQuery: there is no Iceberg table.
             SnapshotNotFound: it has no such snapshot.
-            InvalidSchema: it has a column or a partition field that no table of lsmlake can have.
-            InvalidData: it has files that are not read, such as ORC files.
+            InvalidSchema: it has a column or a partition field that no table of lsmlake can have, or not with this key.
+            InvalidData: it has files that are not read, such as ORC files; or rows without a key, or several of one key.
             Corrupt: a file is damaged or missing.
             MissingDependency: fastavro is not installed.
 
         Example:
-            >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders")
+            >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders", ["order_id"])
         """
         if partition_by:
             raise InvalidQuery(
@@ -401,7 +407,7 @@ class Lake:
         root, outside = self._root_of_new(name), Outside(dict(storage_options or {}))
         at_once = max(self.env.workers, _REQUESTS_AT_ONCE)
         found = read_iceberg(outside, metadata, snapshot, partitioned=partition_by is None, workers=at_once)
-        return adopt(self.env, root, name, outside, found, dict(options or {}), comment)
+        return adopt(self.env, root, name, outside, found, dict(options or {}), comment, primary_key)
 
     def _root_of_new(self, name: str) -> str:
         """The folder of a table that is to be made. Raises TableNotFound without its database, TableExists, InvalidQuery."""

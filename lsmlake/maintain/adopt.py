@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -29,17 +30,21 @@ from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, InvalidData, LakeError, StorageFailed, TableExists
 from lsmlake.format import leaves
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, ColumnStats, CommitMessage, DataFile
+from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.imports.dead_rows import Sources, dead_rows
 from lsmlake.interop.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.interop.imports.layout import is_whole, shape_key, shape_of, why_rewritten
+from lsmlake.lsm.levels import Levels
+from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.pick import last_level_of
+from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, key_ranges
 from lsmlake.schema import types
 from lsmlake.schema.by_name import lacks_ids, with_ids
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
-from lsmlake.store.data_reader import live_rows
+from lsmlake.store.data_reader import Chunk, live_rows
 from lsmlake.store.data_writer import DATA
 from lsmlake.store.env import Env
 from lsmlake.store.metadata import Metadata
@@ -48,6 +53,9 @@ from lsmlake.store.parquet_facts import RESTORE, ParquetFacts, facts_of, read_fo
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
 from lsmlake.write.append import LEVEL, append_files
+from lsmlake.write.upsert_tables import sorted_files
+
+_DEAD_KEY = "a deleted row has no key"
 
 
 @dataclass(frozen=True)
@@ -96,10 +104,11 @@ def adopt(
     table: ForeignTable,
     options: Mapping[str, object],
     comment: str | None,
+    primary_key: Sequence[str] = (),
     *,
     link: bool = True,
 ) -> ImportReport:
-    """Make the append-only table `name` in the folder `root`, which holds no table.
+    """Make the table `name` in the folder `root`, which holds no table.
 
     Args:
         env: that of the warehouse.
@@ -109,18 +118,20 @@ def adopt(
         table: what was found.
         options: of the table to be made.
         comment: of the table to be made; None: that of `table`.
+        primary_key: of the table to be made; empty: it is append-only.
         link: whether the files never change in place, so that links of them are safe.
 
     Raises:
         TableExists: another process has created the table.
         InvalidSchema, InvalidOption: no table can have these columns or options.
-        InvalidData: a file cannot be read as the columns of the table.
+        InvalidData: a file cannot be read as the columns of the table, or its rows cannot have the primary key.
         Corrupt, StorageFailed: a file is damaged or missing, or cannot be read or written.
         CommitUnknown: the store failed while the table was created, and does not answer.
     """
     schema = Schema.adopted(
         table.columns,
         table.highest_field_id,
+        primary_key,
         table.partitioning,
         options,
         table.comment if comment is None else comment,
@@ -128,6 +139,7 @@ def adopt(
         env.ids(),
         name,
     )
+    rule_of(schema, name)  # refuses functions that do not fit their columns
     work = _Adoption(env, Sources(env, outside, table), schema, Metadata.of(env, TablePaths(root, schema.table_uuid)), link)
     try:
         report, schemas, snapshot = work.run(name)
@@ -164,10 +176,14 @@ class _Adoption:
         dead = dead_rows(self.sources, rows)
         adopted = [one for one in looked if isinstance(one, _Adopted) and len(dead.get(one.of.name, ())) < one.rows]
         rewritten = [one for one in looked if isinstance(one, _Rewritten) and len(dead.get(one.of.name, ())) < one.rows]
+        ranges = {} if self.schema.append_only else self._key_ranges([*adopted, *rewritten], dead, name)
+        if not self.schema.append_only:
+            rewritten += [_Rewritten(one.of, one.rows, _DEAD_KEY) for one in adopted if one.of.name not in ranges]
+            adopted = [one for one in adopted if one.of.name in ranges]
         schemas = self._schemas(adopted)
         self.schema = schemas[-1]
         numbers = {shape_key(one.columns): one.id for one in schemas[:-1]}
-        brought = together(lambda one: self._bring(one, numbers), adopted, self.workers, lambda done: None)
+        brought = together(partial(self._bring, numbers, ranges), adopted, self.workers, lambda done: None)
         brought.sort(key=lambda pair: pair[1].name)
         messages = self._messages(brought, self._write(rewritten, dead), dead)
         counts: dict[str, int] = {}
@@ -241,19 +257,33 @@ class _Adoption:
                 found |= {name for name in chunk.table.column_names if pc.any(pc.is_nan(chunk.table[name])).as_py()}
         return sorted(found)
 
+    def _key_ranges(
+        self, looked: Sequence[_Adopted | _Rewritten], dead: Mapping[str, DeletionVector], name: str
+    ) -> dict[str, KeyRange]:
+        """The range of keys of each file, without those with a dead row that has no key."""
+        partitions: dict[tuple, list[KeyedFile]] = {}
+        for one in looked:
+            file = KeyedFile(one.of.name, partial(self._chunks, one, self.schema.key), dead.get(one.of.name, EMPTY))
+            partitions.setdefault(one.of.partition, []).append(file)
+        window = self.env.limits.window_bytes
+        found = (key_ranges(files, self.schema, window, name) for files in partitions.values())
+        return {file: keys for some in found for file, keys in some.items()}
+
     # -- the schemas ----------------------------------------------------------------------------------------------------
 
     def _schemas(self, files: Iterable[_Adopted]) -> list[Schema]:
         """One for each shape of the files that is not that of the table, then that of the table."""
         shapes = {shape_key(one.shape): one.shape for one in files if not is_whole(self.schema, one.shape)}
         made = []
+        ids_of_key = [self.schema.field_ids()[name] for name in self.schema.primary_key]
         for number, shape in enumerate(shapes.values()):
-            ids = {types.field_id(one) for one in shape}
+            ids = {types.field_id(one): one.name for one in shape}
             specs = tuple(s for s in self.schema.partitioning.specs if all(one.source in ids for one in s.fields))
             known = Partitioning.first(())
             if specs:
                 known = replace(self.schema.partitioning, specs=specs, current=specs[-1].id)
-            made.append(replace(self.schema, id=number, columns=shape, partitioning=known, options={}))
+            key = tuple(ids[id] for id in ids_of_key)
+            made.append(replace(self.schema, id=number, columns=shape, primary_key=key, partitioning=known, options={}))
         made.append(replace(self.schema, id=len(made)))
         for schema in made:
             self.meta.schemas.keep(schema)
@@ -261,7 +291,9 @@ class _Adoption:
 
     # -- 3: the files ---------------------------------------------------------------------------------------------------
 
-    def _bring(self, one: _Adopted, numbers: Mapping[str, int]) -> tuple[ForeignFile, DataFile]:
+    def _bring(self, numbers: Mapping[str, int], ranges: Mapping[str, KeyRange], one: _Adopted) -> tuple[ForeignFile, DataFile]:
+        """`numbers`: of the schemas, by shape. `ranges`: those of keys, by the names of files."""
+        keys = ranges.get(one.of.name)
         bucket = Bucket(one.of.partition, 0, one.of.spec)
         null_name = self.schema.parsed_options.layout.default_partition
         file = DataFile(
@@ -270,11 +302,11 @@ class _Adoption:
             one.of.bytes,
             one.rows,
             0,
-            (),
-            (),
-            LEVEL,
+            () if keys is None else keys.low,
+            () if keys is None else keys.high,
+            LEVEL if keys is None else last_level_of(self.schema.parsed_options.compaction, Levels()),
             numbers.get(shape_key(one.shape), self.schema.id),
-            APPEND,
+            APPEND if keys is None else IMPORT,
             self.env.clock(),
             stats=one.stats,
             footer_bytes=one.footer_bytes,
@@ -292,22 +324,24 @@ class _Adoption:
         """Write the live rows of files anew."""
         if not files:
             return []
-        tables = (table for one in files for table in self._rows(one, dead.get(one.of.name, EMPTY)))
-        made = append_files(Version(self.meta, None, self.schema), tables)
+        version, names = Version(self.meta, None, self.schema), self.schema.columns.names
+        tables = (live_rows(chunk, dead.get(one.of.name, EMPTY)) for one in files for chunk in self._chunks(one, names))
+        made = append_files(version, tables) if self.schema.append_only else sorted_files(version, tables)
         self.written += [path for message in made for path in message.written]
         return made
 
-    def _rows(self, one: _Rewritten, dead: DeletionVector) -> Iterator[pa.Table]:
-        names, ids = self.schema.columns.names, self.schema.field_ids()
+    def _chunks(self, one: _Adopted | _Rewritten, names: Sequence[str]) -> Iterator[Chunk]:
+        """Some columns of a file, dead rows included."""
+        ids = self.schema.field_ids()
         with self.sources.open(one.of.uri, one.of.bytes, one.rows, self.schema.columns) as reader:
             lacking = {name: ids[name] for name in names if ids[name] in one.of.constants and reader.stored(name) is None}
             for chunk in reader.stream(names):
-                rows = live_rows(chunk, dead)
+                rows = chunk.table
                 for name, id in lacking.items():
                     place = names.index(name)
                     value = pa.scalar(one.of.constants[id], rows.schema.field(place).type)
                     rows = rows.set_column(place, rows.schema.field(place), pa.repeat(value, rows.num_rows))
-                yield rows
+                yield Chunk(chunk.start, rows)
 
     def _messages(
         self,
@@ -324,7 +358,8 @@ class _Adoption:
             if foreign.name in dead:
                 vectors.setdefault(bucket, {})[file.name] = dead[foreign.name]
         for message in written:
-            files.setdefault(message.bucket, []).extend(message.append.added)
+            added, known = (message.compact or message.append).added, files.setdefault(message.bucket, [])
+            known += [file._replace(source=IMPORT) for file in added] if known and known[0].source == IMPORT else added
         made = []
         for bucket, added in files.items():
             masked = self.meta.vectors.put(vectors.get(bucket, {}))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
+from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
 from lsmlake.schema.checks import check_are_columns, check_keys, check_options
@@ -31,6 +31,10 @@ from lsmlake.schema.transform import IDENTITY, Transform
 
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
+UNPARTITIONED = Wording(
+    "pass partition_by=[]: the files are adopted into a table without partitions",
+    command="add --unpartitioned: the files are adopted into a table without partitions",
+)
 RESERVED = "_lsmlake_"
 """The prefix of temporary columns that reads and writes add."""
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
@@ -110,6 +114,7 @@ class Schema:
     def adopted(
         columns: pa.Schema,
         highest_field_id: int,
+        primary_key: Sequence[str],
         partitioning: Partitioning,
         options: Mapping[str, object],
         comment: str | None,
@@ -117,18 +122,26 @@ class Schema:
         table_uuid: str,
         where: str,
     ) -> Schema:
-        """The first schema of an append-only table whose columns and partition fields have ids already. Raises InvalidSchema or
-        InvalidOption; `where` names the table."""
-        parsed = Options.parse(options, where, keyed=False)
+        """The first schema of a table whose columns and partition fields have ids already. Raises InvalidSchema or InvalidOption;
+        `where` names the table."""
+        parsed = Options.parse(options, where, keyed=bool(primary_key))
         types.canonical_schema(columns)  # refuses types that no column has
         _check_names(columns, where)
         if not all(0 < id <= types.FIELD_ID_MAX for id in types.field_ids(columns)):
             expected = f"1 to {types.FIELD_ID_MAX}"
             raise InvalidSchema("a column has a field id that no column can have", where=where, expected=expected)
         text = {name: _as_text(value) for name, value in options.items()}
-        schema = Schema(0, table_uuid, columns, highest_field_id, (), partitioning, text, comment, time_ms)
+        schema = Schema(0, table_uuid, columns, highest_field_id, tuple(primary_key), partitioning, text, comment, time_ms)
+        if primary_key and len(partitioning.specs) > 1:
+            raise InvalidSchema(
+                "a table with a primary key has one partition spec: all rows of a key must be in one partition",
+                where=where,
+                found=f"files of {len(partitioning.specs)} specs",
+                cure=UNPARTITIONED,
+            )
         schema.check(parsed, where)
-        return schema
+        required = pa.schema([field.with_nullable(False) if field.name in schema.key else field for field in columns])
+        return replace(schema, columns=required)
 
     def successor(
         self,

@@ -20,7 +20,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, prepare
-from lsmlake.write.replace import publish
+from lsmlake.write.replace import Replacement, publish
 from lsmlake.write.upsert import upsert_rows
 
 
@@ -49,7 +49,8 @@ def upsert_parts(
         held.append(part)
         size += part.rows.get_total_buffer_size()
         if len(held) > 1 and size >= limit:  # a single table is in memory already
-            return _upsert_spilled(version, chain(_released(held), prepared), request, identity, pick)
+            messages = _messages(version, chain(_released(held), prepared), request.replaces, pick)
+            return publish(version, messages, identity, request.replaces, request.check)
     rows = [part.rows for part in held if part.rows.num_rows]
     if not rows:
         return publish(version, [], identity, request.replaces, request.check)
@@ -72,17 +73,21 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> I
         first += table.num_rows
 
 
+def sorted_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
+    """Writes the rows of a new table to files at the last level, and returns one message per bucket. An error removes what was
+    written."""
+    return _messages(version, _prepared(tables, version.schema, Request()), Replacement(everything=True), None)
+
+
 def _released(parts: list[Part]) -> Iterator[Part]:
     """Yields the parts and removes each from the list, so its memory is freed early."""
     while parts:
         yield parts.pop(0)
 
 
-def _upsert_spilled(
-    version: Version, parts: Iterator[Part], request: Request, identity: Identity, pick: Picker | None
-) -> Snapshot | None:
+def _messages(version: Version, parts: Iterable[Part], replaces: Replacement | None, pick: Picker | None) -> list[CommitMessage]:
+    """Writes rows, spilling those that do not fit into memory."""
     messages: list[CommitMessage] = []
-    replaces = request.replaces
     schema, buckets = version.schema, version.options.layout.buckets
     try:
         with Intake(schema, None, changelog=replaces is None) as intake:
@@ -100,4 +105,4 @@ def _upsert_spilled(
     except BaseException:
         version.meta.files.discard(messages)
         raise
-    return publish(version, messages, identity, replaces, request.check)
+    return messages

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidSchema, Wording
+from lsmlake.errors import InvalidSchema
 from lsmlake.schema import types
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
+from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
 
 _TYPES = {
@@ -34,10 +35,6 @@ _TYPES = {
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _VOID = "void"
-_UNPARTITIONED = Wording(
-    "pass partition_by=[]: the files are adopted into a table without partitions",
-    command="add --unpartitioned: the files are adopted into a table without partitions",
-)
 
 
 def columns_of(schema: Mapping, where: str) -> pa.Schema:
@@ -141,7 +138,7 @@ def _partition_field(content: Mapping, columns: pa.Schema, where: str) -> Partit
             where=f"{where}, partition field {content['name']!r}",
             expected="identity, bucket, truncate, year, month, day or hour of one column that is not nested",
             found=f"{content['transform']} of field {source}",
-            cure=_UNPARTITIONED,
+            cure=UNPARTITIONED,
         )
     return PartitionField(content["field-id"], source, content["name"], transform)
 

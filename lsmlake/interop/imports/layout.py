@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 import pyarrow as pa
 
 from lsmlake.interop.imports.foreign import ForeignFile
+from lsmlake.lsm.merge.rule import OldRow
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema import types
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.schema.type_text import format_type
@@ -37,8 +39,10 @@ def why_rewritten(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_n
 
 
 def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Collection[str]) -> Iterator[str]:
-    if schema.primary_key:
-        yield "a table with a primary key keeps its rows sorted"
+    if schema.merges_at_read:
+        yield "without deletion vectors a table with a primary key keeps its rows sorted"
+    if not schema.append_only and rule_of(schema).old_row is OldRow.MERGED:
+        yield f"merge-engine = {schema.parsed_options.merge.engine} combines rows"
     if schema.parsed_options.layout.buckets > 1:
         yield f"bucket = {schema.parsed_options.layout.buckets} assigns each row to a bucket by its hash"
     if other := facts.codecs - _CODECS:
@@ -52,8 +56,12 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
         if number is None:
             if field_id(column) in file.constants:
                 yield f"the partition column {column.name!r} is not in the file"
+            elif column.name in schema.primary_key:
+                yield f"the key column {column.name!r} is not in the file"
             continue
         found = facts.columns.field(number)
+        if column.name in schema.primary_key and _normal(found.type) != types.plain(column.type):
+            yield f"the key column {column.name!r} is stored as {found.type}"
         if other := _difference(found, column, leaves[number]):
             yield f"column {column.name!r} is stored {other}"
     if hiding := [one.name for one in _hiding(schema, facts.columns) if not _is_canonical(_normal(one.type))]:
