@@ -25,6 +25,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.format.files import Bucket, BucketEdit, CommitMessage, VectorRef
 
+NAME = "bench.growing"
 _ROWS, _KEYS = 100, 10_000
 _DAY = datetime.date(2026, 1, 1)
 _TODAY = datetime.date(2027, 1, 1)
@@ -73,9 +74,7 @@ def created(folder: Path, buckets: int) -> Table:
     """A new table with so many buckets in each partition."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
-    return lake.create_table(
-        "bench.growing", _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": buckets}
-    )
+    return lake.create_table(NAME, _SCHEMA, primary_key=["day", "id"], partition_by=["day"], options={"bucket": buckets})
 
 
 def upsert(table: Table, number: int) -> Spent:
@@ -89,14 +88,14 @@ def upsert(table: Table, number: int) -> Spent:
     return Spent(time.perf_counter() - start, time.process_time() - cpu)
 
 
-def fill(table: Table, each: int) -> None:
-    """A commit per partition, each file with a vector."""
+def fill(table: Table, each: int, buckets: int = _BUCKETS, *, vectors: bool = True) -> None:
+    """A commit per partition, `each` files in each of its buckets, each file with a vector."""
     for day in (_DAY + datetime.timedelta(days=number) for number in range(_PARTITIONS)):
         messages, version = [], table.version
-        for number in range(_BUCKETS):
+        for number in range(buckets):
             bucket = Bucket((day,), number)
             added = tuple(file_of(version, bucket, place) for place in range(each))
             puffin = f"dv-{table.meta.env.ids()}.puffin"
-            vectors = {file.name: VectorRef(puffin, 4 + 50 * place, 50, 10) for place, file in enumerate(added)}
-            messages.append(CommitMessage(bucket, BucketEdit(bucket, _BUCKETS, added, vectors=vectors)))
+            refs = {file.name: VectorRef(puffin, 4 + 50 * place, 50, 10) for place, file in enumerate(added) if vectors}
+            messages.append(CommitMessage(bucket, BucketEdit(bucket, buckets, added, vectors=refs)))
         commit(version, messages, Identity(f"day-{day}"))

@@ -25,6 +25,7 @@ from bench import (
     object_store,
     planning,
     point_read,
+    publish,
     raw_read,
     scale,
     sql,
@@ -263,6 +264,11 @@ def _needs_tpch() -> None:
 def test_interop_reads(tmp_path: Path):
     report = interop_reads.run(tmp_path, rows=5_000, rounds=1)
     assert len(report.measures) == 20 and "500 rows" in report.sizes["dead"]
+
+
+def test_publish(tmp_path: Path):
+    report = publish.run(tmp_path, sizes="40,80", turns=4, snapshots=8)
+    assert report.checksum == "snapshots 19, 15" and len(report.notes) == 3 and len(report.measures) == 12
 
 
 def test_sql_tpch(tmp_path: Path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from lsmlake.format.manifest import ADD, DELETE
 from lsmlake.options.merge import DEDUPLICATE
 from lsmlake.schema.rowkind import INSERT, UPDATE_AFTER
 from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.store.live import Selection
 from lsmlake.store.version import Version
 
 
@@ -108,10 +110,17 @@ def touched(before: View | None, after: View) -> list[Touched]:
         found[name] = Touched(bucket, gone[name][1] if name in gone else None, file)
     changed = pa.array([name for name in _changed_vectors(before, after) if name not in found], pa.string())
     if len(changed):
-        live = version.live()
-        for bucket, _, file in manifest.files_of(live.filter(pc.is_in(live["name"], value_set=changed)), schema):
+        for bucket, _, file in manifest.files_of(version.live(_named(changed)), schema):
             found[file.name] = Touched(bucket, file, file)
     return list(found.values())
+
+
+def _named(names: pa.Array) -> Selection:
+    """The files with these names: the others are not folded."""
+    return Selection(
+        manifests=lambda metas, _: np.ones(len(metas), bool),
+        entries=lambda table: pc.is_in(table["name"], value_set=names).to_numpy(),
+    )
 
 
 def _files(table: pa.Table, kind: int, schema: Schema) -> list[tuple[Bucket, int, DataFile]]:
