@@ -4,6 +4,7 @@ And what is refused. With SQLite, Glue (moto), and the REST catalog of Iceberg."
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ def written(table, *ids: int) -> None:
 @contextmanager
 def loaded(catalog, name):
     """The table as a reader finds it."""
-    with closing(load_catalog("default", **catalog)) as found:
+    with closing(load_catalog(**{"name": "default", **catalog})) as found:
         yield found.load_table(name)
 
 
@@ -300,12 +301,10 @@ def test_a_namespace_of_several_levels(table, catalog):
 
 @pytest.mark.parametrize("wrong", ["orders", "", ".orders", "sales.", "a..b"])
 def test_a_name_needs_a_namespace(table, tmp_path, wrong):
-    if wrong:
-        with pytest.raises(InvalidQuery, match=r"expected namespace.table"):
-            table.publish_iceberg(catalog=sql(tmp_path), name=wrong)
-    else:
-        with pytest.raises(InvalidQuery, match=r"give catalog="):
-            table.publish_iceberg(name="sales.orders")
+    with pytest.raises(InvalidQuery, match=r"expected namespace.table"):
+        table.publish_iceberg(catalog=sql(tmp_path), name=wrong)
+    with pytest.raises(InvalidQuery, match=r"but no catalog; add catalog="):
+        table.publish_iceberg(name=wrong)
     assert published.current(table.meta) is None, "nothing was published"
 
 
@@ -313,6 +312,21 @@ def test_a_branch_is_not_published(lake, table):
     table.create_branch("b1")
     with pytest.raises(InvalidQuery, match=r"branches are not published.*lake.table\('d.t'\)"):
         lake.table("d.t$branch_b1").publish_iceberg()
+
+
+def test_a_catalog_that_pyiceberg_is_configured_for(lake, table, tmp_path):
+    told = {
+        "PYICEBERG_CATALOG__PROD__URI": f"sqlite:///{tmp_path}/catalog.db",
+        "PYTHONPATH": str(Path(lsmlake.__file__).parents[1]),
+    }
+    command = "from lsmlake.cli.main import run; run()", "iceberg", "d.t", "-w", str(tmp_path / "lake"), "--catalog"
+    done = subprocess.run([sys.executable, "-c", *command, "prod"], env={**os.environ, **told}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{table.publish_iceberg()}\n", "")
+    with loaded({"name": "prod", "type": "sql", "uri": told["PYICEBERG_CATALOG__PROD__URI"]}, "d.t") as found:
+        assert found.scan().count() == 1
+    with pytest.raises(StorageFailed, match=r"URI missing.*PYICEBERG_CATALOG__NOBODY__URI"):
+        table.publish_iceberg(catalog="nobody")
+    assert lake.sql("CALL publish_iceberg('d.t')").fetchall() == [(table.publish_iceberg(),)]
 
 
 # -- catalogs that refuse -----------------------------------------------------------------------------------------------
@@ -357,10 +371,10 @@ def refusing(monkeypatch) -> Iterator[str]:
     [
         (
             {"type": "rest", "uri": "{server}/403", "token": SECRET},
-            r"ForbiddenError: X: no Bearer \*\*\*.*correct the properties",
+            r"found X: no Bearer \*\*\*.*correct the properties",
         ),
-        ({"type": "rest", "uri": "{server}/401", "header.Authorization": SECRET}, "Unauthorized"),
-        ({"type": "rest", "uri": "{server}/500", "token": SECRET}, "ServerError"),
+        ({"type": "rest", "uri": "{server}/401", "header.Authorization": SECRET}, "X: no"),
+        ({"type": "rest", "uri": "{server}/500", "token": SECRET}, "X: no Bearer"),
         (
             {
                 "type": "rest",
@@ -371,7 +385,7 @@ def refusing(monkeypatch) -> Iterator[str]:
             "Connection refused",
         ),
         ({"type": "rest", "uri": f"http://me:{SECRET}@127.0.0.1:1"}, "Connection refused"),
-        ({"type": "sql", "uri": f"nosuch://me:{SECRET}@h/db"}, "nosuch"),
+        ({"type": "sql", "uri": f"nosuch://me:{SECRET}@h/db"}, "Can't load plugin"),
         ({"type": SECRET}, "not a valid CatalogType"),
         ({"uri": "sqlite:////nowhere/x.db", "type": "sql"}, "unable to open"),
     ],
@@ -401,5 +415,5 @@ def test_a_catalog_that_does_not_answer(table, refusing, monkeypatch):
 
 def test_a_catalog_that_needs_more_packages(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.hive", None)
-    with pytest.raises(MissingDependency, match=r"lacks packages.*pip install 'pyiceberg\[hive\]'; install"):
+    with pytest.raises(MissingDependency, match=r"lacks packages.*pip install 'pyiceberg\[hive\]'; run such"):
         table.publish_iceberg(catalog={"type": "hive", "uri": "thrift://127.0.0.1:1"}, name="shop.orders")

@@ -186,6 +186,7 @@ PARTIAL = {"merge-engine": "partial-update"}
 BROKEN = [
     ({"deletion-vectors.enabled": "false"}, {"compaction.strategy": "tiered"}),
     (FULL, {"deletion-vectors.enabled": "true"}),
+    ({"metadata.iceberg": "true"}, {"deletion-vectors.enabled": "false"}),
     ({"merge-engine": "first-row"}, {"changelog-producer": "input"}),
     (PARTIAL | {"partial-update.remove-record-on-delete": "true"}, {"ignore-delete": "true"}),
     (PARTIAL | {"partial-update.remove-record-on-sequence-group": "a"}, {"ignore-delete": "true"}),
@@ -221,6 +222,7 @@ def test_a_rule_does_not_refuse_equal_values_or_what_is_off():
     assert Options.parse({"snapshot.num-retained.max": 10, "num-sorted-run.stop-trigger": 5, "commit.min-retry-wait": "10 s"})
     assert Options.parse(PARTIAL | {"partial-update.remove-record-on-delete": "false", "ignore-delete": "true"})
     assert Options.parse(UNIVERSAL | {"compaction.offpeak.start.hour": -1})
+    assert Options.parse({"metadata.iceberg": "true", "deletion-vectors.enabled": "false"}, keyed=False)
     assert Options.parse({"merge-engine": "first-row", "first-row.ignore-delete": "true"}).write.ignore_delete
 
 

@@ -162,6 +162,7 @@ VERBS = {
     "expire_snapshots": ("1, 1, NULL, 5", "retain_max => 1, retain_min => 1, limit => 5", set()),
     "expire_tags": ("'2026-01-01', true", "older_than => '2026-01-01', dry_run => true", set()),
     "fast_forward": ("'b0'", "name => 'b0'", set()),
+    "publish_iceberg": ("", "catalog => NULL", {"metadata_file"}),
     "remove_orphan_files": ("'2026-01-01', true", "older_than => '2026-01-01', dry_run => true", set()),
     "rename_branch": ("'b0', 'b2'", "name => 'b0', new_name => 'b2'", set()),
     "rename_tag": ("'eod', 't2'", "name => 'eod', new_name => 't2'", {"name"}),

@@ -11,16 +11,20 @@ from typing import NamedTuple
 from lsmlake.errors import InvalidOption
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT
 from lsmlake.options.compaction import TIERED
+from lsmlake.options.iceberg import ICEBERG
 from lsmlake.options.merge import FIRST_ROW
-from lsmlake.options.option import Only, Option, Values, When, is_set
+from lsmlake.options.option import Only, Option, Tables, Values, When, is_set
 from lsmlake.options.tags import PERIODS_MS
 
 
 class Excludes(NamedTuple):
+    """`tables`: those for which this holds."""
+
     one: When
     other: When
     why: str
     cure: str = "leave one of them out"
+    tables: Tables = Tables.ALL
 
 
 class AtMost(NamedTuple):
@@ -65,6 +69,13 @@ RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
         "set changelog-producer = lookup, or leave deletion-vectors.enabled out",
     ),
     Excludes(
+        When(ICEBERG, (True,)),
+        When("deletion-vectors.enabled", (False,)),
+        "readers of Iceberg do not merge files",
+        f"set deletion-vectors.enabled = true, or leave {ICEBERG} out",
+        Tables.KEYED,
+    ),
+    Excludes(
         When("merge-engine", (FIRST_ROW,)),
         When("changelog-producer", (INPUT, FULL_COMPACTION)),
         "they cannot tell the first row of a key from later ones",
@@ -83,12 +94,15 @@ RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
 )
 
 
-def check(given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options: Mapping[str, Option], where: str) -> None:
+def check(
+    given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options: Mapping[str, Option], where: str, *, keyed: bool
+) -> None:
     """Check the conditions of the given options, and all rules. Raises InvalidOption.
 
     Args:
         given: the names of the given options, each with the conditions under which it has an effect.
         values: the values in effect of all options.
+        keyed: the table has a primary key.
     """
 
     def found(*names: str) -> str:
@@ -104,15 +118,15 @@ def check(given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options
                     found=found(*(when.option for when in alternatives)),
                     cure=f"set {needed}, or leave the option out",
                 )
-    for what, names, cure in _broken(values):
+    for what, names, cure in _broken(values, keyed):
         raise InvalidOption(what, where=where, found=found(*names), cure=cure)
 
 
-def _broken(values: Values) -> Iterator[tuple[str, tuple[str, str], str]]:
+def _broken(values: Values, keyed: bool) -> Iterator[tuple[str, tuple[str, str], str]]:
     """(description, the two options, cure) of each violated rule."""
     for rule in RULES:
         match rule:
-            case Excludes(one, other, why, cure) if one.holds(values) and other.holds(values):
+            case Excludes(one, other, why, cure, tables) if tables.include(keyed) and one.holds(values) and other.holds(values):
                 yield f"{one} and {other} exclude each other: {why}", (one.option, other.option), cure
             case AtMost(low, high) if is_set(values[low]) and is_set(values[high]) and values[low] > values[high]:
                 yield f"{low} is greater than {high}", (low, high), f"decrease {low}, or increase {high}"

@@ -91,7 +91,7 @@ class Options:
         for name, option in OPTIONS.items():
             if option.derived and name not in found:
                 values[name] = option.derived(values)
-        rules.check(((name, _conditions(name)) for name in given), values, OPTIONS, where)
+        rules.check(((name, _conditions(name)) for name in given), values, OPTIONS, where, keyed=keyed)
         made = {
             group: of(**{attribute: values[name] for attribute, name in _MEMBERS[group].items()}) for group, of in _GROUPS.items()
         }

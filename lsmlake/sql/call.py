@@ -30,6 +30,7 @@ PROCEDURES = (
     "expire_snapshots",
     "expire_tags",
     "fast_forward",
+    "publish_iceberg",
     "remove_orphan_files",
     "rename_branch",
     "rename_tag",
@@ -125,6 +126,8 @@ def rows_of(report: object) -> pa.Table:
         return report
     if isinstance(report, Table):
         return pa.table({"name": [report.name]})
+    if isinstance(report, str):  # of `publish_iceberg`
+        return pa.table({"metadata_file": [report]})
     items = report if isinstance(report, list) else [] if report is None else [report]
     rows = [dict(_fields(item)) for item in items]
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["result"]

@@ -86,7 +86,7 @@ class Upkeep(Handle):
         wanted = _wanted(version.schema, where, buckets, self.runtime.zone)
         return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
 
-    def publish_iceberg(self, *, catalog: Mapping[str, str] | None = None, name: str | None = None) -> str:
+    def publish_iceberg(self, *, catalog: Mapping[str, str] | str | None = None, name: str | None = None) -> str:
         """Publish the table as a table of Apache Iceberg, format version 3, which names the data files where they lie.
 
         All retained and tagged snapshots are there under their numbers, with their schemas, partition specs and tags. Their files
@@ -96,8 +96,9 @@ class Upkeep(Handle):
         rules that combine rows, and under `sequence.field`, rows are visible once they are compacted. Branches are not published.
 
         Args:
-            catalog: register the table in this catalog of Iceberg, or bring it up to date there: the properties of the catalog,
-                as PyIceberg takes them; "name" is its name. Commits do not do this: call it again.
+            catalog: register the table in this catalog of Iceberg, or bring it up to date there. The properties of the catalog as
+                PyIceberg takes them, its name as "name"; or the name alone of a catalog that PyIceberg's configuration has.
+                Commits do not do this: call it again.
             name: the namespace, of one or more levels, and the name of the table in the catalog. Default: its name here.
 
         Returns:
@@ -119,14 +120,13 @@ class Upkeep(Handle):
             cure = Wording(f"call lake.table({main!r}).publish_iceberg()", command=f"run: lsmlake iceberg {main}")
             raise InvalidQuery("branches are not published as tables of Iceberg", where=self.name, cure=cure)
         if catalog is None and name is not None:
-            raise InvalidQuery(
-                "name is that of a table in a catalog", found="no catalog", cure="give catalog=, or leave name out"
-            )
-        if catalog is not None:
-            check_name(name or main)
+            cure = Wording("add catalog=, or leave name out", command="add --catalog, or leave --name out")
+            raise InvalidQuery("only a table in a catalog has another name", found=f"{name!r}, but no catalog", cure=cure)
+        there = main if name is None else name
+        check_name(there)
         published = mirror.publish(self.meta)
         if catalog is not None:
-            register(published.metadata_file, published.content, catalog, name or main)
+            register(published.metadata_file, published.content, catalog, there)
         return published.metadata_file
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
+from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists, Wording
 from lsmlake.extras import need
 from lsmlake.interop.iceberg import updates
 from lsmlake.interop.iceberg.metadata import Metadata
@@ -37,13 +37,14 @@ _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGN
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
 
-def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str], name: str) -> None:
+def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str] | str, name: str) -> None:
     """Let the table `name` of a catalog be the published one. Does nothing if the catalog has this publication, or a newer one.
 
     Args:
         metadata_file: the address of a metadata file.
         content: of the file.
-        catalog: the properties of the catalog, as PyIceberg takes them; `name` is the name of the catalog.
+        catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or the name alone of a catalog that
+            PyIceberg's configuration has.
         name: namespace and name of the table in the catalog; `check_name` accepts it.
 
     Raises:
@@ -54,7 +55,7 @@ def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str], 
     """
     load_catalog = need("pyiceberg.catalog", _WHAT).load_catalog
     parsed = need("pyiceberg.table.metadata", _WHAT).TableMetadataUtil.parse_obj
-    given = dict(catalog)
+    given = {"name": catalog} if isinstance(catalog, str) else dict(catalog)
     secrets = _secrets(given)
 
     def run() -> None:
@@ -81,7 +82,7 @@ def check_name(name: str) -> None:
             "a table in a catalog has a namespace and a name",
             expected="namespace.table",
             found=repr(name),
-            cure='correct it, such as name="sales.orders"',
+            cure=Wording('correct it, such as name="sales.orders"', command="correct it, such as --name sales.orders"),
         )
 
 
@@ -206,11 +207,10 @@ def _error(refused: Exception, name: str, secrets: set[str]) -> LakeError:
     text = " ".join(str(refused).split())
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
-    found = f"{type(refused).__name__}: {text[:_FOUND_CHARS]}" if text else type(refused).__name__
+    found = text[:_FOUND_CHARS] if " " in text else f"{type(refused).__name__} {text}".rstrip()  # such as KeyError 'uri'
     if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
-        return MissingDependency(
-            "PyIceberg lacks packages for this catalog", where=name, found=found, cure="install what it names"
-        )
+        what = "PyIceberg lacks packages for such a catalog"
+        return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
     if isinstance(refused, TooLate):
         return StorageFailed(
             "the catalog did not answer",
