@@ -58,7 +58,7 @@ def _one(home: Path, peer: Entry, workload: str, case: Case, limit: float) -> Re
     if limit <= 0:
         return Result(**known, status="skipped", error="no time left")
     try:
-        python, jars, data = python_of(home, peer), jars_of(home, peer), prepare(home, case.stream)
+        python, jars, data = python_of(home, peer.environment), jars_of(home, peer.jars), prepare(home, case.stream)
     except NotReady as reason:
         return Result(**known, status="error", error=str(reason))
     (home / "work").mkdir(parents=True, exist_ok=True)

@@ -40,19 +40,26 @@ class NotReady(Exception):
 
 def setup(home: Path, peers: Iterable[Entry]) -> dict[str, str]:
     """Make what the peers need, and the pools. Returns what failed, by environment, jar or pools, and why."""
-    peers, failed = list(peers), {}
+    peers = list(peers)
     used = {peer.environment for peer in peers}
-    for environment in (POOLS, *(one for one in ENVIRONMENTS if one.name in used)):
-        folder = home / "env" / environment.name
-        _once(folder, _told(environment), lambda folder, e=environment: _make_environment(folder, e), failed)
+    environments = (POOLS, *(one for one in ENVIRONMENTS if one.name in used))
+    failed = provide(home, environments, dict.fromkeys(peer.jars for peer in peers if peer.jars))
     _once(home / "pools", f"{_told(POOLS)}\nscale {POOLS_SCALE}", lambda folder: _make_pools(home, folder), failed)
-    for jars in dict.fromkeys(peer.jars for peer in peers if peer.jars):
-        _once(_jar_folder(home, jars), jars.coordinates, lambda folder, j=jars: _copy_jars(folder, j), failed)
     return failed
 
 
-def python_of(home: Path, peer: Entry) -> Path:
-    folder = home / "env" / peer.environment
+def provide(home: Path, environments: Iterable[Environment], jars: Iterable[Jars]) -> dict[str, str]:
+    """Make environments and get jars. Returns what failed, by environment or jar, and why."""
+    failed: dict[str, str] = {}
+    for one in environments:
+        _once(home / "env" / one.name, _told(one), lambda folder, one=one: _make_environment(folder, one), failed)
+    for one in jars:
+        _once(_jar_folder(home, one), one.coordinates, lambda folder, one=one: _copy_jars(folder, one), failed)
+    return failed
+
+
+def python_of(home: Path, environment: str) -> Path:
+    folder = home / "env" / environment
     _need(folder)
     return folder / "bin" / "python"
 
@@ -63,11 +70,11 @@ def pool_of(home: Path, name: str) -> Path:
     return folder / f"{name}.parquet"
 
 
-def jars_of(home: Path, peer: Entry) -> list[Path]:
-    """The peer's own first."""
-    if peer.jars is None:
+def jars_of(home: Path, jars: Jars | None) -> list[Path]:
+    """The one that is named first."""
+    if jars is None:
         return []
-    folder = _jar_folder(home, peer.jars)
+    folder = _jar_folder(home, jars)
     _need(folder)
     return sorted(folder.glob("*.jar"), key=lambda jar: jar.stem != folder.name)
 
