@@ -2,7 +2,7 @@
 
 - Tables of lsmlake that were published as Iceberg, after random histories, come back as they were.
 - Tables of version 2 by a small writer from the specification (`iceberg_writer`): deletes by position and by equality.
-- Tables by PyIceberg: partitions, altered columns. Tables by Spark with Iceberg's Java library, in `golden/iceberg`.
+- Tables by PyIceberg: partitions, altered columns. Tables by Spark with Iceberg's Java library, in `golden/iceberg-tables.zip`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from lsmlake.api.table import Table
 from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import (
     Corrupt,
+    InvalidData,
     InvalidOption,
     InvalidQuery,
     InvalidSchema,
@@ -53,7 +54,7 @@ from lsmlake.interop.iceberg import mirror
 from lsmlake.interop.iceberg.changes import shows_level0
 from lsmlake.store import memory
 
-GOLDEN = Path(__file__).parent / "golden" / "iceberg.zip"
+GOLDEN = Path(__file__).parent / "golden" / "iceberg-tables.zip"
 
 
 def rows_of(table: Table) -> list:
@@ -343,6 +344,33 @@ def test_a_partition_column_may_be_missing_in_the_file(lake, tmp_path):
     check_readers(lake.table("d.t"))
 
 
+def test_a_table_with_a_key(lake, tmp_path):
+    """Deleted rows are left out before keys are compared."""
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=True)
+    writer.data([{"id": 1, "name": "old", "part": 1}, {"id": 2, "name": "b", "part": 1}], 1)
+    writer.commit()
+    writer.equality([{"id": 1}], 1)
+    writer.data([{"id": 1, "name": "new", "part": 1}], 1)
+    metadata = str(writer.commit())
+    report = lake.import_iceberg(metadata, "d.t", ["id"], partition_by=[])
+    table = lake.table("d.t")
+    assert (report.rows, report.deleted_rows, table.primary_key) == (2, 1, ("id",))
+    table.upsert([{"id": 2, "name": "c", "part": 1}])
+    assert sorted(row["name"] for row in table.scan().to_arrow().to_pylist()) == ["c", "new"]
+    check_readers(table)
+    lake.import_iceberg(metadata, "d.parts", ["part", "id"])
+    assert lake.table("d.parts").partition_by == ("part",)
+    writer.data([{"id": 2, "name": "again", "part": 2}], 2)
+    metadata = str(writer.commit())
+    with pytest.raises(InvalidData, match=r"found 1 rows too many, such as for \(id=2\); name other"):
+        lake.import_iceberg(metadata, "d.u", ["id"], partition_by=[])
+    with pytest.raises(InvalidSchema, match="must contain the partition columns"):
+        lake.import_iceberg(metadata, "d.u", ["id"])
+    with pytest.raises(InvalidData, match=r"found 1 rows too many, such as for \(id=2\); name other"):
+        lake.import_iceberg(metadata, "d.u", ["id"], partition_by=["bucket(4, id)"])
+    assert lake.tables("d") == ["parts", "t"]
+
+
 def test_partitions_can_be_left_out(lake, tmp_path):
     writer = IcebergWriter(tmp_path / "iceberg", partitioned=True)
     writer.data([{"id": 1, "name": "a", "part": 1}], 1)
@@ -361,10 +389,13 @@ def test_the_document(tmp_path, monkeypatch, capsys):
     table = pyiceberg_table(tmp_path / "iceberg", schema)
     table.append(pa.table({"order_id": [1, 2], "amount": [5.0, 20.0], "status": ["open", "closed"]}, schema=schema))
     Path(table.location().removeprefix("file://")).rename(tmp_path / "iceberg" / "orders")
+    (tmp_path / "exports").mkdir()
+    pq.write_table(pa.table({"order_id": [7, 8]}), tmp_path / "exports" / "a.parquet")
     (program,) = re.findall(r"```python\n(.*?)```", DOCUMENTS["import"].read_text(), re.DOTALL)
     exec(compile(program, "import.md", "exec"), {})
     assert "adopted=1" in capsys.readouterr().out
-    assert lsmlake.connect("lake").table("sales.orders").scan().count() == 1
+    lake = lsmlake.connect("lake")
+    assert [lake.table(f"sales.{name}").scan().count() for name in ("orders", "exports", "latest")] == [1, 2, 2]
 
 
 # -- crashes ------------------------------------------------------------------------------------------------------------
@@ -453,7 +484,8 @@ def test_wrong_arguments(lake, tmp_path):
     refused(lake, TableNotFound, "no database 'e'", found, name="e.t")
     refused(lake, InvalidQuery, "'t': not a table name", found, name="t")
     refused(lake, InvalidOption, "unknown option 'buckets'; did you mean 'bucket'", found, options={"buckets": 4})
-    refused(lake, InvalidQuery, "keep their partitions", found, partition_by=["id"])
+    refused(lake, InvalidSchema, "partition column 'ids' is not in the schema", found, partition_by=["ids"])
+    refused(lake, InvalidSchema, "primary key column 'key' is not in the schema", found, primary_key=["key"])
     lake.import_iceberg(found, "d.t")
     with pytest.raises(TableExists, match=r"table 'd.t' exists"):
         lake.import_iceberg(found, "d.t")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
+from pathlib import PurePath
 
 import pyarrow as pa
 
@@ -29,7 +30,9 @@ from lsmlake.format.paths import (
     split_name,
 )
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.imports.foreign import ForeignTable, repartitioned
 from lsmlake.interop.imports.iceberg import read_iceberg
+from lsmlake.interop.imports.parquet import read_parquet
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.adopt import ImportReport, adopt
 from lsmlake.notebook import html_rows
@@ -346,7 +349,7 @@ class Lake:
 
     def import_iceberg(
         self,
-        metadata: str,
+        metadata: str | PurePath,
         name: str,
         primary_key: Sequence[str] = (),
         *,
@@ -373,7 +376,8 @@ class Lake:
             name: "database.table".
             primary_key: the key columns, among them the partition columns. Empty: an append-only table.
             snapshot: the id of a snapshot of Iceberg. None: the current one.
-            partition_by: None: as there; []: a table without partitions.
+            partition_by: None: as there; []: a table without partitions. Others, as in `create_table`: all files are written
+                anew.
             options: as in `create_table`.
             comment: as in `create_table`. None: as there.
             storage_options: settings of the object store with the Iceberg table, as in `connect`.
@@ -394,20 +398,82 @@ class Lake:
         Example:
             >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders", ["order_id"])
         """
+        outside, workers = Outside(dict(storage_options or {})), self._requests_at_once
+
+        def read() -> ForeignTable:
+            return read_iceberg(outside, str(metadata), snapshot, partitioned=partition_by is None, workers=workers)
+
+        return self._imported(name, outside, read, primary_key, partition_by, options, comment)
+
+    def import_parquet(
+        self,
+        files: str | PurePath,
+        name: str,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        link: bool = False,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> ImportReport:
+        """Make a table of Parquet files, which stay as they are where that is sound.
+
+        The table has the columns of all files, by name; a column that some files lack is null there. Files are copied without
+        being decoded. Files that not every reader of lsmlake can read as they are are written anew. A process that is killed
+        leaves no table. With a primary key, files stay as they are or not as in `import_iceberg`.
+
+        Args:
+            files: a path, a glob or a folder, or the address of one in an object store. Folders such as `dt=2026-01-01` are
+                partitions, as Hive writes them.
+            name: "database.table".
+            primary_key: as in `create_table`.
+            partition_by: None: by the columns that folders name; else as in `create_table`.
+            options: as in `create_table`.
+            comment: as in `create_table`.
+            link: the files never change in place, so hard links of them are enough in a local file system.
+            storage_options: settings of the object store with the files, as in `connect`.
+
+        Returns:
+            What was done. The table has one snapshot.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidSchema: the columns of the files do not fit together, or no table can have them.
+            InvalidData: there are no such files, a value does not fit the table, or two rows have one key.
+            Corrupt: a file is damaged.
+
+        Example:
+            >>> lake.import_parquet("exports/orders", "sales.orders")
+        """
+        outside = Outside(dict(storage_options or {}))
+
+        def read() -> ForeignTable:
+            return read_parquet(outside, str(files), partitioned=partition_by is None, workers=self._requests_at_once)
+
+        return self._imported(name, outside, read, primary_key, partition_by, options, comment, link=link)
+
+    @property
+    def _requests_at_once(self) -> int:
+        return max(self.env.workers, _REQUESTS_AT_ONCE)
+
+    def _imported(
+        self,
+        name: str,
+        outside: Outside,
+        read: Callable[[], ForeignTable],
+        primary_key: Sequence[str],
+        partition_by: Sequence[str] | None,
+        options: Mapping[str, OptionValue] | None,
+        comment: str | None,
+        *,
+        link: bool = True,
+    ) -> ImportReport:
+        root, found = self._root_of_new(name), read()
         if partition_by:
-            raise InvalidQuery(
-                "the files of an Iceberg table keep their partitions",
-                expected="partition_by=[] for none, or no partition_by",
-                found=list(partition_by),
-                cure=Wording(
-                    "leave partition_by out; replace_partition_field alters the partitions of new files",
-                    command="leave it out; `lsmlake alter` changes the partitions of new files",
-                ),
-            )
-        root, outside = self._root_of_new(name), Outside(dict(storage_options or {}))
-        at_once = max(self.env.workers, _REQUESTS_AT_ONCE)
-        found = read_iceberg(outside, metadata, snapshot, partitioned=partition_by is None, workers=at_once)
-        return adopt(self.env, root, name, outside, found, dict(options or {}), comment, primary_key)
+            found = repartitioned(found, partition_by, name)
+        return adopt(self.env, root, name, outside, found, dict(options or {}), comment, primary_key, link=link)
 
     def _root_of_new(self, name: str) -> str:
         """The folder of a table that is to be made. Raises TableNotFound without its database, TableExists, InvalidQuery."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,20 +27,20 @@ from lsmlake.commit.invariants import check_edits
 from lsmlake.commit.replay import Identity
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, InvalidData, LakeError, StorageFailed, TableExists
-from lsmlake.format import leaves
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, ColumnStats, CommitMessage, DataFile
+from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.interop.imports.dead_rows import Sources, dead_rows
+from lsmlake.interop.imports.dead_rows import dead_rows
+from lsmlake.interop.imports.examine import Adopted, Rewritten, examine
 from lsmlake.interop.imports.foreign import ForeignFile, ForeignTable
-from lsmlake.interop.imports.layout import is_whole, shape_key, shape_of, why_rewritten
+from lsmlake.interop.imports.layout import is_whole, shape_key
+from lsmlake.interop.imports.sources import Sources
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import last_level_of
-from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, key_ranges
+from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, key_ranges, repeated_keys
 from lsmlake.schema import types
-from lsmlake.schema.by_name import lacks_ids, with_ids
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
 from lsmlake.store.data_reader import Chunk, live_rows
@@ -49,13 +48,14 @@ from lsmlake.store.data_writer import DATA
 from lsmlake.store.env import Env
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.outside import Outside
-from lsmlake.store.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
+from lsmlake.store.parquet_facts import RESTORE
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
 from lsmlake.write.append import LEVEL, append_files
 from lsmlake.write.upsert_tables import sorted_files
 
 _DEAD_KEY = "a deleted row has no key"
+_ELSEWHERE = "rows of other files may have its keys"
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,6 @@ class ImportReport:
     rewritten: Mapping[str, int] = field(default_factory=dict)
     rows: int = 0
     deleted_rows: int = 0
-
-
-class _Adopted(NamedTuple):
-    """A file that is adopted: its columns, and what its manifest entry says."""
-
-    of: ForeignFile
-    shape: pa.Schema
-    rows: int
-    stats: Mapping[int, ColumnStats]
-    footer_bytes: int
-    footer_checksum: int
-
-
-class _Rewritten(NamedTuple):
-    of: ForeignFile
-    rows: int
-    why: str
 
 
 def adopt(
@@ -170,22 +153,28 @@ class _Adoption:
 
     def run(self, name: str) -> tuple[ImportReport, list[Schema], Snapshot | None]:
         """The report, the schemas and the snapshot to be stored."""
-        looked = together(self._look, self.sources.table.files, self.workers, lambda done: None)
+        looked = together(partial(examine, self.sources, self.schema), self.sources.table.files, self.workers, lambda done: None)
         looked.sort(key=lambda one: one.of.name)
         rows = {one.of.name: one.rows for one in looked}
         dead = dead_rows(self.sources, rows)
-        adopted = [one for one in looked if isinstance(one, _Adopted) and len(dead.get(one.of.name, ())) < one.rows]
-        rewritten = [one for one in looked if isinstance(one, _Rewritten) and len(dead.get(one.of.name, ())) < one.rows]
-        ranges = {} if self.schema.append_only else self._key_ranges([*adopted, *rewritten], dead, name)
+        adopted = [one for one in looked if isinstance(one, Adopted) and len(dead.get(one.of.name, ())) < one.rows]
+        rewritten = [one for one in looked if isinstance(one, Rewritten) and len(dead.get(one.of.name, ())) < one.rows]
+        ranges: dict[str, KeyRange] = {}
         if not self.schema.append_only:
-            rewritten += [_Rewritten(one.of, one.rows, _DEAD_KEY) for one in adopted if one.of.name not in ranges]
+            placed = all(map(self._is_placed, [*adopted, *rewritten]))
+            ranges = self._key_ranges([*adopted, *rewritten], dead, name) if placed else {}
+            why = _DEAD_KEY if placed else _ELSEWHERE
+            rewritten += [Rewritten(one.of, one.rows, why) for one in adopted if one.of.name not in ranges]
             adopted = [one for one in adopted if one.of.name in ranges]
         schemas = self._schemas(adopted)
         self.schema = schemas[-1]
         numbers = {shape_key(one.columns): one.id for one in schemas[:-1]}
         brought = together(partial(self._bring, numbers, ranges), adopted, self.workers, lambda done: None)
         brought.sort(key=lambda pair: pair[1].name)
-        messages = self._messages(brought, self._write(rewritten, dead), dead)
+        written = self._write(rewritten, dead)
+        if not self.schema.append_only and not adopted:
+            self._check_unique(rewritten, dead, written, name)
+        messages = self._messages(brought, written, dead)
         counts: dict[str, int] = {}
         for one in rewritten:
             counts[one.why] = counts.get(one.why, 0) + 1
@@ -194,71 +183,15 @@ class _Adoption:
         report = ImportReport(name, None if snapshot is None else snapshot.id, len(adopted), counts, total - gone, gone)
         return report, schemas, snapshot
 
-    # -- 1: the footers -------------------------------------------------------------------------------------------------
+    # -- 1: the keys ------------------------------------------------------------------------------------------------------
 
-    def _look(self, file: ForeignFile) -> _Adopted | _Rewritten | None:
-        """What becomes of a file; None: it has no rows."""
-        if file.format != "parquet":
-            raise InvalidData(
-                "a data file is no Parquet file",
-                where=file.uri,
-                expected="Parquet",
-                found=file.format,
-                cure="rewrite the data files of the table there as Parquet, and import it again",
-            )
-        place = self.sources.outside.place(file.uri)
-        footer, parsed = read_footer(place, file.bytes, file.uri)
-        facts = facts_of(footer, parsed)
-        if file.rows is not None and facts.rows != file.rows:
-            what = "a data file has another number of rows"
-            raise Corrupt(what, where=file.uri, expected=file.rows, found=facts.rows, cure=RESTORE)
-        if not facts.rows:
-            return None
-        if lacks_ids(facts.columns):
-            facts = facts._replace(columns=self._named(file, facts))
-        why = why_rewritten(self.schema, file, facts, self._with_nan(file, facts))
-        if why is not None:
-            return _Rewritten(file, facts.rows, why)
-        shape = shape_of(self.schema, facts.columns)
-        places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
-        first_leaf = {types.field_id(one): own.start for one, own in places if types.has_field_id(one)}
-        flat = [types.field_id(one) for one in shape if not pa.types.is_nested(one.type)]
-        stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, self.schema.parsed_options.files.stats_bytes)
-        return _Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum)
-
-    def _named(self, file: ForeignFile, facts: ParquetFacts) -> pa.Schema:
-        """The columns of a file without field ids, with ids."""
-        found = with_ids(facts.columns, self.sources.table.names)
-        if lacks_ids(found):
-            raise InvalidData(
-                "the columns of a data file have neither field ids nor names that the table knows",
-                where=file.uri,
-                expected="field ids, or the property schema.name-mapping.default of the table",
-                found=facts.columns.names,
-                cure="set that property there, and import the table again",
-            )
-        return found
-
-    def _with_nan(self, file: ForeignFile, facts: ParquetFacts) -> list[str]:
-        """The columns with a NaN of which the file has statistics. Reads the columns of which it is not known."""
-        places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
-        bounded = {
-            types.field_id(one)
-            for one, own in places
-            if types.has_field_id(one) and pa.types.is_floating(one.type) and facts.leaves[own.start].bounded
-        }
-        asked = [one for one in self.schema.columns if types.field_id(one) in bounded - file.without_nan]
-        asked = [one for one in asked if pa.types.is_floating(one.type)]
-        if not asked:
-            return []
-        with self.sources.open(file.uri, file.bytes, facts.rows, pa.schema(asked)) as reader:
-            found: set[str] = set()
-            for chunk in reader.chunks([one.name for one in asked]):
-                found |= {name for name in chunk.table.column_names if pc.any(pc.is_nan(chunk.table[name])).as_py()}
-        return sorted(found)
+    def _is_placed(self, one: Adopted | Rewritten) -> bool:
+        """Whether all rows of a file lie in the partition that it has."""
+        told = not self.sources.table.by_folder or isinstance(one, Adopted) or not one.of.partition
+        return self.schema.has_spec(one.of.spec) and told
 
     def _key_ranges(
-        self, looked: Sequence[_Adopted | _Rewritten], dead: Mapping[str, DeletionVector], name: str
+        self, looked: Sequence[Adopted | Rewritten], dead: Mapping[str, DeletionVector], name: str
     ) -> dict[str, KeyRange]:
         """The range of keys of each file, without those with a dead row that has no key."""
         partitions: dict[tuple, list[KeyedFile]] = {}
@@ -271,7 +204,7 @@ class _Adoption:
 
     # -- the schemas ----------------------------------------------------------------------------------------------------
 
-    def _schemas(self, files: Iterable[_Adopted]) -> list[Schema]:
+    def _schemas(self, files: Iterable[Adopted]) -> list[Schema]:
         """One for each shape of the files that is not that of the table, then that of the table."""
         shapes = {shape_key(one.shape): one.shape for one in files if not is_whole(self.schema, one.shape)}
         made = []
@@ -291,7 +224,7 @@ class _Adoption:
 
     # -- 3: the files ---------------------------------------------------------------------------------------------------
 
-    def _bring(self, numbers: Mapping[str, int], ranges: Mapping[str, KeyRange], one: _Adopted) -> tuple[ForeignFile, DataFile]:
+    def _bring(self, numbers: Mapping[str, int], ranges: Mapping[str, KeyRange], one: Adopted) -> tuple[ForeignFile, DataFile]:
         """`numbers`: of the schemas, by shape. `ranges`: those of keys, by the names of files."""
         keys = ranges.get(one.of.name)
         bucket = Bucket(one.of.partition, 0, one.of.spec)
@@ -320,7 +253,7 @@ class _Adoption:
             raise Corrupt("a data file is missing", where=one.of.uri, cure=RESTORE) from missing
         return one.of, file
 
-    def _write(self, files: Sequence[_Rewritten], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
+    def _write(self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
         """Write the live rows of files anew."""
         if not files:
             return []
@@ -330,12 +263,24 @@ class _Adoption:
         self.written += [path for message in made for path in message.written]
         return made
 
-    def _chunks(self, one: _Adopted | _Rewritten, names: Sequence[str]) -> Iterator[Chunk]:
+    def _check_unique(
+        self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector], written: Iterable[CommitMessage], name: str
+    ) -> None:
+        """Raises InvalidData if fewer rows were written than read, since rows of one key become one."""
+        rows = sum(one.rows - len(dead.get(one.of.name, ())) for one in files)
+        lost = rows - sum(message.rows for message in written)
+        if lost:
+            key = list(self.schema.primary_key)
+            live = (live_rows(chunk, dead.get(one.of.name, EMPTY)) for one in files for chunk in self._chunks(one, key))
+            counts = pa.concat_tables(live).group_by(key).aggregate([([], "count_all")])
+            raise repeated_keys(name, lost, counts.filter(pc.greater(counts["count_all"], 1)).select(key).slice(0, 1))
+
+    def _chunks(self, one: Adopted | Rewritten, names: Sequence[str]) -> Iterator[Chunk]:
         """Some columns of a file, dead rows included."""
         ids = self.schema.field_ids()
         with self.sources.open(one.of.uri, one.of.bytes, one.rows, self.schema.columns) as reader:
             lacking = {name: ids[name] for name in names if ids[name] in one.of.constants and reader.stored(name) is None}
-            for chunk in reader.stream(names):
+            for chunk in _lossless(reader.stream(names), one.of.uri):
                 rows = chunk.table
                 for name, id in lacking.items():
                     place = names.index(name)
@@ -381,6 +326,21 @@ class _Adoption:
         finally:
             self.written += builder.written
             self.written += [self.meta.paths.manifest(meta.name) for meta in builder.manifests.values()]
+
+
+def _lossless(chunks: Iterator[Chunk], where: str) -> Iterator[Chunk]:
+    """The chunks of a file. Raises InvalidData for a value that its column cannot hold."""
+    try:
+        yield from chunks
+    except Corrupt as broken:
+        if not isinstance(broken.__cause__, pa.ArrowInvalid) or "ast" not in str(broken.__cause__):
+            raise
+        raise InvalidData(
+            "a value does not fit the type of its column in the table",
+            where=where,
+            found=broken.__cause__,
+            cure="round or convert the values there, or load the rows into a table with a schema of your own",
+        ) from broken
 
 
 def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None, name: str) -> None:

@@ -75,14 +75,19 @@ def key_ranges(files: Iterable[KeyedFile], schema: Schema, window_bytes: int, wh
         repeated += int(same.sum())
         last = keys.slice(keys.num_rows - 1)
     if repeated:
-        raise InvalidData(
-            "several rows have the same primary key",
-            where=where,
-            expected="one row per key",
-            found=f"{repeated} rows too many, such as for {row_text(example)}",
-            cure=f"name other key columns; {_LOAD}, where the last of equal keys wins",
-        )
+        raise repeated_keys(where, repeated, example)
     return found
+
+
+def repeated_keys(where: str, repeated: int, example: pa.Table) -> InvalidData:
+    """The error for rows that have the keys of others. `example`: such a key."""
+    return InvalidData(
+        "several rows have the same primary key",
+        where=where,
+        expected="one row per key",
+        found=f"{repeated} rows too many, such as for {row_text(example)}",
+        cure=f"name other key columns; {_LOAD}, where the last of equal keys wins",
+    )
 
 
 def _check_valid(keys: pa.Table, where: str, file: str) -> None:

@@ -20,7 +20,7 @@ from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
-from lsmlake.schema.by_name import Named, names_of
+from lsmlake.schema.by_name import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.data_reader import DataReader, reading
 from lsmlake.store.data_writer import DATA, Origin, write_run
@@ -62,11 +62,14 @@ class BucketFiles:
 
     def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
         """Open a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
-        return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded, partial(self._names, file))
+        return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded, partial(self._identified, file))
 
-    def _names(self, file: DataFile) -> tuple[Named, ...]:
-        """The names of the columns of a file, as in the schema that it belongs to."""
-        return names_of((self.schema if file.schema_id == self.schema.id else self.meta.schemas.get(file.schema_id)).columns)
+    def _identified(self, file: DataFile, stored: pa.Schema) -> pa.Schema:
+        """The columns of a file with field ids. If it has none, the columns have the names of the schema that it belongs to."""
+        if not lacks_ids(stored):
+            return stored
+        schema = self.schema if file.schema_id == self.schema.id else self.meta.schemas.get(file.schema_id)
+        return with_ids(stored, names_of(schema.columns))
 
     def write(
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA

@@ -23,7 +23,6 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.schema import types
 from lsmlake.schema.adapt import adapted, constant, is_evolved
-from lsmlake.schema.by_name import Named, lacks_ids, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, TAIL_BYTES, read_footer
 from lsmlake.store.env import Env
@@ -63,8 +62,8 @@ class DataReader:
     """An open data file; a context manager that closes it.
 
     `columns` are names of columns of the schema, or `_row_kind`. Columns have their plain types, except text columns in `encoded`
-    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time. `names`: those of the
-    columns, for a file of another writer without field ids.
+    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time. `identified`:
+    gives the columns of a file their field ids, which files of other writers may lack.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class DataReader:
         file: DataFile,
         schema: Schema,
         encoded: Collection[str] = (),
-        names: Callable[[], Sequence[Named]] = tuple,
+        identified: Callable[[pa.Schema], pa.Schema] = lambda stored: stored,
     ) -> None:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
         with reading(path):
@@ -82,8 +81,7 @@ class DataReader:
             self.footer_bytes = footer = read_footer(self.source, file, path)
             self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
             self.starts = _group_starts(self.footer, file, path)
-            stored = self.footer.schema.to_arrow_schema()
-            self.columns = _stored_columns(with_ids(stored, names()) if lacks_ids(stored) else stored, path)
+            self.columns = _stored_columns(identified(self.footer.schema.to_arrow_schema()), path)
             self.encoded = self._dictionaries(encoded)
             self.parquet = pq.ParquetFile(
                 self.source,

@@ -28,7 +28,8 @@ class Leaf(NamedTuple):
 
 
 class ParquetFacts(NamedTuple):
-    """`columns`: Arrow fields, with field ids where the file has them. `leaves`: of all columns, in file order."""
+    """`columns`: Arrow fields, with field ids where the file has them. `leaves`: of all columns, in file order. `has_own_ids`: no
+    reader takes the ids in the file for others."""
 
     rows: int
     columns: pa.Schema
@@ -36,6 +37,7 @@ class ParquetFacts(NamedTuple):
     codecs: frozenset[str]
     footer_bytes: int
     footer_checksum: int
+    has_own_ids: bool = True
 
 
 def read_footer(place: Place, size: int, where: str) -> tuple[bytes, pq.FileMetaData]:

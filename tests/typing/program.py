@@ -71,6 +71,12 @@ def opened() -> lsmlake.Table:
         comment="",
         storage_options={"region": "eu"},
     )
+    lake.import_iceberg(Path("iceberg") / "orders", "sales.keyed", ["order_id"])
+    report = lake.import_parquet(
+        "exports/dt=*", "sales.files", primary_key=["order_id"], partition_by=["days(ts)"], comment="", link=True
+    )
+    assert_type(report.deleted_rows + report.rows, int)
+    lake.import_parquet(Path("exports"), "sales.more", options=options, storage_options={"region": "eu"})
     result = lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}, tables={"batch": pa.table({})})
     assert isinstance(result, lsmlake.Result)
     assert_type(result.fetchall(), list[tuple[object, ...]])

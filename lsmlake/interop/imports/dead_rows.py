@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -21,45 +20,18 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import APPEND, DataFile
-from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignTable, ForeignVector, PositionDeletes
+from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
+from lsmlake.interop.imports.sources import Sources
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
 from lsmlake.schema import types
-from lsmlake.schema.partitioning import Partitioning
-from lsmlake.schema.schema import Schema
-from lsmlake.store.data_reader import DataReader, reading
-from lsmlake.store.env import Env
-from lsmlake.store.outside import Outside
+from lsmlake.store.data_reader import reading
 from lsmlake.store.together import together
 
 _PATH, _POSITION = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""
 _COMPACT = "rewrite the data files of the table there, which applies its deletes, and import it again"
 _ROWS = 1 << 18
-
-
-class Sources(NamedTuple):
-    """How the files of a foreign table are read."""
-
-    env: Env
-    outside: Outside
-    table: ForeignTable
-
-    def open(self, uri: str, size: int, rows: int, columns: pa.Schema) -> DataReader:
-        """A Parquet file of the table, whose columns are found by field id, or by the names of the table. Raises Corrupt."""
-        place = self.outside.place(uri)
-        file = DataFile(place.path, "", size, rows, 0, (), (), 1, _NO_SCHEMA, APPEND, 0)
-        env = replace(self.env, storage=place.storage)
-        return DataReader(env, place.path, file, _schema_of(columns), names=lambda: self.table.names)
-
-
-_NO_SCHEMA = -1
-"""Of a foreign file, which may lack any column."""
-
-
-def _schema_of(columns: pa.Schema) -> Schema:
-    return Schema(0, "", columns, 0, (), Partitioning.first(()), {}, None, 0)
 
 
 def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVector]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from lsmlake.schema.by_name import Named
-from lsmlake.schema.partitioning import Partitioning
+from lsmlake.schema.checks import check_are_columns
+from lsmlake.schema.partitioning import Partitioning, Term
+from lsmlake.schema.types import field_id
 
 
 class ForeignVector(NamedTuple):
@@ -89,6 +91,8 @@ class ForeignTable:
         dropped: columns that it had once, with their ids.
         comment: its description.
         names: the names of columns in files without field ids, if it has such names.
+        by_name: whether columns are found by name in all files, as ids in files are not those of the table.
+        by_folder: whether partition values come from names of folders, and may differ from those in the files.
     """
 
     where: str
@@ -101,3 +105,18 @@ class ForeignTable:
     dropped: Sequence[pa.Field] = ()
     comment: str | None = None
     names: Sequence[Named] = ()
+    by_name: bool = False
+    by_folder: bool = False
+
+
+_ELSEWHERE = -1
+
+
+def repartitioned(table: ForeignTable, partition_by: Sequence[str], where: str) -> ForeignTable:
+    """The table with other partitions, in which no file can lie as it is. Raises InvalidSchema; `where` names the table."""
+    terms = [Term.parse(text, table.columns.names, where) for text in partition_by]
+    check_are_columns("partition", [term.column for term in terms], table.columns, where)
+    ids = {field.name: field_id(field) for field in table.columns}
+    fields = ((ids[one.column], one.transform.field_name(one.column), one.transform) for one in terms)
+    files = [file._replace(spec=_ELSEWHERE, partition=()) for file in table.files]
+    return replace(table, partitioning=Partitioning.first(fields), files=files)

@@ -8,7 +8,7 @@ names and types there. A table has one schema for each shape of its adopted file
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -26,25 +26,29 @@ _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 """Those that every reader has."""
 
 
-def why_rewritten(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Collection[str]) -> str | None:
+def why_rewritten(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Callable[[], Collection[str]]) -> str | None:
     """Why the rows of a file are written anew; None: the file is adopted as it is.
 
     Args:
         schema: the one of the table.
         file: the file in its table.
         facts: of its footer; the columns have field ids.
-        with_nan: columns that hold a NaN although the file has statistics of them, which leave it out.
+        with_nan: finds the columns that hold a NaN although the file has statistics of them, which leave it out.
     """
     return next(_reasons(schema, file, facts, with_nan), None)
 
 
-def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Collection[str]) -> Iterator[str]:
+def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Callable[[], Collection[str]]) -> Iterator[str]:
     if schema.merges_at_read:
         yield "without deletion vectors a table with a primary key keeps its rows sorted"
     if not schema.append_only and rule_of(schema).old_row is OldRow.MERGED:
         yield f"merge-engine = {schema.parsed_options.merge.engine} combines rows"
     if schema.parsed_options.layout.buckets > 1:
         yield f"bucket = {schema.parsed_options.layout.buckets} assigns each row to a bucket by its hash"
+    if not schema.has_spec(file.spec):
+        yield "the table has other partitions"
+    if not facts.has_own_ids:
+        yield "its field ids are not those of the table"
     if other := facts.codecs - _CODECS:
         yield f"not every reader has the compression {', '.join(sorted(other))}"
     if any(field.name == ROW_KIND for field in facts.columns):
@@ -66,8 +70,8 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
             yield f"column {column.name!r} is stored {other}"
     if hiding := [one.name for one in _hiding(schema, facts.columns) if not _is_canonical(_normal(one.type))]:
         yield f"a column that was dropped has the name of a column: {hiding[0]!r}"
-    if with_nan:
-        yield f"statistics of column {sorted(with_nan)[0]!r} leave out a NaN"
+    if found := sorted(with_nan()):
+        yield f"statistics of column {found[0]!r} leave out a NaN"
 
 
 def _leaves_by_column(facts: ParquetFacts) -> list[list[Leaf]]:
@@ -91,7 +95,8 @@ def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[Leaf]) -> st
         return "without field ids inside"
     stored = _normal(found.type)
     if not _fits(stored, wanted.type):
-        return f"as {found.type}, not {format_type(types.plain(wanted.type))}"
+        shown = "dictionary" if pa.types.is_dictionary(found.type) else found.type
+        return f"as {shown}, not {format_type(types.plain(wanted.type))}"
     for leaf, type_ in zip(leaves, _leaf_types(stored), strict=True):
         if pa.types.is_decimal(type_) and leaf.physical == "BYTE_ARRAY":
             return "as a decimal of varying length"
@@ -147,21 +152,19 @@ def _is_canonical(type_: pa.DataType) -> bool:
 
 
 def _normal(type_: pa.DataType) -> pa.DataType:
-    """A stored type in canonical form, with field ids, if it has one; inner fields are nullable."""
+    """A stored type in canonical form, with field ids, if all readers take it for that; inner fields are nullable.
+
+    Not a dictionary, a list of fixed size or another zone than UTC: Polars goes by the Arrow schema that a file may have."""
     t = pa.types
-    if t.is_dictionary(type_):
-        return _normal(type_.value_type)
     if t.is_large_string(type_) or t.is_string_view(type_):
         return pa.string()
     if t.is_large_binary(type_) or t.is_binary_view(type_):
         return pa.binary()
-    if t.is_timestamp(type_) and type_.tz is not None:
-        return pa.timestamp(type_.unit, "UTC")
     if t.is_struct(type_):
         return pa.struct([_normal_field(field, field.name) for field in type_])
     if t.is_map(type_):
         return pa.map_(_normal_field(type_.key_field, "key").with_nullable(False), _normal_field(type_.item_field, "value"))
-    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+    if t.is_list(type_) or t.is_large_list(type_):
         return pa.list_(_normal_field(type_.value_field, "element"))
     return type_
 

@@ -1,6 +1,6 @@
-"""Makes `iceberg.zip`: tables that Spark wrote with Iceberg's Java library, and the rows that Spark shows.
+"""Makes `iceberg-tables.zip`: tables that Spark wrote with Iceberg's Java library, and the rows that Spark shows.
 
-    python tests/golden/make_iceberg.py iceberg-spark-runtime-4.1_2.13-1.12.0.jar
+    python tests/golden/make_iceberg_tables.py iceberg-spark-runtime-4.1_2.13-1.12.0.jar
 
 Three tables: `v2` with files of position deletes, `v3` with deletion vectors, and `evolved`, whose columns and partitions were
 altered. Only the files that the current snapshots need are kept.
@@ -98,7 +98,7 @@ def main(jar: str, folder: Path) -> None:
         builder = builder.config(f"spark.sql.catalog.i{name}", value)
     spark = builder.getOrCreate()
     spark.sql("USE i")
-    with zipfile.ZipFile(Path(__file__).parent / "iceberg.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(Path(__file__).parent / "iceberg-tables.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         for name, statements in TABLES.items():
             for statement in statements:
                 spark.sql(statement)

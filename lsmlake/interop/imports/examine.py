@@ -1,0 +1,130 @@
+"""Looks at the footer of a foreign data file: whether a table adopts it (`layout`), and what its manifest entry then says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lsmlake.errors import Corrupt, InvalidData
+from lsmlake.format import leaves
+from lsmlake.format.files import ColumnStats
+from lsmlake.interop.imports.foreign import ForeignFile
+from lsmlake.interop.imports.layout import shape_of, why_rewritten
+from lsmlake.interop.imports.sources import Sources
+from lsmlake.schema import types
+from lsmlake.schema.by_name import lacks_ids
+from lsmlake.schema.schema import Schema
+from lsmlake.store.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
+
+_UNCUT = 1 << 31
+
+
+class Adopted(NamedTuple):
+    """A file that the table adopts: its columns, and what its manifest entry says."""
+
+    of: ForeignFile
+    shape: pa.Schema
+    rows: int
+    stats: Mapping[int, ColumnStats]
+    footer_bytes: int
+    footer_checksum: int
+
+
+class Rewritten(NamedTuple):
+    """A file whose rows are written anew, and why."""
+
+    of: ForeignFile
+    rows: int
+    why: str
+
+
+def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Rewritten | None:
+    """Look at the footer of a file, and decide what becomes of it; None: it has no rows. `schema`: that of the table.
+
+    Raises Corrupt, InvalidData, StorageFailed."""
+    if file.format != "parquet":
+        raise InvalidData(
+            "a data file is no Parquet file",
+            where=file.uri,
+            expected="Parquet",
+            found=file.format,
+            cure="rewrite the data files of the table there as Parquet, and import it again",
+        )
+    place = sources.outside.place(file.uri)
+    footer, parsed = read_footer(place, file.bytes, file.uri)
+    facts = facts_of(footer, parsed)
+    if file.rows is not None and facts.rows != file.rows:
+        what = "a data file has another number of rows"
+        raise Corrupt(what, where=file.uri, expected=file.rows, found=facts.rows, cure=RESTORE)
+    if not facts.rows:
+        return None
+    identified = _identified(sources, file, facts)
+    facts = facts._replace(columns=identified, has_own_ids=not sources.table.by_name or lacks_ids(facts.columns))
+    why = why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
+    why = why or _elsewhere(sources, schema, file, facts, parsed)
+    if why is not None:
+        return Rewritten(file, facts.rows, why)
+    shape = shape_of(schema, facts.columns)
+    first_leaf = _first_leaves(facts.columns)
+    flat = [types.field_id(one) for one in shape if not pa.types.is_nested(one.type)]
+    stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, schema.parsed_options.files.stats_bytes)
+    return Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum)
+
+
+def _elsewhere(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts, parsed: pq.FileMetaData) -> str | None:
+    """Why a file is not in the partition that its folder names; None: it is."""
+    if not sources.table.by_folder:
+        return None
+    first_leaf = _first_leaves(facts.columns)
+    known = {id: value for id, value in file.constants.items() if id in first_leaf}
+    stats = stats_of(parsed, {id: first_leaf[id] for id in known}, _UNCUT)
+    unlike = [
+        id
+        for id, value in known.items()
+        if stats.get(id) != (ColumnStats(facts.rows, None, None) if value is None else ColumnStats(0, value, value))
+    ]
+    names = {id: name for name, id in schema.field_ids().items()}
+    return f"column {names[unlike[0]]!r} may have other values than the folder names" if unlike else None
+
+
+def _identified(sources: Sources, file: ForeignFile, facts: ParquetFacts) -> pa.Schema:
+    """The columns of a file, with the field ids of the table."""
+    found = sources.identified(facts.columns)
+    if lacks_ids(found):
+        raise InvalidData(
+            "the columns of a data file have neither field ids nor names that the table knows",
+            where=file.uri,
+            expected="field ids, or the property schema.name-mapping.default of the table",
+            found=facts.columns.names,
+            cure="set that property there, and import the table again",
+        )
+    return found
+
+
+def _with_nan(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts) -> list[str]:
+    """The columns with a NaN of which the file has statistics. Reads the columns of which it is not known."""
+    places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
+    bounded = {
+        types.field_id(one)
+        for one, own in places
+        if types.has_field_id(one) and pa.types.is_floating(one.type) and facts.leaves[own.start].bounded
+    }
+    asked = [one for one in schema.columns if types.field_id(one) in bounded - file.without_nan]
+    asked = [one for one in asked if pa.types.is_floating(one.type)]
+    if not asked:
+        return []
+    with sources.open(file.uri, file.bytes, facts.rows, pa.schema(asked)) as reader:
+        found: set[str] = set()
+        for chunk in reader.chunks([one.name for one in asked]):
+            found |= {name for name in chunk.table.column_names if pc.any(pc.is_nan(chunk.table[name])).as_py()}
+    return sorted(found)
+
+
+def _first_leaves(columns: pa.Schema) -> dict[int, int]:
+    """The first leaf of each column, by field id."""
+    places = zip(columns, leaves.positions(columns), strict=True)
+    return {types.field_id(one): own.start for one, own in places if types.has_field_id(one)}

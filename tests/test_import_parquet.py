@@ -1,0 +1,241 @@
+"""Folders of Parquet files become tables of lsmlake: every reader sees the rows of the files, as PyArrow or DuckDB reads them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import multiset
+from test_iceberg_histories import hashable
+from test_import_iceberg import check_readers, rows_of
+
+import lsmlake
+from lsmlake.errors import Corrupt, InvalidData, InvalidSchema, LakeError
+from lsmlake.store import memory
+
+SOME = dt.datetime(2026, 1, 2, 3, 4, 5, 6)
+VALUES: dict[str, tuple[pa.DataType, list]] = {
+    "int": (pa.int32(), [1, -5, None]),
+    "long": (pa.int64(), [1 << 40, 0, None]),
+    "byte": (pa.int8(), [1, -1]),
+    "unsigned": (pa.uint32(), [1, 4_000_000_000]),
+    "double": (pa.float64(), [0.5, -1.0, None]),
+    "nan": (pa.float64(), [0.5, math.nan]),
+    "float": (pa.float32(), [0.5, -0.0]),
+    "text": (pa.string(), ["", "a", "é" * 50, None]),
+    "large text": (pa.large_string(), ["a", "b"]),
+    "words": (pa.dictionary(pa.int32(), pa.string()), ["a", "b"]),
+    "bytes": (pa.binary(), [b"", b"\xff\0"]),
+    "flag": (pa.bool_(), [True, False, None]),
+    "day": (pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+    "time": (pa.timestamp("us"), [SOME]),
+    "ms": (pa.timestamp("ms"), [SOME.replace(microsecond=0)]),
+    "ns": (pa.timestamp("ns"), [SOME]),
+    "zoned": (pa.timestamp("us", "UTC"), [SOME.replace(tzinfo=dt.timezone.utc)]),
+    "berlin": (pa.timestamp("us", "Europe/Berlin"), [SOME.replace(tzinfo=dt.timezone.utc)]),
+    "decimal": (pa.decimal128(9, 2), [Decimal("1.25"), Decimal("-9999999.99")]),
+    "long decimal": (pa.decimal128(38, 10), [Decimal("1.5"), None]),
+    "struct": (pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]), [{"x": 1, "y": ["a", None]}, None]),
+    "list": (pa.list_(pa.int32()), [[1, None], [], None]),
+    "large list": (pa.large_list(pa.large_string()), [["a"], None]),
+    "map": (pa.map_(pa.string(), pa.float64()), [[("a", 1.0)], [], None]),
+}
+WRITERS = {
+    "plain": {},
+    "old": {"version": "1.0", "data_page_version": "2.0", "compression": "gzip"},
+    "no statistics": {"write_statistics": False, "use_dictionary": False, "compression": "none"},
+    "decimals as integers": {"store_decimal_as_integer": True, "compression": "zstd", "row_group_size": 2},
+    "no Arrow schema": {"store_schema": False, "compression": "brotli"},
+    "older lists": {"use_compliant_nested_type": False},
+}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[lsmlake.Lake]:
+    found = lsmlake.connect(tmp_path / "lake")
+    found.create_database("d")
+    return found
+
+
+def written(path: Path, rows: dict | pa.Table, **settings: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows if isinstance(rows, pa.Table) else pa.table(rows), path, **settings)
+    return path
+
+
+@examples(25)
+@given(st.data())
+def test_every_type_of_every_writer(tmp_path_factory, data):
+    """Some columns in some files each, in any order, with and without field ids."""
+    folder = tmp_path_factory.mktemp("files")
+    names = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4, unique=True))
+    expected = []
+    for number in range(data.draw(st.integers(1, 3))):
+        some = data.draw(st.permutations(names))[: data.draw(st.integers(1, len(names)))]
+        rows = [{name: data.draw(st.sampled_from(VALUES[name][1])) for name in some} for _ in range(data.draw(st.integers(1, 5)))]
+        schema = pa.schema([pa.field(name, VALUES[name][0]) for name in some])
+        if data.draw(st.booleans()):
+            schema = pa.schema([field.with_metadata({"PARQUET:field_id": str(names.index(field.name) + 1)}) for field in schema])
+        table = pa.Table.from_pylist(rows, schema)
+        written(folder / f"{number}.parquet", table, **WRITERS[data.draw(st.sampled_from(list(WRITERS)))])
+        expected += [{name: None for name in names} | row for row in table.to_pylist()]
+    lake = lsmlake.connect(folder / "lake")
+    lake.create_database("d")
+    report = lake.import_parquet(folder / "[0-9].parquet", "d.t")
+    table = lake.table("d.t")
+    there = [{name: row[name] for name in table.schema.names} for row in expected]
+    assert rows_of(table) == multiset(map(hashable, map(in_utc, there)))
+    assert (report.rows, report.adopted + sum(report.rewritten.values())) == (len(expected), number + 1)
+    check_readers(table)
+
+
+def in_utc(row: dict) -> dict:
+    zoned = {name: value for name, value in row.items() if isinstance(value, dt.datetime) and value.tzinfo}
+    return row | {name: value.astimezone(dt.timezone.utc) for name, value in zoned.items()}
+
+
+def test_files_of_other_engines(lake, tmp_path):
+    """Polars, DuckDB and pandas write them, and all are adopted."""
+    rows = {"k": [1, 2], "s": ["a", None], "l": [[1], None], "p": [{"x": 1}, None]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "files" / "polars.parquet", mkdir=True)
+    duckdb.from_arrow(pa.table(rows)).write_parquet(str(tmp_path / "files" / "duckdb.parquet"))
+    pa.table(rows).to_pandas(types_mapper=None).iloc[:0].to_parquet(tmp_path / "files" / "empty.parquet")
+    report = lake.import_parquet(tmp_path / "files", "d.t")
+    assert (report.adopted, report.rewritten, report.rows) == (2, {}, 4)
+    assert rows_of(lake.table("d.t")) == multiset(map(hashable, 2 * pa.table(rows).to_pylist()))
+    check_readers(lake.table("d.t"))
+
+
+def test_partitions_in_the_names_of_folders(lake, tmp_path):
+    for day, number in (("2026-01-01", 1), ("2026-01-02", 2), ("__HIVE_DEFAULT_PARTITION__", 3)):
+        written(tmp_path / "files" / f"dt={day}" / "kind=a%2Fb" / "x.parquet", {"k": [number]})
+    written(tmp_path / "files" / "_temporary" / "x.parquet", {"k": [9]})
+    report = lake.import_parquet(tmp_path / "files", "d.t")
+    table = lake.table("d.t")
+    assert (table.partition_by, report.rewritten) == (("dt", "kind"), {"the partition column 'dt' is not in the file": 3})
+    assert table.scan(where="dt = '2026-01-02'").to_arrow().to_pylist() == [{"k": 2, "dt": dt.date(2026, 1, 2), "kind": "a/b"}]
+    assert table.scan(where="dt IS NULL").to_arrow()["k"].to_pylist() == [3]
+    assert len(table.partitions()) == 3
+    check_readers(table)
+    lake.import_parquet(tmp_path / "files" / "dt=2026*", "d.u", partition_by=[])
+    assert (lake.table("d.u").partition_by, lake.table("d.u").scan().count()) == ((), 2)
+
+
+def test_a_folder_that_does_not_tell_the_truth(lake, tmp_path):
+    """Files that have the column are adopted only if all of its values are that of the folder."""
+    written(tmp_path / "files" / "n=1" / "x.parquet", {"k": [1], "n": [1]})
+    written(tmp_path / "files" / "n=2" / "x.parquet", {"k": [2], "n": [7]})
+    report = lake.import_parquet(tmp_path / "files", "d.t")
+    assert (report.adopted, report.rewritten) == (1, {"column 'n' may have other values than the folder names": 1})
+    assert lake.table("d.t").scan(where="n = 7").to_arrow().to_pylist() == [{"k": 2, "n": 7}]
+    check_readers(lake.table("d.t"))
+
+
+def test_the_files_may_be_written_again(lake, tmp_path):
+    """They are copies: pandas and others write a file anew in place. With `link` they are links."""
+    path = written(tmp_path / "files" / "x.parquet", {"k": [1]})
+    lake.import_parquet(path, "d.t")
+    lake.import_parquet(path, "d.linked", link=True)
+    assert path.stat().st_nlink == 2
+    written(path, {"k": [2, 3]})
+    assert lake.table("d.t").scan().to_arrow().to_pylist() == [{"k": 1}]
+    with pytest.raises(Corrupt):
+        lake.table("d.linked").scan().to_arrow()
+
+
+def test_a_table_with_a_key(lake, tmp_path):
+    written(tmp_path / "files" / "a.parquet", {"k": [3, 1], "v": ["c", "a"]})
+    written(tmp_path / "files" / "b.parquet", {"k": [2], "v": ["b"], "w": [1.5]})
+    report = lake.import_parquet(tmp_path / "files", "d.t", primary_key=["k"], options={"bucket": 2})
+    table = lake.table("d.t")
+    assert (report.snapshot, report.rows, table.primary_key) == (1, 3, ("k",))
+    table.upsert([{"k": 2, "v": "new", "w": None}])
+    assert table.scan().to_arrow().sort_by("k").to_pylist() == [
+        {"k": 1, "v": "a", "w": None},
+        {"k": 2, "v": "new", "w": None},
+        {"k": 3, "v": "c", "w": None},
+    ]
+    check_readers(table)
+
+
+def test_keys_beyond_memory_are_unique(lake, tmp_path):
+    """Also where rows are sorted through spill files."""
+    rows = pa.table({"k": range(5000), "v": ["x" * 100] * 5000})
+    for number in range(3):
+        written(tmp_path / "files" / f"{number}.parquet", rows.set_column(0, "k", pc.add(rows["k"], 5000 * number)))
+    options = {"write-buffer-size": "1 mb"}
+    assert lake.import_parquet(tmp_path / "files", "d.t", primary_key=["k"], options=options).rows == 15000
+    written(tmp_path / "files" / "3.parquet", rows.slice(7, 1))
+    refused(
+        lake,
+        InvalidData,
+        r"found 1 rows too many, such as for \(k=7\)",
+        tmp_path / "files",
+        primary_key=["k"],
+    )
+
+
+# -- what cannot be imported --------------------------------------------------------------------------------------------
+
+
+def refused(lake: lsmlake.Lake, kind: type[LakeError], message: str, files: object, **arguments: object) -> None:
+    with pytest.raises(kind, match=message) as raised:
+        lake.import_parquet(files, **{"name": "d.refused"} | arguments)
+    assert type(raised.value) is kind
+    assert list(lake.env.storage.list("d.db/refused")) == []
+
+
+def test_files_that_do_not_fit(lake, tmp_path):
+    files = tmp_path / "files"
+    refused(lake, InvalidData, "no input file found", files)
+    written(files / "a.parquet", {"k": [1], "v": ["x"]})
+    refused(lake, InvalidSchema, "'id' is not a column|primary key", files, primary_key=["id"])
+    written(files / "b.parquet", {"k": [None], "v": pa.array([None], pa.string())})
+    refused(lake, InvalidData, "null", files, primary_key=["k"])
+    written(files / "b.parquet", {"k": ["text"]})
+    refused(
+        lake,
+        InvalidSchema,
+        r"b.parquet: the files have different types of the column 'k', expected BIGINT, as in .*a.parq",
+        files,
+    )
+    written(files / "b.parquet", {"K": [1]})
+    refused(lake, InvalidSchema, "'k' and 'K'", files)
+    written(files / "b.parquet", {"t": pa.array([1], pa.time64("us"))})
+    refused(lake, InvalidSchema, "column 't': unsupported column type", files)
+    written(files / "b.parquet", {"n": pa.array([1], pa.timestamp("ns"))})
+    refused(lake, InvalidData, "b.parquet: a value does not fit the type of its column in the table.*lose data", files)
+    (files / "b.parquet").write_bytes(b"junk")
+    refused(lake, Corrupt, "b.parquet: a data file cannot be read", files)
+    (files / "b.parquet").unlink()
+    (files / "b.csv").write_text("k\n1\n")
+    refused(lake, InvalidData, "b.csv: not a Parquet file", files)
+    lake.import_parquet(files / "a.parquet", "d.t")
+    refused(lake, InvalidData, "belong to a table", tmp_path / "lake")
+
+
+def test_addresses_in_a_store(monkeypatch):
+    """Folders, files and globs, without the names that begin with an underscore."""
+    store = memory.named("imports")
+    for path in ("t/dt=1/a.parquet", "t/dt=2/b.parquet", "t/_old/c.parquet", "t/note.txt"):
+        with store.write(path) as sink:
+            pq.write_table(pa.table({"k": [len(path)]}), sink)
+    lake = lsmlake.connect("memory://importing")
+    lake.create_database("d")
+    counts = {"t": 2, "t/dt=1": 1, "t/dt=*/b.parquet": 1, "t/*": 2, "t/dt=1/a.parquet": 1}
+    for number, (path, count) in enumerate(counts.items()):
+        assert lake.import_parquet(f"memory://imports/{path}", f"d.t{number}").rows == count
+    assert lake.table("d.t0").partition_by == lake.table("d.t2").partition_by == ("dt",)
+    refused(lake, InvalidData, "no Parquet file found", "memory://imports/nothing")
