@@ -76,13 +76,20 @@ def modelled(costs: Costs, executors: int, buckets: int, rows: int) -> Batch:
 
 
 def run(
-    folder: Path, files: int = 1_000_000, most: int = 100_000, turns: int = 60, buckets: int = 4_000, rows: int = 200_000
+    folder: Path,
+    files: int = 1_000_000,
+    most: int = 100_000,
+    turns: int = 60,
+    buckets: int = 4_000,
+    rows: int = 200_000,
+    empty: int = 1_000,
 ) -> Report:
     """`files`: of the table that is planned, a multiple of a thousand. `most`: the greatest number of live files in part 2.
-    `turns`: upserts into each of its tables. `buckets`: of the large commit. `rows`: of a batch that one core upserts."""
+    `turns`: upserts into each of its tables. `buckets`: of the large commit. `rows`: of a batch that one core upserts. `empty`:
+    tasks that do nothing."""
     with session(folder) as spark:
         measures = [*_plans(spark, folder / "planned", files), *_commits(folder / "commits", most, turns)]
-        costs, found = _costs(spark, folder / "costs", buckets, rows)
+        costs, found = _costs(spark, folder / "costs", buckets, rows, empty)
     measures += found
     notes = []
     for touched, batch_rows in ((400, 10_000_000), (4_000, 100_000_000), (4_000, 4_000_000)):
@@ -143,21 +150,21 @@ def _commits(folder: Path, most: int, turns: int) -> Iterator[Measure]:
             yield Measure(f"upsert of 100 rows, {kind}: with {files:,} live files / with {most // 100:,}", *values, "ms", target)
 
 
-def _costs(spark, folder: Path, buckets: int, rows: int) -> tuple[Costs, list[Measure]]:
+def _costs(spark, folder: Path, buckets: int, rows: int, empty: int) -> tuple[Costs, list[Measure]]:
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     few, many = (_commit_seconds(lake, buckets) for buckets in (_FEW, buckets))
     bucket = (many - few) / (buckets - _FEW)
     cores = spark.sparkContext.defaultParallelism
-    one, thousand = (min(clock(partial(_empty_tasks, spark, count)).seconds for _ in range(3)) for count in (cores, 1_000))
-    task = (thousand - one) / (1_000 - cores)
-    python = min(clock(partial(_python_tasks, spark, 50 * cores)).seconds for _ in range(3)) / 50
+    one, all_ = (min(clock(partial(_empty_tasks, spark, count)).seconds for _ in range(3)) for count in (cores, empty))
+    task = (all_ - one) / (empty - cores)
+    python = min(clock(partial(_python_tasks, spark, empty // 20 * cores)).seconds for _ in range(3)) / (empty // 20)
     tiny, rate = _one_core(lake, rows)
     costs = Costs(max(0.0, few - _FEW * bucket), bucket, task, python + tiny, rate)
     return costs, [
         Measure(f"driver: commit of {buckets:,} buckets, decoded from what tasks return", many, None),
         Measure(f"driver: the same of {_FEW} buckets", few, None),
-        Measure(f"Spark: one of 1,000 empty tasks, {cores} at a time", task * 1e3, None, "ms"),
+        Measure(f"Spark: one of {empty:,} empty tasks, {cores} at a time", task * 1e3, None, "ms"),
         Measure("Spark: a core for a task in Python that does nothing", python * 1e3, None, "ms"),
         Measure("task: upsert of 100 rows into a bucket", tiny * 1e3, None, "ms"),
         Measure(f"task: upserts of {rows:,} rows x 8 columns with compaction, one core", rate / 1e6, None, "M rows/s"),

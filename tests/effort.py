@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 from hypothesis import settings
 
@@ -21,6 +22,11 @@ def sampled(number: int, of: int) -> bool:
 def one_in(number: int) -> int:
     """How many cases there are for each that is tried: so many, more on a short run, and one on a long run."""
     return 1 if SCALE > 1 else round(number / SCALE)
+
+
+def in_turn(name: str, number: int, of: int) -> bool:
+    """Whether case `name` is tried in way `number` of several: on a short run in one of them, which the name decides."""
+    return SCALE >= 1 or crc32(name.encode()) % of == number
 
 
 def examples(number: int, **more: object) -> settings:

@@ -17,8 +17,10 @@ from pyspark.sql import SparkSession
 
 CONNECT = "LSMLAKE_TEST_CONNECT"
 """Environment variable: set in the process that runs the tests on Spark Connect."""
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2"
-"""Options of every JVM that a test starts, also through a program or a command: data is small, so compile fast, not well."""
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Compile fast, not well: data is small. This much compiled code fits where all of it does by default."""
+JVM_OPTIONS = f"{QUICK_JVM} -Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2"
+"""Options of every JVM that a test starts, also through a program or a command."""
 
 # --- sessions ---
 

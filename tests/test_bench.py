@@ -217,7 +217,7 @@ def test_a_model_of_a_cluster_names_what_limits_it():
 
 @pytest.mark.spark
 def test_scale(tmp_path: Path, spark):
-    report = scale.run(tmp_path, files=1_000, most=10_000, turns=3, buckets=200, rows=1_000)
+    report = scale.run(tmp_path, files=1_000, most=1_000, turns=2, buckets=120, rows=1_000, empty=100)
     assert len(report.measures) == 15 and all(measure.ours > 0 for measure in report.measures)
 
 

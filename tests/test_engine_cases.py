@@ -7,11 +7,13 @@ in all of these after a full compaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from effort import in_turn
 from strategies import new_lake
 
 from lsmlake.api.table import Table
@@ -404,9 +406,17 @@ WITHOUT_VECTORS = {
 }
 
 
-@pytest.mark.parametrize("mode", WITHOUT_VECTORS)
-@pytest.mark.parametrize("way", [one_batch, inline], ids=lambda way: way.__name__)
-@pytest.mark.parametrize("name", CASES)
+WAYS_WITHOUT_VECTORS = list(product([one_batch, inline], WITHOUT_VECTORS))
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "mode"),
+    [
+        pytest.param(name, way, mode, id=f"{name}-{way.__name__}-{mode}")
+        for name, (number, (way, mode)) in product(CASES, enumerate(WAYS_WITHOUT_VECTORS))
+        if in_turn(name, number, len(WAYS_WITHOUT_VECTORS))
+    ],
+)
 def test_case_without_deletion_vectors(name, way, mode):
     case = CASES[name]
     table = table_of(case._replace(options=case.options | WITHOUT_VECTORS[mode]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pyarrow as pa
 import pytest
+from effort import SCALE
 from history import MODES
 from merge_setups import SETUPS
 from pyspark.sql import functions
@@ -51,10 +53,17 @@ def as_table(rows: list[tuple], names: tuple[str, ...]) -> pa.Table:
     return pa.table([pa.array(column, pa.int32()) for column in columns], names=list(names))
 
 
-@pytest.mark.parametrize("mode", ["vectors", "merge on read"])
-@pytest.mark.parametrize(
-    "name", ["first-row", "deduplicate by sequence", "partial-update, aggregates", "aggregation, taking back"]
-)
+RULES = ("first-row", "deduplicate by sequence", "partial-update, aggregates", "aggregation, taking back")
+KINDS = ("vectors", "merge on read")
+RUNS = [
+    (rule, mode)
+    for (place, rule), (number, mode) in product(enumerate(RULES), enumerate(KINDS))
+    if SCALE >= 1 or place % len(KINDS) == number
+]
+"""Each rule on each kind of table; on a short run on one of them."""
+
+
+@pytest.mark.parametrize(("name", "mode"), RUNS)
 def test_a_history_through_spark(spark, spark_lake, name, mode):
     setup = SETUPS[name]
     options = MODES[mode] | {"bucket": 2, **setup.options}

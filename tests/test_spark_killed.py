@@ -14,6 +14,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import SCALE
 from naive import unreferenced
 from pyspark import TaskContext, cloudpickle
 from spark_support import same
@@ -30,8 +31,10 @@ pytestmark = pytest.mark.spark
 PROGRAM = Path(__file__).parent / "stream_program.py"
 BATCHES, STEP, WIDTH = 4, 50, 100
 LAST = BATCHES - 1
+WRITTEN = [("written", 0)] if SCALE >= 1 else []
+"""On a short run test_cluster.py kills a driver there."""
 DEATHS = {
-    "write_stream": (("written", 0), ("publishing", 2), ("committed", LAST)),
+    "write_stream": (*WRITTEN, ("publishing", 2), ("committed", LAST)),
     "format": (("publishing", 1), ("committed", LAST)),
 }
 

@@ -15,12 +15,12 @@ from signal import SIGKILL
 
 import psutil
 import pyspark
-from spark_support import settings
+from spark_support import QUICK_JVM, settings
 
 HOSTS = "localhost", "127.0.0.1"
 """One per worker, two names of one machine: Spark runs the second attempt of a slow task only on another host."""
 _GIVEN = [option for option in os.environ.get("SPARK_SUBMIT_OPTS", "").split() if option.startswith(("-XX:Shared", "-Xlog"))]
-QUICK = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *_GIVEN])
+QUICK = " ".join([QUICK_JVM, *_GIVEN])
 """Options of every JVM: compile fast, not well; start from an archive of classes, if drivers do so."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
 URL = re.compile(r"Starting Spark master at (\S+)")
