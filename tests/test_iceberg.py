@@ -319,3 +319,20 @@ def test_an_entry_is_written_again_only_a_few_times(lake, monkeypatch):
     written = [len(after - before) for before, after in pairwise(lists)]
     assert max(written) <= 2 and sum(written) <= 1.25 * len(written) + 1
     assert len(lists[-1]) < 24
+
+
+def test_a_file_keeps_its_row_ids_and_no_id_is_given_twice(lake):
+    table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true", "bucket": "1"} | LAZY)
+    for n in range(1, 6):
+        table.upsert(pa.table({"id": [n, n + 1], "v": [n, n]}), compact=n % 2 == 0)
+    table.compact(full=True)
+    found = own(table)
+    ids: dict[str, set[int]] = {}
+    for number in found.snapshots:
+        for file in found.files(number)[0]:
+            ids.setdefault(file.uri, set()).add(file.first_row)
+            ranges = ids.setdefault("", set())
+            ranges.add((file.first_row, file.rows))
+    ranges = sorted(ids.pop(""))
+    assert all(len(first) == 1 for first in ids.values()) and len(ranges) == len(ids) > 3
+    assert all(first + rows <= following for (first, rows), (following, _) in pairwise(ranges))

@@ -20,9 +20,11 @@ from merge_setups import SETUPS
 from strategies import multiset
 
 from lsmlake.api.table import Table
+from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg import mirror
 from lsmlake.interop.iceberg.changes import shows_level0
+from lsmlake.interop.iceberg.lines import id_on
 from lsmlake.maintain.iceberg_check import iceberg_findings
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import read_bytes
@@ -42,10 +44,12 @@ def reader_of(player: Player) -> IcebergReader:
     return IcebergReader(json.loads(read(found.metadata_file)), read)
 
 
-def snapshot_of(table: Table, number: int) -> Snapshot:
-    """A snapshot, or a tagged one that has expired."""
-    tagged = {tag.snapshot.id: tag.snapshot for tag in table.meta.tags.readable()}
-    return tagged[number] if number in tagged else table.meta.snapshots.get(number)
+def snapshots_of(table: Table) -> dict[int, Snapshot]:
+    """The snapshots that are retained, tagged, or begin a branch, by number."""
+    meta = table.meta
+    found = {holder.snapshot.id: holder.snapshot for holder in meta.branches.holders()} if meta.paths.branch is None else {}
+    found |= {tag.snapshot.id: tag.snapshot for tag in meta.tags.readable()}
+    return found | {number: meta.snapshots.get(number) for number in meta.snapshots.ids()}
 
 
 def hashable(value: object) -> object:
@@ -56,19 +60,48 @@ def hashable(value: object) -> object:
     return tuple(map(hashable, value)) if isinstance(value, list) else value
 
 
+def check_rows(found: IcebergReader, table: Table, snapshot: Snapshot, id: int) -> None:
+    schema = table.meta.schemas.of(snapshot)
+    mode = "fresh" if shows_level0(schema) or schema.append_only else "raw"
+    try:
+        rows = table.scan(snapshot=snapshot.id, mode=mode).to_arrow().to_pylist()
+    except SnapshotNotFound:  # it has expired; a branch begins at it
+        return
+    assert multiset(map(hashable, found.rows(id))) == multiset(map(hashable, rows)), snapshot.id
+
+
+def check_branch(found: IcebergReader, branch: Table, name: str) -> set[int]:
+    """The ids of its snapshots. A branch with columns or partitions of its own may be left out."""
+    meta = branch.meta
+    begins = meta.branches.state(meta.branches.get(name)).base
+    every = snapshots_of(branch)
+    ids = {number: id_on(meta, number) for number in every if begins is None or number > begins.id}
+    ref = found.metadata["refs"].get(name)
+    if ref is None:
+        assert begins is None or not ids.values() & found.snapshots.keys()
+        return set()
+    for number, id in sorted(ids.items())[-2:]:
+        if id in found.snapshots:
+            check_rows(found, branch, every[number], id)
+    published = [number for number, id in ids.items() if id in found.snapshots]
+    assert ref == {"snapshot-id": ids[max(published)] if published else begins.id, "type": "branch"}
+    return set(ids.values())
+
+
 def check(player: Player) -> None:
     table = player.table
     if table.version.snapshot is None or table.current.merges_at_read:
         return
     found = reader_of(player)
-    every = set(table.meta.snapshots.ids()) | {tag.snapshot.id for tag in table.meta.tags.readable()}
-    kept = {number for number in every if not table.meta.schemas.of(snapshot_of(table, number)).merges_at_read}
-    assert set(found.snapshots) == kept
+    every = snapshots_of(table)
+    kept = {number for number, one in every.items() if not table.meta.schemas.of(one).merges_at_read}
+    of_branches = {number for number in found.snapshots if number >= 1 << 62}
+    assert set(found.snapshots) - of_branches == kept
     for number in sorted(kept)[-3:]:
-        schema = table.meta.schemas.of(snapshot_of(table, number))
-        mode = "fresh" if shows_level0(schema) or schema.append_only else "raw"
-        rows = table.scan(snapshot=number, mode=mode).to_arrow().to_pylist()
-        assert multiset(map(hashable, found.rows(number))) == multiset(map(hashable, rows)), number
+        check_rows(found, table, every[number], number)
+    for name in table.branches()["branch_name"].to_pylist():
+        of_branches -= check_branch(found, table.branch(name), name)
+    assert not of_branches, "snapshots that no branch has"
     storage = table.meta.env.storage
     assert all(storage.size(uri.removeprefix(ROOT)) is not None for uri in found.named())
     assert iceberg_findings(table.meta, lambda what: None) == []

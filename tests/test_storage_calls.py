@@ -101,7 +101,15 @@ VERBS: dict[str, tuple[Callable[[Table], object], dict[str, int]]] = {
     "count of a tag": (lambda table: table.scan(tag="old").count(), {"read tag": 1}),
     "create tag": (
         lambda table: table.create_tag("new"),
-        {"read snapshot": 8, "size snapshot": 1, "write pin": 1, "create tag": 1, "size pin": 1, "delete pin": 1},
+        {
+            "read snapshot": 8,
+            "size snapshot": 1,
+            "write pin": 1,
+            "create tag": 1,
+            "size pin": 1,
+            "delete pin": 1,
+            "size version": 1,  # the hint of Iceberg metadata
+        },
     ),
     "plan": (lambda table: table.scan().plan(), NEWEST),
     "files": (lambda table: table.files(), NEWEST),

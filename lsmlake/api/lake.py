@@ -586,10 +586,15 @@ class Lake:
             return
         remains = [path for path in found if foreign or is_of_a_table(path, root)]
         for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first what names other files
-            self.env.storage.delete_all(sorted(path for path in remains if path.startswith(folder)))
+            self.env.storage.delete_all(sorted((path for path in remains if path.startswith(folder)), key=_newest_last))
             remains = [path for path in remains if not path.startswith(folder)]
         if found or foreign:
             self.env.storage.prune(root)
+
+
+def _newest_last(path: str) -> tuple[int, str]:
+    """An order of files with numbers in their names."""
+    return len(path), path
 
 
 def created_from(

@@ -1,5 +1,5 @@
-"""Housekeeping after a commit: Iceberg metadata, automatic tags, and the expiry of partitions, tags and snapshots by the options
-of the table, or on a branch by those of the branch.
+"""Housekeeping after a commit: automatic tags, Iceberg metadata, and the expiry of partitions, tags and snapshots by the options
+of the table, or on a branch by those of the branch. `mirror_references` is that of other verbs, which change tags or branches.
 
 The commit is already published, so errors are logged, never raised.
 """
@@ -16,6 +16,7 @@ from lsmlake.commit.tag_expiry import create_due_tag, expire_tags
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.interop.iceberg import mirror
+from lsmlake.interop.iceberg.published import is_published
 from lsmlake.options.table_options import Options
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -23,10 +24,11 @@ from lsmlake.store.version import Version
 _log = logging.getLogger("lsmlake")
 
 _EVERY = 10  # commits
+_NOT_PUBLISHED = "Iceberg metadata was not published"
 
 
 def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) -> None:
-    """Publish Iceberg metadata. Create the automatic tag that is due. After the first commit of an interval, expire partitions.
+    """Create the automatic tag that is due. Publish Iceberg metadata. After the first commit of an interval, expire partitions.
     After every tenth commit, expire tags and a bounded number of snapshots.
 
     Args:
@@ -35,11 +37,14 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) 
         options: the options of the table or branch. In a `write-only` table only compactions do housekeeping.
         drop: commits the expiry of partitions.
     """
-    if options.iceberg.enabled and meta.paths.branch is None:
-        _try(meta, snapshot, "Iceberg metadata was not published", lambda: mirror.publish(meta))
-    if options.write.write_only and snapshot.kind != COMPACT:
+    keeps = not options.write.write_only or snapshot.kind == COMPACT
+    if keeps:
+        _try(meta, snapshot, "no automatic tag was created", lambda: create_due_tag(meta, snapshot, options.tags))
+    if options.iceberg.enabled:
+        main = meta if meta.paths.branch is None else meta.on(None)
+        _try(meta, snapshot, _NOT_PUBLISHED, lambda: mirror.publish(main))
+    if not keeps:
         return
-    _try(meta, snapshot, "no automatic tag was created", lambda: create_due_tag(meta, snapshot, options.tags))
     if options.partitions.expiration_ms is not None:
         _try(meta, snapshot, "partitions were not expired", lambda: _expire_partitions(meta, snapshot, options, drop))
     if snapshot.id % _EVERY or not options.retention.expire_on_commit:
@@ -48,6 +53,17 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) 
     _try(meta, snapshot, "tags were not expired", lambda: _expire_tags(meta, fresh, options.retention.expire_limit))
     retention = snapshot_retention(options, meta.env.clock(), None, None, None, None)
     _try(meta, snapshot, "snapshots were not expired", lambda: expire(fresh, retention, explain=False))
+
+
+def mirror_references(meta: Metadata) -> None:
+    """After tags or branches changed: publish Iceberg metadata if every commit of the table does so. One request if it was never
+    published. An error is logged."""
+    main = meta.on(None)
+    try:
+        if is_published(main) and Version.latest(main).options.iceberg.enabled:
+            mirror.publish(main)
+    except Exception as failed:
+        _log.warning("%s: %s: %s", meta.paths.root, _NOT_PUBLISHED, failed)
 
 
 def _expire_tags(meta: Metadata, fresh: Metadata, limit: int) -> None:

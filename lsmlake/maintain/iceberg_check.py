@@ -24,6 +24,7 @@ from lsmlake.interop.iceberg import metadata, published
 from lsmlake.interop.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.interop.iceberg.entries import Key, Point, key_of
+from lsmlake.interop.iceberg.lines import branches_of, id_on
 from lsmlake.interop.iceberg.published import Current, name_of, path_of, uri_of
 from lsmlake.interop.iceberg.schemas import schema_json, spec_json
 from lsmlake.interop.iceberg.values import binary, number_of
@@ -88,6 +89,7 @@ class _Check:
         self.files = PublishedFiles(meta, progress)
         self.vectors: dict[tuple, list[Finding]] = {}
         self.missing: dict[str, bool] = {}
+        self.places = _places(meta)
 
     def run(self) -> Iterator[Finding]:
         meta = self.meta
@@ -155,26 +157,28 @@ class _Check:
                     yield damage(each.path, "a file is named twice in one snapshot", "one entry", key.uri)
                 entries[key] = each
         yield from self._row_ids(listed, one, entries)
-        snapshot = self._in_table(one)
-        if snapshot is None:  # it has expired, and the metadata lags behind
+        version = self._in_table(one)
+        if version is None:  # it has expired, and the metadata lags behind
             yield from self._missing(entries)
             return
         try:
-            view = View.of(Version.at(self.meta, snapshot))
+            view = View.of(version)
         except InvalidOption as broken:
             yield finding(self.path, broken)
             return
-        yield from self._schema(one, view.version)
-        with self.meta.snapshots.unless_expired(snapshot):
+        yield from self._schema(one, version)
+        with version.unless_expired():
             yield from self._compared(listed, view, entries)
 
-    def _in_table(self, one: Mapping) -> Snapshot | None:
-        """The snapshot of the table; None: it cannot be found any more."""
-        number, identity = one["snapshot-id"], one["summary"][metadata.COMMIT]
-        found = [tag.snapshot for tag in self.meta.tags.readable() if tag.snapshot.id == number]
-        with suppress(SnapshotNotFound):
-            found.append(self.meta.snapshots.get(number))
-        return next((each for each in found if metadata.identity_of(each) == identity), None)
+    def _in_table(self, one: Mapping) -> Version | None:
+        """The snapshot of the table, or of a branch; None: it cannot be found any more."""
+        identity = one["summary"][metadata.COMMIT]
+        for meta, found in self.places.get(one["snapshot-id"], ()):
+            with suppress(SnapshotNotFound):
+                snapshot = meta.snapshots.get(found) if isinstance(found, int) else found
+                if metadata.identity_of(snapshot) == identity:
+                    return Version.at(meta, snapshot)
+        return None
 
     def _row_ids(self, listed: str, one: Mapping, entries: Mapping[Key, Placed]) -> Iterator[Finding]:
         files = [placed.entry["data_file"] for key, placed in entries.items() if key.content == DATA]
@@ -205,7 +209,7 @@ class _Check:
     def _schema(self, one: Mapping, version: Version) -> Iterator[Finding]:
         schema, snapshot = version.schema, version.snapshot
         told = next((each for each in self.content["schemas"] if each["schema-id"] == one["schema-id"]), None)
-        if told != (expected := schema_json(schema)):
+        if told != (expected := {**schema_json(schema), "schema-id": self._schema_id(one, schema)}):
             yield damage(self.path, "a snapshot has another schema", expected, told)
         specs = {each["spec-id"]: each for each in self.content["partition-specs"]}
         for spec in schema.partitioning.specs:
@@ -213,6 +217,10 @@ class _Check:
                 yield damage(self.path, "Iceberg metadata has another partition spec", expected, specs.get(spec.id))
         if one["timestamp-ms"] != snapshot.time_ms:
             yield damage(self.path, "a snapshot has another time", snapshot.time_ms, one["timestamp-ms"])
+
+    def _schema_id(self, one: Mapping, schema: Schema) -> int:
+        """Schemas of branches may have other ids."""
+        return schema.id if one["snapshot-id"] < metadata.OF_BRANCHES else one["schema-id"]
 
     # -- the files of one snapshot ------------------------------------------------------------------------------------
 
@@ -250,7 +258,7 @@ class _Check:
             yield damage(placed.path, f"the entry of {file['file_path']} is wrong", expected, told)
         if entry["point"] != (point := Point(one.bucket.number, one.file.sequence)):
             yield damage(placed.path, f"the note beside the entry of {file['file_path']} is wrong", point, entry["point"])
-        schemas = [version.schema, self.meta.schemas.get(one.file.schema_id)]
+        schemas = [version.schema, version.meta.schemas.get(one.file.schema_id)]
         if wrong := [*_wrong_bounds(file, one.file, schemas)]:
             yield damage(placed.path, f"statistics of {file['file_path']} are wrong", *wrong[0])
 
@@ -285,6 +293,24 @@ class _Check:
         if placed.entry["sequence_number"] < one.file.sequence:
             what = "a vector is older than its data file"
             yield damage(placed.path, what, f"{one.file.sequence} or more", placed.entry["sequence_number"])
+
+
+def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
+    """Id -> where that snapshot of the table or of a branch may be: the number of a retained one, and tagged ones."""
+    found: dict[int, list[tuple[Metadata, Snapshot | int]]] = {}
+    lines = [(meta, 0)]
+    for on, state in branches_of(meta):
+        begins = 0
+        if state.base is not None:
+            begins = state.base.id
+            found.setdefault(begins, []).append((meta, state.base))
+        lines.append((on, begins))
+    for on, begins in lines:
+        for one in (*on.snapshots.ids(), *(tag.snapshot for tag in on.tags.readable())):
+            number = one if isinstance(one, int) else one.id
+            if number > begins:
+                found.setdefault(id_on(on, number), []).append((on, one))
+    return found
 
 
 def _wrong_bounds(told: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:

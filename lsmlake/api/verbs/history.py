@@ -11,6 +11,7 @@ from lsmlake.api.verbs.handle import Handle, Handled
 from lsmlake.border import verbs_of
 from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, rename_branch
 from lsmlake.commit.forwarding import fast_forward
+from lsmlake.commit.housekeeping import mirror_references
 from lsmlake.commit.tag_expiry import expire_tags
 from lsmlake.commit.tags import TagReport, delete_tag, rename_tag
 from lsmlake.format.snapshot import Snapshot
@@ -110,6 +111,7 @@ class History(Handle):
         """
         found = resolve(self.meta, Moment(snapshot, None, tag), self.runtime.zone)
         create_branch(self.meta, name, found, tag)
+        mirror_references(self.meta)
         return self.branch(name)
 
     def branches(self) -> pa.Table:
@@ -125,6 +127,7 @@ class History(Handle):
             CommitConflict: the table is being forwarded to the branch, or the branch is being deleted.
         """
         rename_branch(self.meta, name, new_name)
+        mirror_references(self.meta)
         return self.branch(new_name)
 
     def delete_branch(self, name: str, *, dry_run: bool = False) -> BranchReport:
@@ -140,7 +143,9 @@ class History(Handle):
             TableNotFound: there is no branch of that name.
             CommitConflict: the table is being forwarded to the branch.
         """
-        return delete_branch(self.meta, name, dry_run=dry_run)
+        report = delete_branch(self.meta, name, dry_run=dry_run)
+        mirror_references(self.meta)
+        return report
 
     def fast_forward(self, name: str) -> Snapshot | None:
         """Make the commits of a branch the commits of the table, with their schemas and tags.
@@ -159,7 +164,9 @@ class History(Handle):
             InvalidQuery: the table has a tag of the same name for another snapshot; or it has consumers, and snapshots of the
                 branch have expired.
         """
-        return fast_forward(self.meta, name)
+        latest = fast_forward(self.meta, name)
+        mirror_references(self.meta)
+        return latest
 
     def create_tag(
         self,
@@ -188,7 +195,9 @@ class History(Handle):
             >>> orders.scan(tag="end-of-day").to_arrow()
         """
         moment = Moment(snapshot, timestamp)
-        return create_tag(self.meta, name, moment, self.runtime.zone, retain, replacing=replace)
+        tag = create_tag(self.meta, name, moment, self.runtime.zone, retain, replacing=replace)
+        mirror_references(self.meta)
+        return tag
 
     def rename_tag(self, name: str, new_name: str) -> Tag:
         """Give a tag another name.
@@ -197,7 +206,9 @@ class History(Handle):
             InvalidQuery: the new name is not valid, or it is taken.
             SnapshotNotFound: there is no tag of that name.
         """
-        return rename_tag(self.meta, name, new_name)
+        tag = rename_tag(self.meta, name, new_name)
+        mirror_references(self.meta)
+        return tag
 
     def delete_tag(self, name: str, *, dry_run: bool = False) -> TagReport:
         """Delete a tag. If its snapshot has expired, the files that no other tag and no snapshot needs are deleted, too.
@@ -209,7 +220,9 @@ class History(Handle):
         Raises:
             SnapshotNotFound: there is no tag of that name.
         """
-        return delete_tag(self.meta, name, dry_run=dry_run)
+        report = delete_tag(self.meta, name, dry_run=dry_run)
+        mirror_references(self.meta)
+        return report
 
     def expire_tags(self, *, older_than: str | datetime.datetime | None = None, dry_run: bool = False) -> TagReport:
         """Delete the tags that have been kept for their retention, and the files that nothing else needs.
@@ -222,7 +235,9 @@ class History(Handle):
             dry_run: delete nothing; report what would be deleted.
         """
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
-        return expire_tags(self.meta, time_ms, dry_run=dry_run)
+        report = expire_tags(self.meta, time_ms, dry_run=dry_run)
+        mirror_references(self.meta)
+        return report
 
     def tags(self) -> pa.Table:
         """One row per tag, ordered by snapshot, then by name."""

@@ -89,11 +89,12 @@ class Upkeep(Handle):
     def publish_iceberg(self, *, catalog: Mapping[str, str] | str | None = None, name: str | None = None) -> str:
         """Publish the table as a table of Apache Iceberg, format version 3, which names the data files where they lie.
 
-        All retained and tagged snapshots are there under their numbers, with their schemas, partition specs and tags. Their files
-        are deleted only after the metadata that names them. With the option `metadata.iceberg`, every commit does this.
+        All retained and tagged snapshots are there under their numbers, with their schemas, partition specs and tags, and so are
+        branches. Files are deleted only after the metadata that names them. With the option `metadata.iceberg`, every commit
+        does this.
 
         Rows at level 0 are visible to readers that apply equality deletes; see the option `metadata.iceberg.level0`. Under merge
-        rules that combine rows, and under `sequence.field`, rows are visible once they are compacted. Branches are not published.
+        rules that combine rows, and under `sequence.field`, rows are visible once they are compacted.
 
         Args:
             catalog: register the table in this catalog of Iceberg, or bring it up to date there. The properties of the catalog as

@@ -39,6 +39,13 @@ class Point(NamedTuple):
     sequence: int
 
 
+class Number(NamedTuple):
+    """What a snapshot is called: its id, and its sequence number."""
+
+    id: int
+    sequence: int
+
+
 class Place(NamedTuple):
     """The place of a Puffin file and of a vector in it."""
 
@@ -62,11 +69,10 @@ def key_of(entry: Entry) -> Key:
 
 
 class Made(NamedTuple):
-    """Makes entries that a snapshot adds. `schema`: of the table at the snapshot. `snapshot`: its number, which is its sequence
-    number, too."""
+    """Makes entries that a snapshot adds. `schema`: of the table at the snapshot."""
 
     schema: Schema
-    snapshot: int
+    number: Number
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
         stats = _stats(self.schema, file, self.schema.columns.names)
@@ -94,7 +100,7 @@ class Made(NamedTuple):
             place.uri,
             bucket,
             file,
-            self.snapshot,
+            self.number.sequence,
             file_format="PUFFIN",
             record_count=place.cardinality,
             file_size_in_bytes=place.bytes,
@@ -117,9 +123,9 @@ class Made(NamedTuple):
         return {
             "point": Point(bucket.number, file.sequence),
             "status": ADDED,
-            "snapshot_id": self.snapshot,
+            "snapshot_id": self.number.id,
             "sequence_number": sequence,
-            "file_sequence_number": self.snapshot,
+            "file_sequence_number": self.number.sequence,
             "data_file": {**_NOTHING, **described, **more},
         }
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt
 from lsmlake.interop.iceberg import avro
 from lsmlake.interop.iceberg.avro import ADDED, DATA, DELETED, EXISTING, NOTES, partition_name
-from lsmlake.interop.iceberg.entries import Entry, Key, Point, deleted, encode, existing, key_of
+from lsmlake.interop.iceberg.entries import Entry, Key, Number, Point, deleted, encode, existing, key_of
 from lsmlake.interop.iceberg.values import binary
 from lsmlake.kernels import transforms
 from lsmlake.schema.schema import Schema
@@ -118,13 +118,13 @@ class Summary(NamedTuple):
     removed_rows: int
 
 
-def changed(before: Manifests, change: Change, schema: Schema, snapshot: int, files: Files) -> tuple[Manifests, Summary]:
-    """The manifests of the snapshot after `before`. `snapshot`: its number, which is its sequence number, too.
+def changed(before: Manifests, change: Change, schema: Schema, number: Number, files: Files) -> tuple[Manifests, Summary]:
+    """The manifests of the snapshot of this number, which follows `before`.
 
     Raises:
         Corrupt: an entry to be removed is not there.
     """
-    writer = _Writer(schema, snapshot, files)
+    writer = _Writer(schema, number, files)
     missing = dict(change.removed)
     gone: list[Entry] = []
     kept, rewritten = [], []
@@ -141,7 +141,7 @@ def changed(before: Manifests, change: Change, schema: Schema, snapshot: int, fi
         for entry in left:
             del missing[key_of(entry)]
         out = {key_of(entry) for entry in left}
-        survivors = [deleted(entry, snapshot) if key_of(entry) in out else existing(entry) for entry in entries]
+        survivors = [deleted(entry, number.id) if key_of(entry) in out else existing(entry) for entry in entries]
         rewritten.append(writer.write(survivors, one.kind))
     if missing:
         key = next(iter(missing))
@@ -188,7 +188,7 @@ def _summary(added: Sequence[Entry], gone: Sequence[Entry]) -> Summary:
 
 class _Writer(NamedTuple):
     schema: Schema
-    snapshot: int
+    number: Number
     files: Files
 
     def write_sorted(self, entries: list[Entry], kind: tuple[bool, int]) -> list[Manifest]:
@@ -208,9 +208,9 @@ class _Writer(NamedTuple):
             "manifest_length": len(data),
             "partition_spec_id": spec,
             "content": int(deletes),
-            "sequence_number": self.snapshot,
-            "min_sequence_number": min((entry["sequence_number"] for entry in live), default=self.snapshot),
-            "added_snapshot_id": self.snapshot,
+            "sequence_number": self.number.sequence,
+            "min_sequence_number": min((entry["sequence_number"] for entry in live), default=self.number.sequence),
+            "added_snapshot_id": self.number.id,
             "partitions": self._partitions(entries, spec),
             "key_metadata": None,
             "first_row_id": None if deletes else min(firsts, default=0),

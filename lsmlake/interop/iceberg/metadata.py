@@ -1,7 +1,8 @@
 """The metadata file of an Iceberg table: pure edits of its JSON.
 
-Snapshots of Iceberg have the numbers of the snapshots of the table as ids and as sequence numbers. A snapshot notes in its
-summary which snapshot it is, as a rollback with cut gives numbers again.
+Snapshots of Iceberg have the numbers of the snapshots of the table as ids; those of branches have others (`lines`). A snapshot
+notes in its summary which snapshot it is, as a rollback with cut gives numbers again. Sequence numbers grow with each snapshot
+that is added; without branches they are the numbers, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ KEPT = 20
 """Metadata files that stay: the newest ones."""
 UNSORTED = 0
 """The sort order of files whose rows are in any order."""
-COMMIT = "lsmlake.commit"
+OF_BRANCHES = 1 << 62
+"""Ids of snapshots of branches begin here."""
+_SCHEMAS_OF_BRANCHES = 1 << 30
+COMMIT, SNAPSHOT = "lsmlake.commit", "lsmlake.snapshot"
 LEVEL0 = "lsmlake.level0"
 
 
@@ -56,6 +60,31 @@ def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
 def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
     """With a schema, its specs and its order of rows as the current ones; returns the id of the order, too."""
     schemas = {one["schema-id"]: one for one in metadata["schemas"]} | {schema.id: schema_json(schema)}
+    found, order = _with_parts(metadata, schema, schemas)
+    changed = {
+        "current-schema-id": schema.id,
+        "default-spec-id": schema.spec_id,
+        "default-sort-order-id": order,
+        "properties": {"write.format.default": "parquet", **({"comment": schema.comment} if schema.comment else {})},
+    }
+    return {**found, **changed}, order
+
+
+def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple[Metadata, int, int]:
+    """With a schema of a branch; returns its id and that of its order of rows, too. `common`: the newest schema that the branch
+    has from the table; later ones get ids of their own, as the table may have other schemas of these numbers."""
+    schemas, wanted = {one["schema-id"]: one for one in metadata["schemas"]}, schema_json(schema)
+    if schema.id <= common:
+        id = schema.id
+    else:
+        same = (id for id, one in schemas.items() if {**one, "schema-id": schema.id} == wanted)
+        id = next(same, max(_SCHEMAS_OF_BRANCHES, *(number + 1 for number in schemas)))
+    found, order = _with_parts(metadata, schema, schemas | {id: {**wanted, "schema-id": id}})
+    return found, id, order
+
+
+def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict]) -> tuple[Metadata, int]:
+    """With these schemas, by id, and the specs and the order of rows of `schema`; returns the id of the order, too."""
     specs = {one["spec-id"]: one for one in metadata["partition-specs"]}
     specs |= {spec.id: spec_json(spec) for spec in schema.partitioning.specs}
     orders, fields = metadata["sort-orders"], sort_fields(schema)
@@ -65,16 +94,12 @@ def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
         orders = [*orders, {"order-id": order, "fields": fields}]
     changed = {
         "schemas": [schemas[id] for id in sorted(schemas)],
-        "current-schema-id": schema.id,
         "last-column-id": max(metadata["last-column-id"], schema.highest_field_id),
         "partition-specs": [specs[id] for id in sorted(specs)],
-        "default-spec-id": schema.spec_id,
         "last-partition-id": max(metadata["last-partition-id"], schema.partitioning.highest_field),
         "sort-orders": orders,
-        "default-sort-order-id": order,
     }
-    comment = {"comment": schema.comment} if schema.comment else {}
-    return {**metadata, **changed, "properties": {"write.format.default": "parquet", **comment}}, order
+    return {**metadata, **changed}, order
 
 
 def identity_of(snapshot: Snapshot) -> str:
@@ -90,9 +115,9 @@ def published(metadata: Metadata) -> dict[int, str]:
 def with_snapshots(
     metadata: Metadata, made: Iterable[Mapping], kept: Iterable[int], current: int | None, next_row: int
 ) -> Metadata:
-    """With more snapshots, and without those that are not `kept`."""
+    """With more snapshots, and without those whose ids are not `kept`."""
     every = {one["snapshot-id"]: one for one in (*metadata["snapshots"], *made)}
-    snapshots = [every[number] for number in sorted(every.keys() & set(kept))]
+    snapshots = sorted((one for id, one in every.items() if id in set(kept)), key=_place)
     ids = {one["snapshot-id"] for one in snapshots}
     log = [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in snapshots]
     found = {
@@ -100,8 +125,8 @@ def with_snapshots(
         "snapshots": [
             {name: value for name, value in one.items() if name != "parent-snapshot-id" or value in ids} for one in snapshots
         ],
-        "snapshot-log": [one for one in log if current is None or one["snapshot-id"] <= current],
-        "last-sequence-number": max([metadata["last-sequence-number"], *ids]),
+        "snapshot-log": [one for one in log if current is not None and one["snapshot-id"] <= current],
+        "last-sequence-number": max([metadata["last-sequence-number"], *(one["sequence-number"] for one in snapshots)]),
         "next-row-id": next_row,
         "schemas": _used(metadata["schemas"], {one["schema-id"] for one in snapshots} | {metadata["current-schema-id"]}),
     }
@@ -109,13 +134,21 @@ def with_snapshots(
     return found if current is None else {**found, "current-snapshot-id": current}
 
 
+def _place(snapshot: Mapping) -> tuple[bool, int]:
+    """Snapshots of the table by number, then those of branches in the order in which they were added."""
+    of_branch = snapshot["snapshot-id"] >= OF_BRANCHES
+    return of_branch, snapshot["sequence-number" if of_branch else "snapshot-id"]
+
+
 def _used(schemas: Sequence[Mapping], ids: set[int]) -> list[Mapping]:
     return [one for one in schemas if one["schema-id"] in ids]
 
 
-def with_refs(metadata: Metadata, tags: Mapping[str, int]) -> Metadata:
-    """With tags as references, and the newest snapshot as the main branch."""
-    refs = {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if name != MAIN}
+def with_refs(metadata: Metadata, tags: Mapping[str, int], branches: Mapping[str, int]) -> Metadata:
+    """With the ids of tags and branches as references, and the newest snapshot as the main branch. Of a tag and a branch of one
+    name, the tag stays."""
+    refs = {name: {"snapshot-id": id, "type": "branch"} for name, id in branches.items()}
+    refs |= {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if name != MAIN}
     current = metadata.get("current-snapshot-id")
     if current is not None:
         refs[MAIN] = {"snapshot-id": current, "type": "branch"}

@@ -19,19 +19,17 @@ the vectors are copied from those of the table, each to a file; together with th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
+from lsmlake.errors import CommitConflict
 from lsmlake.extras import need
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg import metadata, published
+from lsmlake.interop.iceberg.additions import Additions
 from lsmlake.interop.iceberg.changes import View
-from lsmlake.interop.iceberg.manifests import Manifests
+from lsmlake.interop.iceberg.lines import Line, lines_of
 from lsmlake.interop.iceberg.published import Current, name_of, path_of, uri_of
-from lsmlake.interop.iceberg.step import Step
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -108,18 +106,18 @@ class _Attempt:
         old = None if before is None else before.content
         if old is None or old["location"] != location:  # the table was renamed, or moved
             old = metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0))
-        known = metadata.published(old)
-        kept, tags = self._kept(known)
-        read = [(number, kept[number]) for number in sorted(kept) if kept[number] is not None]
-        todo = [snapshot for number, snapshot in read if known.get(number) != metadata.identity_of(snapshot)]
-        content, made = self._made(old, kept, todo)
-        there = {one["snapshot-id"] for one in (*content["snapshots"], *made)} & kept.keys()
+        lines = lines_of(meta, version.schema, metadata.published(old))
+        added = Additions(meta, old, self.put, self.whole)
+        added.add(lines)
+        content, made = added.content, added.made
+        kept = {line.id_of(number) for line in lines for number in line.kept}
+        there = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
         if self.whole or version.number in there:
             content, _ = metadata.with_schema(content, version.schema)
         current_id = max((number for number in there if number <= version.number), default=None)
-        next_row = made[-1]["first-row-id"] + made[-1]["added-rows"] if made else old["next-row-id"]
-        content = metadata.with_snapshots(content, made, kept, current_id, next_row)
-        content = metadata.with_refs(content, {name: number for name, number in tags.items() if number in there})
+        content = metadata.with_snapshots(content, made, there, current_id, added.next_row)
+        tags = {name: number for name, number in lines[0].tags.items() if number in there}
+        content = metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
         if before is not None and content == before.content:
             return Published(uri_of(meta, meta.paths.iceberg(name_of(before.number))), content, 0)
         return self._put(before, content, len(made))
@@ -143,53 +141,6 @@ class _Attempt:
         meta.files.delete_quietly(gone)
         return Published(uri_of(meta, path), content, made)
 
-    def _kept(self, known: Mapping[int, str]) -> tuple[dict[int, Snapshot | None], dict[str, int]]:
-        """The snapshots to publish, by number, and the tags with theirs. `known`: those that the metadata has. The newest of them
-        that is still itself proves those before, which are not read: None."""
-        meta, proven = self.meta, False
-        tags = {tag.name: tag.snapshot for tag in meta.tags.readable() if tag.name}
-        kept: dict[int, Snapshot | None] = {snapshot.id: snapshot for snapshot in tags.values()}
-        for number in reversed(meta.snapshots.ids()):
-            if proven and number in known:
-                tagged = kept.get(number)
-                kept[number] = tagged if tagged and metadata.identity_of(tagged) == known[number] else None
-                continue
-            with suppress(SnapshotNotFound):  # it has expired since it was listed
-                found = kept[number] = meta.snapshots.get(number)
-                proven = proven or known.get(number) == metadata.identity_of(found)
-        return kept, {name: snapshot.id for name, snapshot in tags.items() if kept[snapshot.id] == snapshot}
-
-    def _made(
-        self, old: metadata.Metadata, kept: Mapping[int, Snapshot | None], todo: list[Snapshot]
-    ) -> tuple[metadata.Metadata, list[dict]]:
-        """The metadata with the schemas of new snapshots, and these snapshots."""
-        meta = self.meta if len(todo) <= 1 else self.meta.with_empty_cache()
-        new = {snapshot.id for snapshot in todo}
-        states = {
-            one["snapshot-id"]: one for one in old["snapshots"] if one["snapshot-id"] in kept and one["snapshot-id"] not in new
-        }
-        content, next_row, made = old, old["next-row-id"], []
-        for snapshot in todo:
-            base = max((number for number in states if number < snapshot.id), default=None)
-            try:
-                view = View.of(Version.at(meta, snapshot))
-            except InvalidOption:
-                continue
-            before = None if base is None else View.of(Version.at(meta, kept[base] or meta.snapshots.get(base)))
-            content, order = metadata.with_schema(content, view.version.schema)
-            there = Manifests() if base is None else published.manifests_of(self.meta, states[base])
-            try:
-                with meta.snapshots.unless_expired(snapshot):
-                    one = Step(meta, self.put, view, before, there, order, next_row).snapshot()
-            except InvalidSchema:
-                if self.whole and snapshot is todo[-1]:
-                    raise
-                continue  # no reader of Iceberg could read it
-            states[snapshot.id] = one
-            made.append(one)
-            next_row += one["added-rows"]
-        return content, made
-
     def _unnamed(self, before: metadata.Metadata, after: metadata.Metadata) -> list[str]:
         """The paths of the files of snapshots that are not named any more, and which no other snapshot needs."""
         stay = {one["manifest-list"] for one in after["snapshots"]}
@@ -211,3 +162,9 @@ class _Attempt:
         self.written.append(path)
         self.meta.files.write(path, data)
         return uri_of(self.meta, path)
+
+
+def _newest(line: Line, there: Collection[int]) -> int | None:
+    """The id of the newest snapshot of a branch in the metadata; None: it has none there."""
+    numbers = [number for number in line.kept if line.id_of(number) in there]
+    return line.id_of(max(numbers)) if numbers else line.begins if line.begins in there else None

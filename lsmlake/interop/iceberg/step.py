@@ -5,7 +5,8 @@ Only what the snapshot changes is written (`changes`); the rest is inherited fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from lsmlake.format import puffin
@@ -13,9 +14,9 @@ from lsmlake.format.snapshot import COMPACT
 from lsmlake.interop.iceberg import metadata
 from lsmlake.interop.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.changes import Touched, View, touched
-from lsmlake.interop.iceberg.entries import Entry, Key, Made, Place, Point
+from lsmlake.interop.iceberg.entries import Entry, Key, Made, Number, Place, Point
 from lsmlake.interop.iceberg.manifests import Change, Files, Manifests, Summary, changed
-from lsmlake.interop.iceberg.published import entries_of, list_bytes, manifest_bytes, path_of, uri_of
+from lsmlake.interop.iceberg.published import entries_of, list_bytes, manifest_bytes, manifests_of, path_of, uri_of
 from lsmlake.interop.iceberg.schemas import check_promotions
 from lsmlake.store.metadata import Metadata
 
@@ -28,7 +29,9 @@ class Step(NamedTuple):
         put: writes a file of the metadata by its name; returns its URI.
         view: the snapshot.
         before: the snapshot that it follows in the metadata; None: it is the first.
-        there: the manifests of `before`.
+        parent: `before` in the metadata.
+        number: what the snapshot is called.
+        schema_id: the id of its schema.
         order: the id of the order of its rows.
         next_row: the first row id that no row has yet.
     """
@@ -37,33 +40,36 @@ class Step(NamedTuple):
     put: Callable[[str, bytes], str]
     view: View
     before: View | None
-    there: Manifests
+    parent: Mapping | None
+    number: Number
+    schema_id: int
     order: int
     next_row: int
 
     def snapshot(self) -> dict:
-        snapshot, meta = self.view.version.snapshot, self.meta
+        snapshot, meta, number = self.view.version.snapshot, self.meta, self.number
         change, rows = self._change(touched(self.before, self.view))
         self._check_types()
         files = Files(lambda uri: entries_of(meta, uri), self._put_manifest)
-        there, summary = changed(self.there, change, self.view.version.schema, snapshot.id, files)
-        parent = {} if self.before is None else {"parent-snapshot-id": self.before.version.number}
+        there = Manifests() if self.parent is None else manifests_of(meta, self.parent)
+        there, summary = changed(there, change, replace(self.view.version.schema, id=self.schema_id), number, files)
+        parent = {} if self.parent is None else {"parent-snapshot-id": self.parent["snapshot-id"]}
         header = {
-            "snapshot-id": str(snapshot.id),
+            "snapshot-id": str(number.id),
             "parent-snapshot-id": str(parent.get("parent-snapshot-id", "null")),
-            "sequence-number": str(snapshot.id),
+            "sequence-number": str(number.sequence),
             "first-row-id": str(self.next_row),
         }
-        uri = self.put(f"snap-{snapshot.id}-{meta.env.ids()}.avro", there.encode(header))
+        uri = self.put(f"snap-{number.id}-{meta.env.ids()}.avro", there.encode(header))
         meta.files.cache.put(path_of(meta, uri), there, list_bytes)
         return {
-            "snapshot-id": snapshot.id,
+            "snapshot-id": number.id,
             **parent,
-            "sequence-number": snapshot.id,
+            "sequence-number": number.sequence,
             "timestamp-ms": snapshot.time_ms,
             "manifest-list": uri,
             "summary": self._summary(summary, there),
-            "schema-id": self.view.version.schema.id,
+            "schema-id": self.schema_id,
             "first-row-id": self.next_row,
             "added-rows": rows,
         }
@@ -81,7 +87,7 @@ class Step(NamedTuple):
         view, before = self.view, self.before
         refs = view.version.vector_refs()
         old_refs = {} if before is None else before.version.vector_refs()
-        made = Made(view.version.schema, view.version.number)
+        made = Made(view.version.schema, self.number)
         added: list[tuple[Entry, int]] = []
         removed: dict[Key, Point] = {}
         masked: list[Touched] = []
@@ -150,7 +156,11 @@ class Step(NamedTuple):
             "deleted-records": done.removed_rows,
         }
         told = {name: str(count) for name, count in counts.items() if count}
-        identity = {metadata.COMMIT: metadata.identity_of(snapshot), "engine-name": "lsmlake"}
+        identity = {
+            metadata.COMMIT: metadata.identity_of(snapshot),
+            metadata.SNAPSHOT: str(snapshot.id),
+            "engine-name": "lsmlake",
+        }
         totals = {name: str(count) for name, count in there.totals().items()}
         return {"operation": operation, **told, **totals, **identity}
 

@@ -48,7 +48,7 @@ def updates(of: ModuleType, theirs: Any, ours: Any, metadata_file: str) -> tuple
     found += [of.AddSortOrderUpdate(sort_order=one) for one in _missing(theirs.sort_orders, ours.sort_orders, "order_id")]
     found.append(of.SetDefaultSortOrderUpdate(sort_order_id=ours.default_sort_order_id))
     here, there = ({one.snapshot_id: one for one in side.snapshots} for side in (ours, theirs))
-    for number in sorted(here.keys() - there.keys()):
+    for number in sorted(here.keys() - there.keys(), key=lambda id: here[id].sequence_number):
         snapshot = here[number].model_copy(update={"schema_id": schema_ids[here[number].schema_id]})
         found.append(of.AddSnapshotUpdate(snapshot=snapshot))
     for name, ref in ours.refs.items():
