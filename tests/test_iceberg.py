@@ -1,5 +1,6 @@
-"""Iceberg metadata of tables, read by PyIceberg and Polars: rows of every type, partitions, evolved schemas, time travel; and how
-it is published: by commits, by several publishers, before files are deleted, and again after it was left behind."""
+"""Iceberg metadata of tables, read by PyIceberg, Polars and the Java code of Iceberg: rows of every type, partitions, evolved
+schemas, time travel, level 0; and how it is published: by commits, by several publishers, before files are deleted, and again
+after it was left behind."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from iceberg_reader import IcebergReader
+from java_iceberg import java_rows
 
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
@@ -73,7 +75,11 @@ def polars_rows(file: str, snapshot: int | None = None) -> list[dict]:
         return sorted_rows(polars.scan_iceberg(file, snapshot_id=snapshot).collect().to_arrow())
 
 
-READERS = [pytest.param(pyiceberg_rows, id="pyiceberg"), pytest.param(polars_rows, id="polars")]
+READERS = [
+    pytest.param(pyiceberg_rows, id="pyiceberg"),
+    pytest.param(polars_rows, id="polars"),
+    pytest.param(java_rows, id="java", marks=pytest.mark.spark),
+]
 
 
 def own(table, file: str | None = None) -> IcebergReader:
@@ -161,6 +167,38 @@ def test_tables_without_a_key_and_with_a_null_partition(lake, reader):
     table.append(pa.table({"p": [None, "c"], "n": [4, 5]}))
     table.delete("n = 2")
     same(table, reader)
+
+
+@pytest.mark.spark
+def test_java_applies_level_0_and_prunes_by_every_transform(lake):
+    columns = [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("local", pa.timestamp("us")), ("code", pa.string())]
+    key, parts = ["id", "at", "local", "code"], ["hours(at)", "years(local)", "truncate(2, code)", "bucket(3, id)"]
+    table = made(lake, [*columns, ("v", pa.int32())], FILES, key, partition_by=parts)
+
+    def rows(numbers, v):
+        at, local = dt.datetime(1969, 12, 31, 22, 30, tzinfo=UTC), dt.datetime(1969, 6, 1)
+        of = [
+            (n, at + dt.timedelta(hours=n % 4), local + dt.timedelta(days=300 * (n % 2)), f"äß{n % 3}"[n % 2 :]) for n in numbers
+        ]
+        return pa.Table.from_pylist([dict(zip([*key, "v"], (*row, v), strict=True)) for row in of], table.schema)
+
+    table.upsert(rows(range(24), 0))
+    table.compact()
+    table.upsert(rows(range(0, 24, 5), 1))
+    table.delete_keys(rows([0, 1, 2, 30], 0).drop(["v"]))
+    table.upsert(rows([1, 30], 2))
+    for snapshot in range(1, table.version.number + 1):
+        same(table, java_rows, snapshot=snapshot)
+    for where, expression in {
+        "id = 5": ("equal", "id", 5),
+        "code >= 'ß1'": ("greaterThanOrEqual", "code", "ß1"),
+        "at < TIMESTAMP '1970-01-01 00:00:00'": ("lessThan", "at", "1970-01-01T00:00:00+00:00"),
+        "local < TIMESTAMP_NTZ '1970-01-01 00:00:00'": ("lessThan", "local", "1970-01-01T00:00:00"),
+        "v > 0": ("greaterThan", "v", 0),
+    }.items():
+        expected = sorted_rows(table.scan(where=where).to_arrow())
+        assert 0 < len(expected) < table.scan().count()
+        assert java_rows(table.publish_iceberg(), None, expression) == expected, where
 
 
 def test_a_column_that_iceberg_does_not_widen_is_refused_until_its_files_are_rewritten(lake):

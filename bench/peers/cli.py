@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.peers import plots, report
 from bench.peers.roster import PEERS, Entry
 from bench.peers.run import Result, run
-from bench.peers.setup import setup
+from bench.peers.setup import HOME, setup
 from bench.peers.sources import SOURCES
 from bench.peers.workloads import ALL
 from bench.peers.workloads.case import Sizes
@@ -18,7 +18,6 @@ from bench.result import machine
 
 _SIZES = Sizes()
 _INTERRUPTED = 130
-_HOME = Path.home() / ".cache" / "lsmlake-bench"
 
 
 def main(arguments: list[str]) -> int:
@@ -110,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         help="measure nothing: show and draw what --out wrote there; of several folders the later results count",
     )
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown, for RESULTS.md")
-    parser.add_argument("--home", type=Path, default=_HOME, help=f"of environments, jars and data; default {_HOME}")
+    parser.add_argument("--home", type=Path, default=HOME, help=f"of environments, jars and data; default {HOME}")
     return parser
 
 

@@ -22,6 +22,8 @@ from bench.peers.roster import ENVIRONMENTS, POOLS, POOLS_SCALE, Entry, Environm
 
 ROOT = Path(__file__).parents[2]
 """Of the repository."""
+HOME = Path.home() / ".cache" / "lsmlake-bench"
+"""Where all is, unless another folder is named."""
 _ERROR_CHARS = 2_000
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
