@@ -52,7 +52,8 @@ def rest_catalog(folder: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": f"file://{folder}/warehouse"}
+    settings = {"REST_PORT": str(port), "WAREHOUSE": f"file://{folder}/warehouse", "URI": f"jdbc:sqlite:{folder}/catalog.db"}
+    environment = os.environ | {f"CATALOG_{name}": value for name, value in settings.items()}
     command = [*java(), "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
     with (
         (folder / "log").open("wb") as log,

@@ -162,12 +162,13 @@ def test_metadata_made_anew_is_registered_anew(table, tmp_path, catalog, name, d
         written(table, 2)
 
 
-def test_the_catalog_keeps_a_bounded_number_of_files(table, tmp_path, name):
+def test_the_catalog_keeps_a_bounded_number_of_files(table, tmp_path, name, caplog):
     for n in range(25):
         written(table, n)
         table.publish_iceberg(catalog=sql(tmp_path), name=name)
     there = list((tmp_path / "lake" / "d.db" / "t" / "metadata").glob("0*.metadata.json"))
     assert len(there) <= 21
+    assert not caplog.text
     table.remove_orphan_files(older_than="2100-01-01")
     with loaded(sql(tmp_path), name) as found:
         assert found.scan().count() == 25
@@ -386,6 +387,8 @@ def refusing(monkeypatch) -> Iterator[str]:
         ),
         ({"type": "rest", "uri": f"http://me:{SECRET}@127.0.0.1:1"}, "Connection refused"),
         ({"type": "sql", "uri": f"nosuch://me:{SECRET}@h/db"}, "Can't load plugin"),
+        ({"type": "bears", "password": "ear", "token": "bears"}, r"'\*\*\*' is not"),
+        ({"type": "bears", "password": "ear"}, "'bears' is not"),
         ({"type": SECRET}, "not a valid CatalogType"),
         ({"uri": "sqlite:////nowhere/x.db", "type": "sql"}, "unable to open"),
     ],

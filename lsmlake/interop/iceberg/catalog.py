@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
+from contextlib import suppress
 from threading import Thread
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -30,9 +31,11 @@ LIMIT_SECONDS = 60
 """How long a catalog may take."""
 _ATTEMPTS = 5
 _FOUND_CHARS = 500
+_LONG = 8  # shorter secrets may be parts of words
 _WHAT = "a catalog of Iceberg"
 _DROP = "drop the table in the catalog, but not its files, and publish again"
 _METADATA_FILE = re.compile(r"\.metadata\.json")
+_PUBLISHED = re.compile(r"/v[0-9]+\.metadata\.json$")
 _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGNORECASE)
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
@@ -108,10 +111,12 @@ class _Registration(NamedTuple):
             if changes is None:
                 self._register_anew()
                 continue
-            main = of.AssertRefSnapshotId(ref="main", snapshot_id=table.metadata.current_snapshot_id)
+            same = (
+                of.AssertTableUUID(uuid=table.metadata.table_uuid),
+                of.AssertRefSnapshotId(ref="main", snapshot_id=table.metadata.current_snapshot_id),
+            )
             try:
-                with table.transaction() as transaction:
-                    transaction._apply(changes, (main,))
+                _delete_old(table, self.catalog.commit_table(table, same, changes).metadata)
             except errors.CommitFailedException:
                 continue
             except NotImplementedError:  # PyIceberg does not commit to such a catalog
@@ -178,6 +183,15 @@ def _writer(content: Metadata) -> Callable[..., None]:
     return write
 
 
+def _delete_old(before: Any, after: Any) -> None:
+    """Delete the metadata files of a catalog that its metadata does not name any more, unless the catalog has done so."""
+    gone = {one.metadata_file for one in before.metadata.metadata_log} - {one.metadata_file for one in after.metadata_log}
+    for file in gone:
+        if not _PUBLISHED.search(file):  # publications delete their own
+            with suppress(OSError):
+                before.io.delete(file)
+
+
 def _within(seconds: float, call: Callable[[], None]) -> None:
     """Wait for a call in another thread, which goes on after an interruption. Raises TooLate."""
     done: Future[None] = Future()
@@ -206,7 +220,7 @@ def _secrets(properties: Mapping[str, object]) -> set[str]:
 def _error(refused: Exception, name: str, secrets: set[str]) -> LakeError:
     text = " ".join(str(refused).split())
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)" if len(secret) < _LONG else re.escape(secret), "***", text)
     found = text[:_FOUND_CHARS] if " " in text else f"{type(refused).__name__} {text}".rstrip()  # such as KeyError 'uri'
     if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
         what = "PyIceberg lacks packages for such a catalog"
