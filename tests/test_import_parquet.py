@@ -17,6 +17,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.table import StaticTable
 from strategies import multiset
 from test_iceberg_histories import hashable
 from test_import_iceberg import check_readers, rows_of
@@ -185,6 +186,22 @@ def test_keys_beyond_memory_are_unique(lake, tmp_path):
         tmp_path / "files",
         primary_key=["k"],
     )
+
+
+def test_readers_of_iceberg_find_columns_by_name(lake, tmp_path):
+    """In files without field ids, under the names of then."""
+    rows = {"k": [1, 2], "p": [{"x": 1}, None], "l": [[{"y": 1}], None]}
+    written(tmp_path / "files" / "a.parquet", rows)
+    written(tmp_path / "files" / "b.parquet", {"k": [3], "v": ["x"]})
+    lake.import_parquet(tmp_path / "files", "d.t")
+    table = lake.table("d.t")
+    table.alter(lsmlake.rename_column("k", "key"), lsmlake.rename_column("p.x", "z"), lsmlake.add_column("k", "STRING"))
+    table.append([{"key": 4, "p": {"z": 5}, "l": [{"y": 6}], "v": "new", "k": "other"}])
+    table.delete(where="key = 2")
+    found = StaticTable.from_metadata(table.publish_iceberg()).scan().to_arrow().select(table.schema.names)
+    assert multiset(map(hashable, found.to_pylist())) == rows_of(table)
+    assert [row["k"] for row in found.sort_by("key").to_pylist()] == [None, None, "other"]
+    check_readers(table)
 
 
 # -- what cannot be imported --------------------------------------------------------------------------------------------

@@ -206,6 +206,8 @@ class _Adoption:
 
     def _schemas(self, files: Iterable[Adopted]) -> list[Schema]:
         """One for each shape of the files that is not that of the table, then that of the table."""
+        files = list(files)
+        self.schema = replace(self.schema, by_name=any(one.by_name for one in files))
         shapes = {shape_key(one.shape): one.shape for one in files if not is_whole(self.schema, one.shape)}
         made = []
         ids_of_key = [self.schema.field_ids()[name] for name in self.schema.primary_key]

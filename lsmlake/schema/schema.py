@@ -26,7 +26,7 @@ from lsmlake.schema.partitioning import (
     to_json,
 )
 from lsmlake.schema.row_text import value_text
-from lsmlake.schema.shape import NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.schema.shape import FLAG, NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
 from lsmlake.schema.transform import IDENTITY, Transform
 
 ROW_KIND = "_row_kind"
@@ -51,6 +51,7 @@ _KINDS = {
     "options": mapping(TEXT),
     "comment": optional(TEXT),
     "time_ms": integer(0, 1 << 53),
+    "by_name": FLAG,
 }
 
 
@@ -59,7 +60,7 @@ class Schema:
     """`columns`: canonical Arrow fields with `PARQUET:field_id` at all levels, key columns not nullable.
 
     `table_uuid` identifies the table; a dropped table of the same name has another one. `primary_key`: column names; `options`:
-    as set, as text.
+    as set, as text. `by_name`: files of this schema may lack field ids, as the table has adopted them; columns are found by name.
     """
 
     id: int
@@ -71,6 +72,7 @@ class Schema:
     options: Mapping[str, str]
     comment: str | None
     time_ms: int
+    by_name: bool = False
 
     @staticmethod
     def create(
@@ -166,6 +168,7 @@ class Schema:
             partitioning=partitioning,
             options={k: _as_text(v) for k, v in options.items()},
             time_ms=time_ms,
+            by_name=False,
         )
         made.check(parsed, where)
         return made
@@ -295,6 +298,7 @@ class Schema:
                 "options": dict(self.options),
                 "comment": self.comment,
                 "time_ms": self.time_ms,
+                **({"by_name": True} if self.by_name else {}),
             },
         )
 
@@ -302,7 +306,7 @@ class Schema:
     def decode(data: bytes, where: str) -> Schema:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)
-        check("schema", content, _KINDS, where, may_lack=("partitioning",))
+        check("schema", content, _KINDS, where, may_lack=("partitioning", "by_name"))
         columns = pa.schema([types.from_json(field, where) for field in content["fields"]])
         try:
             if "partitioning" in content:
@@ -312,7 +316,8 @@ class Schema:
                 partitioning = Partitioning.first(
                     (_id_of(name, columns), name, Transform(IDENTITY)) for name in content["partition_by"]
                 )
-            plain = {name: content[name] for name in _KINDS if name not in ("fields", "partition_by", "partitioning")}
+            plain = {name: content[name] for name in _KINDS if name in content}
+            plain = {name: value for name, value in plain.items() if name not in ("fields", "partition_by", "partitioning")}
             key = tuple(content["primary_key"])
             schema = Schema(**plain | {"primary_key": key}, columns=columns, partitioning=partitioning)
             _check_sound(schema, content["partition_by"], where)

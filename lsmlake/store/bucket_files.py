@@ -69,7 +69,7 @@ class BucketFiles:
         if not lacks_ids(stored):
             return stored
         schema = self.schema if file.schema_id == self.schema.id else self.meta.schemas.get(file.schema_id)
-        return with_ids(stored, names_of(schema.columns))
+        return with_ids(stored, names_of(schema.columns)) if schema.by_name else stored
 
     def write(
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA

@@ -8,12 +8,14 @@ that is added; without branches they are the numbers, too.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lsmlake.format.paths import MAIN
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg.schemas import schema_json, sort_fields, spec_json
+from lsmlake.schema.by_name import Named, names_of
 from lsmlake.schema.schema import Schema
 
 Metadata = dict[str, Any]
@@ -100,6 +102,30 @@ def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict])
         "sort-orders": orders,
     }
     return {**metadata, **changed}, order
+
+
+def with_names(metadata: Metadata, schemas: Iterable[Schema]) -> Metadata:
+    """With the names of columns in files without field ids, which belong to one of these schemas."""
+    names: dict[int, dict] = {}
+    for schema in schemas:
+        _collect(names, names_of(schema.columns))
+    mapping = json.dumps(_mapping(names))
+    return {**metadata, "properties": {**metadata["properties"], "schema.name-mapping.default": mapping}}
+
+
+def _collect(names: dict[int, dict], fields: Iterable[Named]) -> None:
+    for field in fields:
+        known = names.setdefault(field.id, {"names": {}, "inner": {}})
+        taken = {name for id, one in names.items() if id != field.id for name in one["names"]}
+        known["names"] |= dict.fromkeys(name for name in field.names if name not in taken)
+        _collect(known["inner"], field.inner)
+
+
+def _mapping(names: Mapping[int, dict]) -> list[dict]:
+    return [
+        {"field-id": id, "names": list(one["names"]), **({"fields": _mapping(one["inner"])} if one["inner"] else {})}
+        for id, one in names.items()
+    ]
 
 
 def identity_of(snapshot: Snapshot) -> str:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from lsmlake.errors import CommitConflict
@@ -114,6 +115,8 @@ class _Attempt:
         there = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
         if self.whole or version.number in there:
             content, _ = metadata.with_schema(content, version.schema)
+        if named := list(takewhile(lambda schema: schema.by_name, map(meta.schemas.get, range(version.schema.id + 1)))):
+            content = metadata.with_names(content, named)
         current_id = max((number for number in there if number <= version.number), default=None)
         content = metadata.with_snapshots(content, made, there, current_id, added.next_row)
         tags = {name: number for name, number in lines[0].tags.items() if number in there}

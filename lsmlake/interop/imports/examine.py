@@ -32,6 +32,7 @@ class Adopted(NamedTuple):
     stats: Mapping[int, ColumnStats]
     footer_bytes: int
     footer_checksum: int
+    by_name: bool
 
 
 class Rewritten(NamedTuple):
@@ -63,7 +64,8 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     if not facts.rows:
         return None
     identified = _identified(sources, file, facts)
-    facts = facts._replace(columns=identified, has_own_ids=not sources.table.by_name or lacks_ids(facts.columns))
+    by_name = lacks_ids(facts.columns)
+    facts = facts._replace(columns=identified, has_own_ids=by_name or not sources.table.by_name)
     why = why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
     why = why or _elsewhere(sources, schema, file, facts, parsed)
     if why is not None:
@@ -72,7 +74,7 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     first_leaf = _first_leaves(facts.columns)
     flat = [types.field_id(one) for one in shape if not pa.types.is_nested(one.type)]
     stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, schema.parsed_options.files.stats_bytes)
-    return Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum)
+    return Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum, by_name)
 
 
 def _elsewhere(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts, parsed: pq.FileMetaData) -> str | None:
