@@ -15,6 +15,7 @@ from bench.peers.setup import NotReady
 from readers.busy import watched
 from readers.environments import HOME, READERS, prepare
 from readers.judge import judged, told
+from readers.page import run_page
 from readers.tables import BUILDS, add_histories
 
 
@@ -39,7 +40,9 @@ def main(arguments: list[str]) -> int:
     busy = {name: command for name, command in readers.items() if name != "Polars"}  # it plans with PyIceberg
     seen = watched(folder / "busy", busy, given.seconds)
     print(*seen, sep="\n")
-    wrong = any(one.wrong for one in (*verdicts, *seen))
+    page = run_page(folder / "page", Path(readers["DuckDB"][0])) if "DuckDB" in readers else []
+    print(*page, sep="\n")
+    wrong = bool(page) or any(one.wrong for one in (*verdicts, *seen))
     if wrong or given.keep:
         print(f"tables, questions and answers: {folder}")
     else:

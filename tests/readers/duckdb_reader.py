@@ -16,9 +16,9 @@ def condition(one: Filter) -> str:
     return str(one._replace(column=name)).replace("TIMESTAMP '", "TIMESTAMPTZ '").replace("TIMESTAMP_NTZ '", "TIMESTAMP '")
 
 
-def connected() -> duckdb.DuckDBPyConnection:
+def connected(*more: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 2})
-    for name in ("avro", "iceberg"):
+    for name in ("avro", "iceberg", *more):
         duckdb_extensions.import_extension(name, con=connection)
         connection.execute(f"LOAD {name}")
     connection.execute("SET TimeZone = 'UTC'")

@@ -46,6 +46,7 @@ READERS = {
                     f"duckdb=={_DUCKDB}",
                     f"duckdb-extension-iceberg=={_DUCKDB}",
                     f"duckdb-extension-avro=={_DUCKDB}",
+                    f"duckdb-extension-httpfs=={_DUCKDB}",
                     "duckdb-extensions",
                 ),
             ),
