@@ -24,7 +24,7 @@ from lsmlake.store.version import Version
 _log = logging.getLogger("lsmlake")
 
 _EVERY = 10  # commits
-_NOT_PUBLISHED = "Iceberg metadata was not published"
+_NOT_PUBLISHED = "Iceberg metadata was not brought up to date"
 
 
 def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) -> None:

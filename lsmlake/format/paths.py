@@ -149,6 +149,12 @@ class TablePaths:
     branch: Branch | None = None
 
     @property
+    def table_name(self) -> str:
+        """The name of the table: 'sales.orders'."""
+        database, _, table = self.root.rpartition("/")
+        return f"{database.removesuffix(database_dir(''))}.{table}"
+
+    @property
     def home(self) -> str:
         """The directory of the schemas, snapshots, tags, consumers and changelogs of the table, or of the branch."""
         return self.root if self.branch is None else f"{self.branches}/{self.branch.folder}"

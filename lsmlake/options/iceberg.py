@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lsmlake.options.option import option
-from lsmlake.options.types import boolean
+from lsmlake.options.option import When, option
+from lsmlake.options.types import boolean, qualified_name, text
 
 ICEBERG = "metadata.iceberg"
+_CATALOG = "metadata.iceberg.catalog"
 
 
 @dataclass(frozen=True)
@@ -28,4 +29,21 @@ class IcebergOptions:
         " (`deduplicate` without `sequence.field`); false, and under other merge rules: rows as of the last compaction, for"
         " readers that cannot take equality deletes, such as PyIceberg",
         own=True,
+    )
+    catalog: str | None = option(
+        _CATALOG,
+        text,
+        None,
+        "every commit also brings the table up to date in this catalog of Iceberg: a name in the configuration of PyIceberg"
+        " (`.pyiceberg.yaml`, or variables `PYICEBERG_CATALOG__<NAME>__...`), which has its address and secrets; default: none",
+        own=True,
+        only=((When(ICEBERG, (True,)),),),
+    )
+    table: str | None = option(
+        "metadata.iceberg.table",
+        qualified_name,
+        None,
+        "namespace and name of the table in the catalog; default: its database and name",
+        own=True,
+        only=((When(_CATALOG),),),
     )

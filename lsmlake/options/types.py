@@ -105,6 +105,13 @@ def _directory_name(value: object) -> str:
     return name
 
 
+def _qualified_name(value: object) -> str:
+    name = _text(value)
+    if "." not in name or "" in name.split("."):
+        raise ValueError
+    return name
+
+
 def _names(value: object) -> tuple[str, ...]:
     given = value if isinstance(value, (list, tuple)) else str(value).split(",")
     found = tuple(str(name).strip() for name in given)
@@ -130,6 +137,7 @@ _HOUR = integer(-1, 23)
 boolean = Type("boolean", "true or false", _boolean)
 hour = Type("integer", "an hour from 0 to 23, or -1 to disable", _hour)
 text = Type("text", "a name", _text)
+qualified_name = Type("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)
 any_text = Type("text", "any text", str)
 directory_name = Type("text", r"a name without /, \ or control characters", _directory_name)
 names = Type("columns", "column names separated by commas", _names)

@@ -99,7 +99,7 @@ class Upkeep(Handle):
         Args:
             catalog: register the table in this catalog of Iceberg, or bring it up to date there. The properties of the catalog as
                 PyIceberg takes them, its name as "name"; or the name alone of a catalog that PyIceberg's configuration has.
-                Commits do not do this: call it again.
+                Commits do not do this: call it again, or set the option `metadata.iceberg.catalog`.
             name: the namespace, of one or more levels, and the name of the table in the catalog. Default: its name here.
 
         Returns:

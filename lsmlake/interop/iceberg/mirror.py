@@ -10,7 +10,8 @@
    hint before: from then on nobody deletes files without `bring_up_to_date`, so none is deleted that it is about to name.
 2. For each new snapshot, oldest first: what it changed (`changes`), as vectors, entries and manifests.
 3. Create the next metadata file. If another publisher came first, delete what this one wrote and begin again.
-4. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
+4. Bring the catalog up to date that the options of the table name, if they name one.
+5. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
 
 The vectors of Iceberg name their data file by its full URI, and a reader takes all vectors of a Puffin file, or the wrong one. So
 the vectors are copied from those of the table, each to a file; together with them go the deletes among the rows of level 0.
@@ -28,9 +29,11 @@ from lsmlake.errors import CommitConflict
 from lsmlake.extras import need
 from lsmlake.interop.iceberg import metadata, published
 from lsmlake.interop.iceberg.additions import Additions
+from lsmlake.interop.iceberg.catalog import register
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.interop.iceberg.lines import Line, lines_of
 from lsmlake.interop.iceberg.published import Current, name_of, path_of, uri_of
+from lsmlake.options.iceberg import IcebergOptions
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -47,7 +50,8 @@ class Published(NamedTuple):
 
 def publish(meta: Metadata, *, whole: bool = True) -> Published:
     """Bring the Iceberg metadata up to date: all snapshots that are kept or tagged, and no others. Older ones that Iceberg cannot
-    express are left out.
+    express are left out. Then the catalog that the options of the table name: if that fails, the metadata is published, and no
+    file is deleted that the catalog may name.
 
     Args:
         meta: the table.
@@ -59,6 +63,7 @@ def publish(meta: Metadata, *, whole: bool = True) -> Published:
         MissingDependency: fastavro is not installed.
         CommitConflict: other publishers came first on every attempt.
         Corrupt, StorageFailed: metadata is damaged, or cannot be read or written.
+        As `catalog.register`: the catalog was not brought up to date.
     """
     for _ in range(_ATTEMPTS):
         attempt = _Attempt(meta, whole)
@@ -68,6 +73,10 @@ def publish(meta: Metadata, *, whole: bool = True) -> Published:
             meta.files.delete_quietly(attempt.written)
             raise
         if found is not None:
+            if attempt.options.catalog is not None:
+                name = attempt.options.table or meta.paths.table_name
+                register(found.metadata_file, found.content, attempt.options.catalog, name)
+            meta.files.delete_quietly(attempt.gone)
             return found
         meta.files.delete_quietly(attempt.written)
     raise CommitConflict(
@@ -80,24 +89,28 @@ def publish(meta: Metadata, *, whole: bool = True) -> Published:
 
 def bring_up_to_date(meta: Metadata) -> None:
     """Publish, if the table was ever published; otherwise one request. To be called after snapshots or tags are gone and before
-    their data files are deleted, so that no reader of the newest metadata finds a file missing. Raises as `publish`."""
+    their data files are deleted, so that no reader finds a file missing. Raises as `publish`."""
     if published.is_published(meta):
         publish(meta.on(None), whole=False)
 
 
 @dataclass
 class _Attempt:
-    """One attempt to publish; `whole` as in `publish`. `written`: the paths of the files that it wrote."""
+    """One attempt to publish; `whole` as in `publish`. `written`: the paths of the files that it wrote. `gone`: of those that the
+    newest metadata does not need any more. `options`: of the table."""
 
     meta: Metadata
     whole: bool
     written: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    options: IcebergOptions = field(default_factory=IcebergOptions)
 
     def run(self) -> Published | None:
         """None: another publisher came first."""
         meta = self.meta
         before = published.current(meta)
         version = Version.latest(meta)  # not before: the metadata must not go back to an older snapshot
+        self.options = version.options.iceberg
         if self.whole:
             View.of(version)
         location = uri_of(meta, meta.paths.root)
@@ -122,11 +135,17 @@ class _Attempt:
         tags = {name: number for name, number in lines[0].tags.items() if number in there}
         content = metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
         if before is not None and content == before.content:
-            return Published(uri_of(meta, meta.paths.iceberg(name_of(before.number))), content, 0)
-        return self._put(before, content, len(made))
+            return self._published(before.number, content, 0)
+        number = 1 if before is None else before.number + 1
+        written = self._put(before, number, content)
+        return None if written is None else self._published(number, written, len(made))
 
-    def _put(self, before: Current | None, content: metadata.Metadata, made: int) -> Published | None:
-        meta, number = self.meta, 1 if before is None else before.number + 1
+    def _published(self, number: int, content: metadata.Metadata, made: int) -> Published:
+        return Published(uri_of(self.meta, self.meta.paths.iceberg(name_of(number))), content, made)
+
+    def _put(self, before: Current | None, number: int, content: metadata.Metadata) -> metadata.Metadata | None:
+        """Create a metadata file; returns its content. None: another publisher came first."""
+        meta = self.meta
         last = "" if before is None else uri_of(meta, meta.paths.iceberg(name_of(before.number)))
         last_ms = 0 if before is None else before.content["last-updated-ms"]
         newest = max([last_ms, meta.env.clock(), *(one["timestamp-ms"] for one in content["snapshots"])])
@@ -138,11 +157,10 @@ class _Attempt:
             return None
         with meta.env.storage.write(meta.paths.iceberg(published.HINT)) as sink:
             sink.write(str(number).encode())
-        gone = [] if before is None else self._unnamed(before.content, content)
+        self.gone = [] if before is None else self._unnamed(before.content, content)
         if number > metadata.KEPT:
-            gone.append(meta.paths.iceberg(name_of(number - metadata.KEPT)))
-        meta.files.delete_quietly(gone)
-        return Published(uri_of(meta, path), content, made)
+            self.gone.append(meta.paths.iceberg(name_of(number - metadata.KEPT)))
+        return content
 
     def _unnamed(self, before: metadata.Metadata, after: metadata.Metadata) -> list[str]:
         """The paths of the files of snapshots that are not named any more, and which no other snapshot needs."""
