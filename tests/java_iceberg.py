@@ -21,15 +21,13 @@ _UNREACHABLE = ("Unknown host", "Could not transfer", "Connection refused", "tim
 
 def java_rows(metadata_file: str, snapshot: int | None = None, where: tuple[str, str, object] | None = None) -> list[dict]:
     """The rows of a published table, sorted as those of the other readers. `where`: a method of Expressions and its arguments."""
-    iceberg = _java().org.apache.iceberg
-    location = metadata_file.rpartition("/metadata/")[0]
-    table = iceberg.hadoop.HadoopTables(_java().org.apache.hadoop.conf.Configuration()).load(location)
-    scan = iceberg.data.IcebergGenerics.read(table)
+    table, expressions = java_table(metadata_file)
+    scan = _java().org.apache.iceberg.data.IcebergGenerics.read(table)
     if snapshot is not None:
         scan = scan.useSnapshot(snapshot)
     if where is not None:
         method, *arguments = where
-        scan = scan.where(getattr(iceberg.expressions.Expressions, method)(*arguments))
+        scan = scan.where(getattr(expressions, method)(*arguments))
     schema = table.schema() if snapshot is None else table.schemas()[table.snapshot(snapshot).schemaId()]
     names = [field.name() for field in schema.columns()]  # a record may have more: what is needed to apply deletes
     found, rows = scan.build(), []
@@ -39,6 +37,13 @@ def java_rows(metadata_file: str, snapshot: int | None = None, where: tuple[str,
         rows.append({name: _plain(record.getField(name)) for name in names})
     found.close()
     return sorted(rows, key=repr)
+
+
+def java_table(metadata_file: str) -> tuple[JavaObject, object]:
+    """The table as Iceberg's Java code has it, found by its folder; and the class Expressions."""
+    java = _java()
+    tables = java.org.apache.iceberg.hadoop.HadoopTables(java.org.apache.hadoop.conf.Configuration())
+    return tables.load(metadata_file.rpartition("/metadata/")[0]), java.org.apache.iceberg.expressions.Expressions
 
 
 def _plain(value: object) -> object:

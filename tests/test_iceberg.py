@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from iceberg_reader import IcebergReader
-from java_iceberg import java_rows
+from java_iceberg import java_rows, java_table
 
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
@@ -295,6 +295,23 @@ def test_files_are_deleted_after_the_metadata_that_names_them(lake, monkeypatch)
     assert found.metadata["refs"]["kept"] == {"snapshot-id": 2, "type": "tag"}
     assert sorted_rows(pa.Table.from_pylist(found.rows(2))) == sorted_rows(table.scan(tag="kept").to_arrow())
     assert all(read(uri) for uri in found.named())
+
+
+@pytest.mark.spark
+def test_what_other_programs_commit_is_left_out_and_they_delete_no_files(lake):
+    table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true"})
+    for n in range(3):
+        table.upsert(pa.table({"id": [1, 2], "v": [n, n]}))
+    theirs, expressions = java_table(table.publish_iceberg())
+    with pytest.raises(Exception, match="Cannot expire snapshots: GC is disabled"):
+        theirs.expireSnapshots().retainLast(1).commit()
+    theirs.newDelete().deleteFromRowFilter(expressions.alwaysTrue()).commit()
+    assert any("another program has committed" in str(finding) for finding in table.verify())
+    table.remove_orphan_files(older_than=dt.datetime.now(UTC) + dt.timedelta(hours=1))
+    table.upsert(pa.table({"id": [3], "v": [9]}))
+    for snapshot in range(1, 5):
+        same(table, java_rows, snapshot=snapshot)
+    assert table.verify() == []
 
 
 def test_a_renamed_table_is_published_anew(lake):

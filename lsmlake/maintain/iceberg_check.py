@@ -100,10 +100,13 @@ class _Check:
             if self.content["location"] != uri_of(meta, meta.paths.root):
                 _log.info("%s: its Iceberg metadata is that of before it was renamed or moved", meta.paths.root)
                 return
-            snapshots = list(self.content["snapshots"])
+            snapshots = metadata.ours(self.content)
+            others = [one["snapshot-id"] for one in self.content["snapshots"] if one not in snapshots]
         except (LookupError, TypeError) as broken:
             yield damage(self.path, "Iceberg metadata is malformed", "", repr(broken))
             return
+        if others:
+            yield damage(self.path, "another program has committed to the Iceberg metadata of the table", "none", others)
         yield from guarded(self.path, self._metadata)
         for one in snapshots:
             self.progress(self.path)

@@ -27,7 +27,8 @@ OF_BRANCHES = 1 << 62
 """Ids of snapshots of branches begin here."""
 _SCHEMAS_OF_BRANCHES = 1 << 30
 COMMIT, SNAPSHOT = "lsmlake.commit", "lsmlake.snapshot"
-LEVEL0 = "lsmlake.level0"
+_PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
+"""Other programs that commit must not delete files: Iceberg refuses to expire snapshots then."""
 
 
 def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
@@ -67,7 +68,7 @@ def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
         "current-schema-id": schema.id,
         "default-spec-id": schema.spec_id,
         "default-sort-order-id": order,
-        "properties": {"write.format.default": "parquet", **({"comment": schema.comment} if schema.comment else {})},
+        "properties": {**_PROPERTIES, **({"comment": schema.comment} if schema.comment else {})},
     }
     return {**found, **changed}, order
 
@@ -135,7 +136,17 @@ def identity_of(snapshot: Snapshot) -> str:
 
 def published(metadata: Metadata) -> dict[int, str]:
     """The snapshots by number, each with its identity."""
-    return {one["snapshot-id"]: one["summary"][COMMIT] for one in metadata["snapshots"]}
+    return {one["snapshot-id"]: one["summary"][COMMIT] for one in ours(metadata)}
+
+
+def ours(metadata: Metadata) -> list[Mapping]:
+    """The snapshots that lsmlake published: not those that other programs have committed."""
+    return [one for one in metadata["snapshots"] if COMMIT in one["summary"]]
+
+
+def is_ours(metadata: Metadata) -> bool:
+    """Whether no other program has committed a snapshot."""
+    return len(ours(metadata)) == len(metadata["snapshots"])
 
 
 def with_snapshots(

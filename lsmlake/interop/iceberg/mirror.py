@@ -118,7 +118,7 @@ class _Attempt:
             need("fastavro", "Iceberg metadata")
             meta.env.storage.put_if_absent(meta.paths.iceberg(published.HINT), b"1")
         old = None if before is None else before.content
-        if old is None or old["location"] != location:  # the table was renamed, or moved
+        if old is None or old["location"] != location or not metadata.is_ours(old):  # renamed, moved, or changed by others
             old = metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0))
         lines = lines_of(meta, version.schema, metadata.published(old))
         added = Additions(meta, old, self.put, self.whole)
@@ -165,7 +165,7 @@ class _Attempt:
     def _unnamed(self, before: metadata.Metadata, after: metadata.Metadata) -> list[str]:
         """The paths of the files of snapshots that are not named any more, and which no other snapshot needs."""
         stay = {one["manifest-list"] for one in after["snapshots"]}
-        gone = [one for one in before["snapshots"] if one["manifest-list"] not in stay]
+        gone = [one for one in metadata.ours(before) if one["manifest-list"] not in stay]
         if not gone:
             return []
         kept = published.manifests_by_uri(self.meta, after["snapshots"])

@@ -13,7 +13,7 @@ from lsmlake.interop.iceberg import entries
 from lsmlake.interop.iceberg.avro import DELETED, POSITION_DELETES
 from lsmlake.interop.iceberg.entries import Entry, Point
 from lsmlake.interop.iceberg.manifests import Manifest, Manifests
-from lsmlake.interop.iceberg.metadata import KEPT, Metadata
+from lsmlake.interop.iceberg.metadata import KEPT, Metadata, ours
 from lsmlake.store.metadata import Metadata as TableMetadata
 from lsmlake.store.storage import read_bytes
 
@@ -117,7 +117,7 @@ class Kept:
         if newest is None or not self._is_new(name_of(newest.number)):
             return []
         paths = [self.meta.paths.iceberg(name_of(newest.number))]
-        for snapshot in newest.content["snapshots"]:
+        for snapshot in ours(newest.content):
             paths += self._of_snapshot(snapshot)
         for number in numbers(self.meta):
             if newest.number - KEPT < number < newest.number and self._is_new(name_of(number)):
@@ -127,7 +127,7 @@ class Kept:
     def _of_older(self, number: int) -> list[str]:
         paths = [self.meta.paths.iceberg(name_of(number))]
         with _unless_missing():
-            for snapshot in content(self.meta, number)["snapshots"]:
+            for snapshot in ours(content(self.meta, number)):
                 with _unless_missing():
                     paths += self._of_snapshot(snapshot)
         return paths

@@ -11,7 +11,6 @@ from lsmlake.interop.iceberg.metadata import COMMIT, KEPT
 FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
 """Properties of the table in the catalog: the publication that it shows, and the time of that."""
 _PROPERTIES = {
-    "gc.enabled": "false",  # lsmlake alone deletes files of the table
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(KEPT),
 }
