@@ -53,8 +53,12 @@ def relation(connection, source: Source, rows_of=None):  # the types belong to a
 
 
 def dataset(stream: Stream):
-    """Rows that PyArrow reads, as a dataset: DuckDB asks it for the columns and rows that a query needs."""
-    return _dataset_class()(stream)
+    """Rows that PyArrow reads, as a dataset: DuckDB asks it for the columns and rows that a query needs.
+
+    DuckDB 1 leaves the filter `x > 1` to a dataset, whose NaN is not greater than 1, so it reads all columns of a stream.
+    """
+    major = int(need("duckdb", "to_duckdb()").__version__.partition(".")[0])
+    return _dataset_class()(stream) if major > 1 else stream
 
 
 @cache
