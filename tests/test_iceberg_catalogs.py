@@ -96,17 +96,25 @@ def location(catalog, name) -> str:
         return found.metadata_location
 
 
-def follow(table, catalog, name) -> None:
-    """Publish, and compare all snapshots and tags with what a reader finds in the catalog."""
+def follow(table, catalog, name, branches=None) -> None:
+    """Publish, and compare all snapshots, tags and branches with what a reader finds in the catalog."""
     table.publish_iceberg(catalog=catalog, name=name)
+    branches = branches or {}
     with loaded(catalog, name) as found:
         assert found.current_snapshot().snapshot_id == table.version.number
-        assert [one.snapshot_id for one in found.snapshots()] == table.snapshots()["snapshot_id"].to_pylist()
-        assert sorted(found.refs().keys() - {"main"}) == table.tags()["tag_name"].to_pylist()
+        ids = table.snapshots()["snapshot_id"].to_pylist()
+        there = [one.snapshot_id for one in found.snapshots()]
+        assert ids == ([id for id in there if id in ids] if branches else there)
+        assert {*found.refs()} == {"main", *table.tags()["tag_name"].to_pylist(), *branches}
         assert found.schema().as_arrow().names == table.schema.names
-        for snapshot in (None, *(one.snapshot_id for one in found.snapshots())):
-            rows = found.scan(snapshot_id=snapshot).to_arrow().sort_by("id").to_pylist()
-            assert rows == table.scan(snapshot=snapshot).to_arrow().sort_by("id").to_pylist()
+        states = {None: table.scan(), **{id: table.scan(snapshot=id) for id in ids}}
+        states |= {found.refs()[one].snapshot_id: branch.scan() for one, branch in branches.items()}
+        for id, scan in states.items():
+            assert rows(found.scan(snapshot_id=id)) == rows(scan)
+
+
+def rows(scan) -> list[dict]:
+    return scan.to_arrow().sort_by("id").to_pylist()
 
 
 @pytest.fixture
@@ -150,6 +158,21 @@ def test_a_table_in_a_catalog_follows_the_published_one(table, catalog, name, dr
     follow(table, catalog, name)
     assert not drops, "readers found the table at any moment"
     assert not table.verify()
+
+
+def test_a_branch_in_a_catalog(table, catalog, name, drops):
+    branch = table.create_branch("b1")
+    for number in (5, 6):
+        written(branch, number)
+        written(table, 10 * number)
+        follow(table, catalog, name, {"b1": branch})
+    table.delete_branch("b1")
+    branch = table.create_branch("b2")
+    written(branch, 7)
+    follow(table, catalog, name, {"b2": branch})
+    table.fast_forward("b2")
+    follow(table, catalog, name, {"b2": branch})
+    assert not drops
 
 
 def test_metadata_made_anew_is_registered_anew(table, tmp_path, catalog, name, drops):
@@ -309,9 +332,9 @@ def test_a_name_needs_a_namespace(table, tmp_path, wrong):
     assert published.current(table.meta) is None, "nothing was published"
 
 
-def test_a_branch_is_not_published(lake, table):
+def test_a_branch_is_not_published_alone(lake, table):
     table.create_branch("b1")
-    with pytest.raises(InvalidQuery, match=r"branches are not published.*lake.table\('d.t'\)"):
+    with pytest.raises(InvalidQuery, match=r"a branch is published with its table.*lake.table\('d.t'\)"):
         lake.table("d.t$branch_b1").publish_iceberg()
 
 

@@ -119,7 +119,7 @@ class Upkeep(Handle):
         main, branch = split_branch(self.name)
         if branch is not None:
             cure = Wording(f"call lake.table({main!r}).publish_iceberg()", command=f"run: lsmlake iceberg {main}")
-            raise InvalidQuery("branches are not published as tables of Iceberg", where=self.name, cure=cure)
+            raise InvalidQuery("a branch is published with its table, as a branch of it", where=self.name, cure=cure)
         if catalog is None and name is not None:
             cure = Wording("add catalog=, or leave name out", command="add --catalog, or leave --name out")
             raise InvalidQuery("only a table in a catalog has another name", found=f"{name!r}, but no catalog", cure=cure)
