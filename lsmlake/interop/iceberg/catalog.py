@@ -34,7 +34,7 @@ _FOUND_CHARS = 500
 _LONG = 8  # shorter secrets may be parts of words
 _WHAT = "a catalog of Iceberg"
 _DROP = "drop the table in the catalog, but not its files, and publish again"
-_METADATA_FILE = re.compile(r"\.metadata\.json")
+_OF_CATALOG = re.compile(r"/[0-9]+-[^/]+\.metadata\.json")
 _PUBLISHED = re.compile(r"/v[0-9]+\.metadata\.json$")
 _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGNORECASE)
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
@@ -232,7 +232,7 @@ def _error(refused: Exception, name: str, secrets: set[str]) -> LakeError:
             expected=f"an answer within {LIMIT_SECONDS} seconds",
             cure="try again; the table is published",
         )
-    if _METADATA_FILE.search(text):
+    if _OF_CATALOG.search(text):
         cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
     else:
         cure = "correct the properties of the catalog, or try again; the table is published"
