@@ -1,7 +1,9 @@
 """One Spark session for the whole run, a fresh warehouse for each test.
 
 Tests that need the JVM carry the marker `spark`: without Java they are skipped, or fail if LSMLAKE_REQUIRE_SPARK is 1. Those
-that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py.
+that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py. On a short
+run those of `connect(short="classic")` and `connect(short="connect")` run on this kind of session only: the others reach every
+line of the library that they reach on the other kind.
 """
 
 from __future__ import annotations
@@ -12,16 +14,25 @@ import shutil
 from pathlib import Path
 
 import pytest
+from effort import kinds_of_session
 from spark_support import JVM_OPTIONS, classic_session, connect_session, on_connect
 
 import lsmlake
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "connect: needs Spark, and runs a second time on Spark Connect")
+    config.addinivalue_line("markers", "connect(short=None): needs Spark, and runs a second time on Spark Connect")
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     if JVM_OPTIONS not in given:  # a worker of pytest-xdist inherits them
         os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM_OPTIONS} {given}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mine = "connect" if on_connect() else "classic"
+    left = [item for item in items if (mark := item.get_closest_marker("connect")) and mine not in kinds_of_session(mark)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
+import pytest
 from hypothesis import settings
 
 SCALE = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
@@ -27,6 +28,12 @@ def one_in(number: int) -> int:
 def in_turn(name: str, number: int, of: int) -> bool:
     """Whether case `name` is tried in way `number` of several: on a short run in one of them, which the name decides."""
     return SCALE >= 1 or crc32(name.encode()) % of == number
+
+
+def kinds_of_session(connect: pytest.Mark) -> tuple[str, ...]:
+    """On which a test with the marker `connect` runs."""
+    short = connect.kwargs.get("short")
+    return ("classic", "connect") if short is None or SCALE >= 1 else (short,)
 
 
 def examples(number: int, **more: object) -> settings:

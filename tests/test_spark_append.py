@@ -26,7 +26,7 @@ def frame(spark, count: int, tasks: int = 3):
     return spark.range(0, count, 1, tasks).selectExpr("id div 2 as id", "concat('d', id % 3) as day", "id / 4 as v")
 
 
-@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.connect), "partitions", "buckets"])
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.connect(short="connect")), "partitions", "buckets"])
 def test_a_frame_is_appended_by_tasks_and_by_the_driver(spark, spark_lake, kind):
     """The second batch is small like the first, so the driver writes it. Equal rows are as many rows."""
     table = spark_lake.create_table("d.t", DDL, **KINDS[kind])
@@ -43,7 +43,7 @@ def test_a_frame_is_appended_by_tasks_and_by_the_driver(spark, spark_lake, kind)
     assert table.verify() == [] and unreferenced(table) == []
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_an_append_by_format_is_written_by_the_tasks(spark, spark_lake):
     lsmlake.register(spark)
     table = spark_lake.create_table("d.t", DDL, partition_by=["day"])

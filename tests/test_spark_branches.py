@@ -49,7 +49,7 @@ def test_a_branch_is_a_table_on_spark(spark, spark_lake, tmp_path):
     assert table.verify() == []
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_tags_branches_time_travel_and_rollback_have_the_columns_of_their_snapshots(spark, spark_lake):
     table = spark_lake.create_table("d.b", "k BIGINT NOT NULL, v INT", primary_key=["k"], options={"bucket": 2})
     table.upsert(spark.range(3).selectExpr("id as k", "int(id) as v"))

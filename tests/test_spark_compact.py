@@ -52,7 +52,7 @@ def comparable(report: CompactionReport) -> CompactionReport:
 @pytest.mark.parametrize(
     "how",
     [
-        pytest.param({}, marks=pytest.mark.connect),
+        pytest.param({}, marks=pytest.mark.connect(short="classic")),
         {"full": True, "where": "p = 'a' or p is null"},
         {"full": True, "buckets": [1]},
     ],
@@ -147,7 +147,7 @@ def test_compaction_and_writers_do_not_hinder_each_other(spark, spark_lake):
     assert table.verify() == [] and unreferenced(table) == []
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="connect")
 def test_a_separate_job_compacts_and_writes_the_changelog(spark_lake):
     """Writers that only write, on Spark and beside it; the job makes level 0 visible and its changelog."""
     options = {"bucket": 2, "write-only": "true", "changelog-producer": "lookup"}

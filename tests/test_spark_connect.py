@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from effort import kinds_of_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -23,16 +24,17 @@ def marked() -> Iterator[str]:
         if path != Path(__file__):
             module = importlib.import_module(path.stem)
             for name, value in vars(module).items():
-                if name.startswith("test_") and "connect" in marks(module) | marks(value):
+                found = [mark for mark in (*marks(value), *marks(module)) if mark.name == "connect"]
+                if name.startswith("test_") and found and "connect" in kinds_of_session(found[0]):
                     yield f"{path.name}::{name}"
 
 
-def marks(of: object) -> set[str]:
+def marks(of: object) -> list[pytest.Mark]:
     """Of a module or a test; a test of which some parameters have a mark has it."""
     found = getattr(of, "pytestmark", [])
-    found = found if isinstance(found, list) else [found]
+    found = [getattr(mark, "mark", mark) for mark in (found if isinstance(found, list) else [found])]
     parameters = [value for mark in found if mark.name == "parametrize" for value in mark.args[1]]
-    return {mark.name for mark in (*found, *(mark for value in parameters for mark in getattr(value, "marks", ())))}
+    return [*found, *(getattr(mark, "mark", mark) for value in parameters for mark in getattr(value, "marks", ()))]
 
 
 @pytest.fixture(scope="module")

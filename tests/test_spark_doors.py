@@ -24,6 +24,7 @@ def table(spark, spark_lake):
         spark.catalog.dropTempView(view)
 
 
+@pytest.mark.connect(short="classic")
 def test_a_table_by_name_is_read_and_written_at_its_latest_snapshot(spark, spark_lake, table, tmp_path):
     assert spark_lake.register_tables(spark) == ["d.events", "sales.orders"]
     new = spark.range(3).selectExpr("id", "string(id) AS v")

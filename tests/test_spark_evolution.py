@@ -127,7 +127,8 @@ ON_CONNECT = "renamed"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.connect) if name == ON_CONNECT else name for name in ALTERATIONS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.connect(short="classic")) if name == ON_CONNECT else name for name in ALTERATIONS],
 )
 def test_files_of_an_older_schema_give_the_rows_of_the_embedded_reader(lake, spark_lake, name):
     table = made(lake)
@@ -145,7 +146,7 @@ def test_files_of_an_older_schema_give_the_rows_of_the_embedded_reader(lake, spa
     assert agree(table, spark) == 10
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="connect")
 def test_a_dataframe_omits_columns_and_adds_new_ones(lake, spark_lake, spark):
     table = made(lake)
     table.alter(lsmlake.add_column("i", "INT", default=5), lsmlake.add_column("p.n", "INT"))

@@ -32,7 +32,7 @@ def save(frame, folder: str, **options: object) -> None:
     frame.write.format("lsmlake").options(**options).mode("append").save(folder)
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_an_append_is_an_upsert_and_one_commit(spark, table, folder):
     """Of rows with one key the last wins, wherever the tasks found them."""
     first = spark.range(0, 100, 1, 4).selectExpr("int(id) AS id", "string(id) AS v", "date'2026-01-01' AS day")
@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
     assert table.snapshots().num_rows == 0
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_an_append_may_add_columns(spark, table, folder):
     """By an option of the writer, which comes before the option of the table."""
     frame = spark.range(2).selectExpr("id", "date'2026-01-01' AS day", "'x' AS v", "id * 2 AS n", "struct(1 AS x) AS s")
@@ -120,7 +120,9 @@ def stream_by_format(spark, folder: Path, into: str, **options: object):
     return writer.trigger(availableNow=True).start(into)
 
 
-@pytest.mark.parametrize("engine", ["deduplicate", pytest.param("aggregation", marks=pytest.mark.connect), "append-only"])
+@pytest.mark.parametrize(
+    "engine", ["deduplicate", pytest.param("aggregation", marks=pytest.mark.connect(short="connect")), "append-only"]
+)
 def test_a_stream_is_written_exactly_once_by_the_id_of_its_query(spark, spark_lake, tmp_path, engine):
     """Also if Spark repeats a micro-batch that is committed already. Of rows with one key that of the later partition wins."""
     lsmlake.register(spark)

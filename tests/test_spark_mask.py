@@ -75,7 +75,7 @@ def test_one_dead_row_in_each_of_many_chunks_fits_a_broadcast():
     assert (dense, sizes.sum() > 64 << 20) == (16, True)
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
     options = {"bucket": 4, "compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
     table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)

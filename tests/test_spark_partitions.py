@@ -49,7 +49,7 @@ def days(lake):
 DAYS = [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(10)]
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="connect")
 def test_a_filter_on_a_frame_reads_the_files_of_its_partitions_only(spark, spark_lake, days, capsys):
     table = spark_lake.table("d.days")
     for day, files in (("2026-01-01", 2), ("2026-01-05", 1)):
@@ -127,7 +127,12 @@ def written(frame, how: str, table) -> None:
     table.overwrite(frame, **({"where": "dt <= '2026-01-03'"} if how == "where" else {"truncate": True} if how == "all" else {}))
 
 
-OVERWRITES = [pytest.param("data", False, marks=pytest.mark.connect), ("data", True), ("where", False), ("all", True)]
+OVERWRITES = [
+    pytest.param("data", False, marks=pytest.mark.connect(short="connect")),
+    ("data", True),
+    ("where", False),
+    ("all", True),
+]
 
 
 @pytest.mark.parametrize("how, collected", OVERWRITES)

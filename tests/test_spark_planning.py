@@ -47,7 +47,7 @@ def spread(spark, warehouse: Path, monkeypatch) -> tuple[Lake, list[int]]:
     return Lake(replace(here.env, limits=Limits(driver_plan_entries=ENTRIES)), SparkRuntime(spark)), parts
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="connect")
 def test_plans_by_tasks_equal_those_of_one_process(spark, table, tmp_path, monkeypatch):
     far, parts = spread(spark, tmp_path / "warehouse", monkeypatch)
     for how in ({}, {"where": "k < 20 AND p < 2", "mode": "raw"}, {"where": "weight > 9.5 OR p IS NULL"}):

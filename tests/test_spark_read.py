@@ -105,7 +105,7 @@ def masked(lake) -> tuple[str, int, int]:
     return "d.masked", len(left), int((left * 10 + (left % 14 == 0)).sum())
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_dead_rows_are_masked_in_every_chunk_and_piece_of_a_file(spark, spark_lake, masked):
     name, count, total = masked
     table = spark_lake.table(name)
@@ -300,7 +300,7 @@ def test_files_of_another_key_are_not_even_listed(spark_lake, mixed, capsys):
 NAMES = ["a.b", "c d", "e,f;g", "i`j", "(k)={l}", "ü", "_metadata", "select", "`", "c0", "bucket", "order"]
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_a_column_may_have_any_name(spark, spark_lake):
     """The names above as keys, the same with an accent as values."""
     values = [f"{name}'" for name in NAMES]
@@ -334,7 +334,7 @@ def _small(lake, spark):
     return table
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_a_tag_is_read_by_every_strategy_after_its_snapshot_has_expired(spark, spark_lake):
     table = _small(spark_lake, spark)
     table.create_tag("then")
@@ -351,7 +351,7 @@ def test_a_tag_is_read_by_every_strategy_after_its_snapshot_has_expired(spark, s
         table.df(tag="then")
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_raw_mode_and_older_snapshots_read_the_same_by_every_strategy(spark, spark_lake):
     table = _small(spark_lake, spark)
     before = table.snapshots()["snapshot_id"].to_pylist()[-1]
@@ -404,7 +404,7 @@ def test_what_cannot_be_read_is_refused_before_spark_is_asked(spark, spark_lake)
             table.scan(**how).to_spark(strategy)
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_a_condition_only_spark_understands_is_left_to_it(spark, spark_lake, mixed):
     table = spark_lake.table("d.mixed")
     condition = "w % 2 = 1 AND length(concat(s, '!')) = 2 OR id IN (SELECT id + 40 FROM range(2))"
@@ -453,7 +453,7 @@ def test_small_files_do_not_crowd_the_large_ones_into_one_task(spark, spark_lake
 # --- a limit ---
 
 
-@pytest.mark.parametrize("order", [pytest.param("asc", marks=pytest.mark.connect), "desc"])
+@pytest.mark.parametrize("order", [pytest.param("asc", marks=pytest.mark.connect(short="connect")), "desc"])
 def test_the_first_rows_by_key(lake, spark_lake, order):
     table = lake.create_table("d.first", "p INT, k INT NOT NULL, v STRING", primary_key=["p", "k"], partition_by=["p"])
     for start in (0, 10, 20):

@@ -117,7 +117,7 @@ def test_sources_of_a_merge_and_rows_that_tasks_read(spark, lake, of_kind):
     assert table.verify() == [] and unreferenced(table) == []
 
 
-@pytest.mark.parametrize("kind", ["vectors", pytest.param("key", marks=pytest.mark.connect)])
+@pytest.mark.parametrize("kind", ["vectors", pytest.param("key", marks=pytest.mark.connect(short="connect"))])
 def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, monkeypatch):
     """By the values of the source, or by their bounds if they are many. The source is evaluated once."""
     how = {"primary_key": ["id"], "options": {"write-only": "true"}} if kind == "key" else {}

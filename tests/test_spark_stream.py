@@ -158,7 +158,7 @@ def test_a_sink_may_have_a_name(table, source, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [("one", "two"), ("one", "one"), pytest.param((None, None), marks=pytest.mark.connect)], ids=str
+    "names", [("one", "two"), ("one", "one"), pytest.param((None, None), marks=pytest.mark.connect(short="connect"))], ids=str
 )
 def test_two_sinks_of_one_function_need_two_names(table, source, tmp_path, names):
     """Their rows are others, but the batch is the same."""
@@ -191,7 +191,7 @@ def forget(checkpoint: Path, batch: int) -> None:
             path.unlink()
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_a_batch_that_spark_runs_again_is_applied_once(spark, table, tmp_path):
     folder, checkpoint = tmp_path / "in", tmp_path / "check [x]*{y}?point"
     for number in range(2):
@@ -228,7 +228,7 @@ def test_a_stream_may_carry_deletes(spark, spark_lake, tmp_path):
     same(table.scan(columns=["id"]).to_arrow(), [(i,) for i in range(5)])
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="connect")
 def test_a_bad_batch_stops_the_stream_and_leaves_the_table_as_it_was(spark, table, tmp_path):
     folder = tmp_path / "in"
     add_file(spark, folder, 0)

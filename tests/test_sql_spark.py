@@ -102,7 +102,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["key", pytest.param("vectors", marks=pytest.mark.connect), "copy on write"])
+@pytest.mark.parametrize("kind", ["key", pytest.param("vectors", marks=pytest.mark.connect(short="connect")), "copy on write"])
 def test_statements_hold_queries_that_spark_executes(spark_lake, lake, tmp_path, kind):
     """The same reports and rows as in process, on a copy."""
     end = KINDS[kind]
