@@ -2,8 +2,8 @@
 
     python -m tests.readers
 
-`tables` builds tables of every kind and asks questions about them, with lsmlake's own answers; `environments` makes the
+`tables` builds tables of every kind and asks `questions` about them, with lsmlake's own answers; `environments` makes the
 environments of the readers; `spark_reader`, `duckdb_reader`, `pyiceberg_reader` and `polars_reader` are the programs that run in
-them, which import nothing of lsmlake; `judge` compares the answers; `busy` lets the readers read while a writer expires
-snapshots; `page` runs the SQL of the page on DuckDB.
+them, which import nothing of lsmlake, through `answering`; `judge` compares the answers; `busy` lets the readers read while a
+writer expires snapshots; `duckdb_page` and `spark_page` run the code of the pages on these readers.
 """

@@ -12,11 +12,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.peers.setup import NotReady
+from readers import duckdb_page, spark_page
 from readers.busy import watched
 from readers.environments import HOME, READERS, prepare
 from readers.judge import judged, told
-from readers.page import run_page
 from readers.tables import BUILDS, add_histories
+
+PAGES = {"DuckDB": duckdb_page.run_page, "Spark": spark_page.run_page}
 
 
 def main(arguments: list[str]) -> int:
@@ -40,9 +42,14 @@ def main(arguments: list[str]) -> int:
     busy = {name: command for name, command in readers.items() if name != "Polars"}  # it plans with PyIceberg
     seen = watched(folder / "busy", busy, given.seconds)
     print(*seen, sep="\n")
-    page = run_page(folder / "page", Path(readers["DuckDB"][0])) if "DuckDB" in readers else []
-    print(*page, sep="\n")
-    wrong = bool(page) or any(one.wrong for one in (*verdicts, *seen))
+    pages = [
+        fault
+        for name, page in PAGES.items()
+        if name in readers
+        for fault in page(folder / f"page-{name}", Path(readers[name][0]))
+    ]
+    print(*pages, sep="\n")
+    wrong = bool(pages) or any(one.wrong for one in (*verdicts, *seen))
     if wrong or given.keep:
         print(f"tables, questions and answers: {folder}")
     else:

@@ -55,7 +55,7 @@ def opened(spark: SparkSession) -> Answer:
             return spark.sql(_METADATA[question.what].format(name)).toArrow()
         version = question.snapshot if question.tag is None else f"'{question.tag}'"
         if version is None:
-            frame = spark.read.format("iceberg").load(question.metadata.rpartition("/metadata/")[0])
+            frame = spark.read.format("iceberg").load(question.metadata.partition("/metadata/")[0])
         else:
             frame = spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}")
         for one in question.where:

@@ -8,7 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from math import isfinite
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,9 +87,13 @@ def asked_of(table: Table, title: str) -> Iterator[Asked]:
             yield Asked(Question(*of, ROWS, where=where), answer)
         else:
             yield Asked(Question(*of, COUNT, where=where), count(answer.num_rows))
-    yield Asked(Question(*of, SNAPSHOTS), pa.table({"snapshot_id": snapshots}))
-    refs = [("main", "BRANCH", newest), *((name, "TAG", number) for name, number in tags.items())]
-    yield Asked(Question(*of, REFS), pa.table(dict(zip(("name", "type", "snapshot_id"), zip(*refs, strict=True), strict=True))))
+    branches = table.branches()["branch_name"].to_pylist()
+    for name in branches:
+        yield Asked(Question(*of, ROWS, tag=name), table.scan(branch=name).to_arrow())
+    if not branches:  # their snapshots have other numbers there
+        yield Asked(Question(*of, SNAPSHOTS), pa.table({"snapshot_id": snapshots}))
+    refs = {"main": "BRANCH", **dict.fromkeys(tags, "TAG"), **dict.fromkeys(branches, "BRANCH")}
+    yield Asked(Question(*of, REFS), pa.table({"name": [*refs], "type": [*refs.values()]}))
     yield Asked(Question(*of, FILES), files_of(table))
 
 
@@ -514,6 +521,40 @@ def _(lake: Lake, name: str) -> Table:
     table.compact()
     table.upsert(plain([1000, 1], 2))
     return table
+
+
+@build("branches")
+def _(lake: Lake, name: str) -> Table:
+    table = created(lake, name, PLAIN, LAZY | PUBLISHED)
+    table.upsert(plain(range(ROW_COUNT), 0))
+    branch = table.create_branch("b")
+    branch.upsert(plain(range(0, ROW_COUNT, 3), 1))
+    table.upsert(plain(range(5), 2))
+    branch.compact(full=True)
+    branch.delete("id < 4")
+    table.create_branch("c").upsert(plain([1000], 3))
+    return table
+
+
+def adopted(golden: str, key: Sequence[str]) -> Build:
+    """A table whose files Spark wrote for Iceberg, with later changes."""
+
+    def made(lake: Lake, name: str) -> Table:
+        with TemporaryDirectory() as folder:
+            with ZipFile(Path(__file__).parents[1] / "golden" / "iceberg-tables.zip") as content:
+                content.extractall(folder)
+            lake.import_iceberg(str(Path(folder) / golden), f"{DATABASE}.{name}", key, options=PUBLISHED)
+        table = lake.table(f"{DATABASE}.{name}")
+        table.delete("id = 14")
+        rows = table.scan(where="id > 20").to_arrow()
+        table.upsert(rows) if key else table.append(rows)
+        return table
+
+    return made
+
+
+for _golden in ("v2", "v3", "evolved"):
+    build(f"adopted from Iceberg: {_golden}")(adopted(_golden, ()))
 
 
 def random_history(seed: int) -> Build:
