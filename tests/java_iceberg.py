@@ -16,7 +16,8 @@ from bench.peers.roster import PEERS
 from bench.peers.setup import HOME, jars_of, provide
 
 _NEEDED = ("hadoop-client", "slf4j", "log4j", "snappy", "zstd", "py4j")
-_UNREACHABLE = ("Unknown host", "Could not transfer", "Connection refused", "timed out", "Network is unreachable", "offline")
+_UNREACHABLE = ("Unknown host", "Could not transfer", "Connection refused", "timed out", "No plugin found", "offline")
+"""What Maven says if it reaches no repository."""
 
 
 def java_rows(metadata_file: str, snapshot: int | None = None, where: tuple[str, str, object] | None = None) -> list[dict]:
