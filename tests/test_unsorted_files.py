@@ -10,10 +10,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from effort import examples
-from history import VERBS, Player, Step, histories, play
+from history import RARE, REPLACING, VERBS, Step, histories, play
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_setups import SETUPS
+from lasting import LASTING, LastingPlayer
+from merge_setups import INTS, SETUPS
 from unsorted import shuffle
 
 import lsmlake
@@ -31,7 +32,7 @@ RULES = [rule for rule in SETUPS if rule.startswith(("deduplicate", "first-row")
 MODES = ["vectors", "vectors, lazy", "vectors, few levels", "vectors, universal", "vectors, gentle", "write-only"]
 
 
-class ShufflingPlayer(Player):
+class ShufflingPlayer(LastingPlayer):
     def _shuffle(self, step: Step) -> None:
         rule = rule_of(Version.latest(self.table.meta).schema)
         if not self.world.vectors or rule.old_row is OldRow.MERGED:
@@ -46,8 +47,9 @@ def test_a_table_with_files_that_are_not_sorted_is_its_model(rule):
     @given(st.data())
     def check(data):
         mode = data.draw(st.sampled_from(MODES))
-        verbs = (*VERBS, "shuffle", "shuffle", "shuffle")
-        plan = data.draw(histories(rule, alters=False, verbs=verbs, mode=mode, loaded=True))
+        rare = RARE if SETUPS[rule].columns == INTS else RARE[:3]
+        verbs = (*VERBS, *REPLACING, *rare, *LASTING, *["shuffle"] * 4)
+        plan = data.draw(histories(rule, verbs=verbs, inner=(*VERBS, *REPLACING), mode=mode, loaded=True))
         first = Step("shuffle", b"", None, data.draw(st.integers(0, 255)))
         play(plan._replace(steps=(first, *plan.steps)), data.draw, ShufflingPlayer)
 

@@ -48,7 +48,8 @@ def _shuffled(version: Version, state: BucketState, chance: random.Random, count
             vectors[file.name] = DeletionVector.of(np.flatnonzero(part >= live.num_rows))
     refs = version.meta.vectors.put(vectors)
     edit = BucketEdit(state.bucket, state.total_buckets, tuple(added), state.files, refs, state)
-    return CommitMessage(state.bucket, compact=edit, written=files.paths(added))
+    puffins = {version.meta.paths.puffin(ref.puffin) for ref in refs.values()}
+    return CommitMessage(state.bucket, compact=edit, written=(*files.paths(added), *puffins))
 
 
 def _file(version: Version, state: BucketState, rows: pa.Table, chance: random.Random) -> DataFile:
