@@ -20,6 +20,7 @@ import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
 from lsmlake.interop.iceberg import manifests, metadata, mirror, published
+from lsmlake.store.live import Live
 
 UTC = dt.timezone.utc
 ALL = {
@@ -391,3 +392,14 @@ def test_a_file_keeps_its_row_ids_and_no_id_is_given_twice(lake):
     ranges = sorted(ids.pop(""))
     assert all(len(first) == 1 for first in ids.values()) and len(ranges) == len(ids) > 3
     assert all(first + rows <= following for (first, rows), (following, _) in pairwise(ranges))
+
+
+def test_a_publication_folds_no_files_of_the_table(lake, monkeypatch):
+    table = made(lake, [("id", pa.int32()), ("v", pa.int32())], {"bucket": "1", "metadata.iceberg": "true"})
+    table.upsert([{"id": number, "v": 0} for number in range(100)])
+    table.compact(full=True)
+    monkeypatch.setattr(Live, "all", lambda *_: pytest.fail("all live files were folded"))
+    for number in range(4):
+        table.upsert([{"id": number, "v": 1}], compact=True)
+    table.delete("id = 99")
+    assert published.current(table.meta).content["current-snapshot-id"] == table.version.number
