@@ -14,7 +14,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import examples, one_in, sampled
+from effort import examples, in_turn, one_in, sampled
 from faults import every_fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,10 +190,13 @@ def _found(table: Table, where: str, **how: object) -> list[tuple]:
     return multiset(rows_of(table.scan(where=where, **how).to_arrow()))
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("options", [{}, BESIDE], ids=["in the manifest", "beside"])
-def test_every_value_is_found_and_files_are_left_out(name, options):
-    kind = KINDS[name]
+PLACES = {"in the manifest": {}, "beside": BESIDE}
+EVERY_VALUE = [(name, place) for name in KINDS for number, place in enumerate(PLACES) if in_turn(name, number, len(PLACES))]
+
+
+@pytest.mark.parametrize(("name", "place"), EVERY_VALUE)
+def test_every_value_is_found_and_files_are_left_out(name, place):
+    kind, options = KINDS[name], PLACES[place]
     table = new_lake().create_table("d.t", f"v {kind.ddl}, n INT", options={COLUMNS: "v", RATE: "0.001", **options})
     groups = [kind.values[start::4] for start in range(4)]
     for group in groups:
