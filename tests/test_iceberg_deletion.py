@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from effort import one_in
 from faults import Crash, FaultStorage, HookedStorage, every_fault
 from iceberg_reader import IcebergReader
 from strategies import lake_on, new_lake
-from test_orphans import Clock
+from test_orphans import Clock, aged
 
 from lsmlake import set_option
 from lsmlake.api.table import Table
@@ -73,7 +74,13 @@ def rows(n: int) -> pa.Table:
 
 
 def world() -> MemoryStorage:
-    """A published table with vectors, level 0, a tag whose snapshot has expired, and a branch; all files are two days old."""
+    """A copy of `history` whose files are two days old."""
+    return aged(history())
+
+
+@cache
+def history() -> MemoryStorage:
+    """A published table with vectors, level 0, a tag whose snapshot has expired, and a branch."""
     clock = Clock()
     table = made(clock, **{"changelog.num-retained.max": "50"})
     table.upsert(rows(2))
@@ -89,7 +96,6 @@ def world() -> MemoryStorage:
     table.delete("p = 0 AND k = 4")
     table.upsert(rows(7), compact=False)
     table.publish_iceberg()
-    clock.pass_days(2)
     return clock.storage
 
 
@@ -238,7 +244,11 @@ def test_files_of_a_killed_publisher_are_orphans_after_a_day():
     assert {re.sub("-.*", "", path.removeprefix(folder)) for path in orphans} == {"snap", "manifest", "dv"}
     assert not table.remove_orphan_files().files
     clock.pass_days(2)
+    foreign = f"{folder}snap-7-1-0c0c-1d1d.avro"
+    clock.storage.put_if_absent(foreign, b"of another program")
+    clock.pass_days(2)
     report = table.remove_orphan_files()
+    assert clock.storage.size(foreign) is not None
     assert (set(report.paths), report.kinds) == (orphans, {"Iceberg metadata": len(orphans)})
     assert named <= {entry.path for entry in clock.storage.list("")}
 

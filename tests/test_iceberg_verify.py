@@ -12,9 +12,10 @@ from unittest.mock import patch
 
 import fastavro
 import pytest
-from faults import FaultStorage
+from effort import one_in
+from faults import FaultStorage, every_fault, interleavings
 from strategies import contents, copied
-from test_iceberg_deletion import ROOT, made, newest, opened, rows
+from test_iceberg_deletion import ROOT, history, made, named_by, newest, opened, rows
 from test_orphans import Clock
 
 from lsmlake import set_option
@@ -302,3 +303,53 @@ def test_a_publication_during_the_check_is_no_finding(world):
 
     with patch.object(published, "current", publishing):
         assert iceberg_findings(table.meta, lambda what: None) == []
+
+
+def behind() -> MemoryStorage:
+    """A published table, with commits, a tag and a branch since, whose publication was not possible."""
+    world = copied(history())
+    table = opened(world, "behind")
+    table.alter(set_option("metadata.iceberg", "false"))
+    table.upsert(rows(50), compact=False)
+    table.create_tag("new")
+    table.branch("b").upsert(rows(51))
+    table.create_branch("c").upsert(rows(52))
+    table.delete("k = 7")
+    return world
+
+
+@pytest.mark.parametrize(("mode", "few"), [("crash", 6), ("error", 30)])
+def test_a_publication_that_fails_at_any_call_leaves_sound_metadata(mode, few):
+    """Before the next publication, and after it."""
+    start = behind()
+    references = {"main", "b", "c", "old", "new"}
+
+    def run(storage: Storage) -> None:
+        opened(storage, "first").publish_iceberg()
+
+    for found in every_fault(run, lambda: copied(start), mode, one_in=one_in(few)):
+        table = opened(found.world, "second")
+        assert iceberg_findings(table.meta, lambda what: None) == []
+        table.publish_iceberg()
+        assert iceberg_findings(table.meta, lambda what: None) == []
+        content = published.current(table.meta).content
+        assert content["refs"].keys() == references and content["current-snapshot-id"] == table.version.number
+
+
+def test_two_publishers_in_any_order_leave_sound_metadata():
+    start = behind()
+
+    def publishing(name: str) -> Callable[[Storage], None]:
+        return lambda storage: opened(storage, name).publish_iceberg()
+
+    orders = interleavings(publishing("a"), publishing("b"), lambda: copied(start), switches_max=1, one_in=one_in(9))
+    tried = 0
+    for found in orders:
+        tried += 1
+        table = opened(found.world, "later")
+        assert iceberg_findings(table.meta, lambda what: None) == []
+        content = published.current(table.meta).content
+        assert content["current-snapshot-id"] == table.version.number
+        folder = {entry.path for entry in found.world.list("d.db/t/metadata") if not entry.path.endswith(("json", "text"))}
+        assert folder <= named_by(found.world, *newest(found.world)), "the one who lost deletes what it wrote"
+    assert tried > 1

@@ -51,7 +51,9 @@ _FORMS = (
     ("statistics", re.compile(r"manifest/statistics-[^/]+")),
     ("staged rows", re.compile(r"manifest/staged-rows-[^/]+")),
     ("deletion vectors", re.compile(r"index/dv-[^/]+\.puffin")),
-    ("Iceberg metadata", re.compile(r"metadata/((snap|manifest)-[^/]+\.avro|dv-[^/]+\.puffin|v[0-9]+\.metadata\.json)")),
+    # without another "-": files of other programs have more
+    ("Iceberg metadata", re.compile(r"metadata/(snap-\d+-[^-/]+\.avro|manifest-[^-/]+\.avro|dv-\d+-[^-/]+\.puffin)")),
+    ("Iceberg metadata", re.compile(r"metadata/v\d+\.metadata\.json")),
 )
 _BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")
 _DROPPED = "dropped table"
