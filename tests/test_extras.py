@@ -102,6 +102,7 @@ probes = {
     "sink": lambda: orders.sink(),
     "to_pandas": lambda: orders.scan().to_pandas(),
     "changes.to_pandas": lambda: orders.changes(0).to_pandas(),
+    "import_delta": lambda: lake.import_delta("x", "sales.x"),
     "sketch": lambda: lake.create_table("sales.seen", "id INT NOT NULL, s BINARY", primary_key=["id"], options=sketch),
 }
 messages = {}
@@ -118,7 +119,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(base: Path
     done = run(base, walked, "-c", PROBES)
     assert done.returncode == 0, done.stderr
     probes, emitted, tables = json.loads(done.stdout)
-    extra = {"sketch": "sketches", "to_pandas": "pandas", "changes.to_pandas": "pandas"}
+    extra = {"sketch": "sketches", "import_delta": "delta", "to_pandas": "pandas", "changes.to_pandas": "pandas"}
     assert list(emitted) == probes
     for name, message in emitted.items():
         assert message.endswith(f'run: pip install "lsmlake[{extra.get(name, "spark")}]"'), message

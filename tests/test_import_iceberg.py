@@ -19,6 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 from unittest.mock import patch
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -389,13 +390,14 @@ def test_the_document(tmp_path, monkeypatch, capsys):
     table = pyiceberg_table(tmp_path / "iceberg", schema)
     table.append(pa.table({"order_id": [1, 2], "amount": [5.0, 20.0], "status": ["open", "closed"]}, schema=schema))
     Path(table.location().removeprefix("file://")).rename(tmp_path / "iceberg" / "orders")
+    deltalake.write_deltalake(tmp_path / "delta" / "orders", pa.table({"order_id": [1, 2, 3]}))
     (tmp_path / "exports").mkdir()
     pq.write_table(pa.table({"order_id": [7, 8]}), tmp_path / "exports" / "a.parquet")
     (program,) = re.findall(r"```python\n(.*?)```", DOCUMENTS["import"].read_text(), re.DOTALL)
     exec(compile(program, "import.md", "exec"), {})
     assert "adopted=1" in capsys.readouterr().out
     lake = lsmlake.connect("lake")
-    assert [lake.table(f"sales.{name}").scan().count() for name in ("orders", "exports", "latest")] == [1, 2, 2]
+    assert [lake.table(f"sales.{name}").scan().count() for name in ("orders", "from_delta", "exports", "latest")] == [1, 3, 2, 2]
 
 
 # -- crashes ------------------------------------------------------------------------------------------------------------

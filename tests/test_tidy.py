@@ -70,6 +70,7 @@ HEAVY = {
     "rich",
     "fastavro",
     "pyiceberg",
+    "deltalake",
 }
 """Packages that are optional, or that take longer to import than most programs need of them: `import lsmlake` must not load
 them. An import may stand inside a function if it would load one of these, directly or through modules of ours; every other import

@@ -30,6 +30,7 @@ from lsmlake.format.paths import (
     split_name,
 )
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.interop.imports.delta import read_delta
 from lsmlake.interop.imports.foreign import ForeignTable, repartitioned
 from lsmlake.interop.imports.iceberg import read_iceberg
 from lsmlake.interop.imports.parquet import read_parquet
@@ -402,6 +403,58 @@ class Lake:
 
         def read() -> ForeignTable:
             return read_iceberg(outside, str(metadata), snapshot, partitioned=partition_by is None, workers=workers)
+
+        return self._imported(name, outside, read, primary_key, partition_by, options, comment)
+
+    def import_delta(
+        self,
+        table: str | PurePath,
+        name: str,
+        primary_key: Sequence[str] = (),
+        *,
+        version: int | None = None,
+        partition_by: Sequence[str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> ImportReport:
+        """Make a table of a Delta table, whose data files stay as they are where that is sound.
+
+        The table gets its own names of the files, as in `import_iceberg`, and deletion vectors stay vectors. Delta's files do not
+        have the partition columns, so all files of a table with partitions are written anew, and so are files with times in
+        INT96. A process that is killed leaves no table.
+
+        Args:
+            table: the path or address of the folder of a Delta table.
+            name: "database.table".
+            primary_key: as in `import_iceberg`.
+            version: the number of a version of the Delta table. None: the newest.
+            partition_by: None: as there; []: a table without partitions; others as in `create_table`.
+            options: as in `create_table`.
+            comment: as in `create_table`. None: as there.
+            storage_options: settings of the object store with the Delta table, as in `connect`.
+
+        Returns:
+            What was done. The table has one snapshot.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidQuery: there is no Delta table.
+            SnapshotNotFound: it has no such version.
+            InvalidSchema: it has a column that no table of lsmlake can have, or not with this key.
+            InvalidData: rows without a key, or several of one key.
+            UnsupportedFormat: it has a feature that is not read.
+            Corrupt: a file is damaged or missing.
+            MissingDependency: deltalake is not installed.
+
+        Example:
+            >>> lake.import_delta("s3://lake/delta/orders", "sales.orders", version=7)
+        """
+        outside = Outside(dict(storage_options or {}))
+
+        def read() -> ForeignTable:
+            return read_delta(outside, str(table), version, partitioned=partition_by is None)
 
         return self._imported(name, outside, read, primary_key, partition_by, options, comment)
 

@@ -6,7 +6,7 @@ the schema of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -41,6 +41,19 @@ def with_ids(stored: pa.Schema, names: Sequence[Named]) -> pa.Schema:
     return pa.schema([_identified(field, field.name, names) for field in stored])
 
 
+def has_ids(stored: Iterable[pa.Field], found: Iterable[pa.Field], ids: Collection[int]) -> bool:
+    """Whether the ids that fields have in a file are those that were found by name. `ids`: those of the table; a field that has
+    none of them is no column."""
+    return all(
+        _own_id(here, ids) == _own_id(there, ids) and has_ids(_inner(here.type), _inner(there.type), ids)
+        for here, there in zip(stored, found, strict=True)
+    )
+
+
+def _own_id(field: pa.Field, ids: Collection[int]) -> int | None:
+    return field_id(field) if has_field_id(field) and field_id(field) in ids else None
+
+
 def _identified(field: pa.Field, name: str, names: Sequence[Named]) -> pa.Field:
     found = next((one for one in names if name in one.names), _UNKNOWN)
     metadata = {} if found.id is None else {FIELD_ID: str(found.id).encode()}
@@ -61,6 +74,6 @@ def _type(type_: pa.DataType, names: Sequence[Named]) -> pa.DataType:
 def _inner(type_: pa.DataType) -> list[pa.Field]:
     if pa.types.is_map(type_):
         return [type_.key_field.with_name("key"), type_.item_field.with_name("value")]
-    if pa.types.is_list(type_):
-        return [type_.value_field.with_name("element")]
-    return list(type_) if pa.types.is_struct(type_) else []
+    if pa.types.is_struct(type_):
+        return list(type_)
+    return [type_.field(0).with_name("element")] if type_.num_fields == 1 else []

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from lsmlake.errors import InvalidOption, LakeError
@@ -45,29 +46,20 @@ _KEYS = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_
 _AWS = re.compile(r"(?:aws_)?(.*)", re.I)
 
 
+class _Settings(NamedTuple):
+    """`config`: of the store. `client`: of HTTP. `retry`: how often a request is made again."""
+
+    config: dict[str, object]
+    client: dict[str, object]
+    retry: dict[str, object]
+
+
 def client_of(address: Address, options: Mapping[str, object]) -> object:
     """A store of obstore, whose paths begin at the prefix of the address. Makes no request.
 
     Raises InvalidOption, which names options but no values, and MissingDependency."""
     obstore = need("obstore.store", f"the address {address.url}")
-    config, client, retry = dict(options), {}, {"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)}
-    for name in [name for name in config if name in _CLIENT]:
-        client[name] = _duration(name, config.pop(name)) if name in _TIMEOUTS else config.pop(name)
-    if "max_retries" in config:
-        retry["max_retries"] = config.pop("max_retries")
-    if "retry_timeout" in config:
-        retry["retry_timeout"] = timedelta(seconds=_seconds("retry_timeout", config.pop("retry_timeout")))
-    if address.kind == S3:
-        _check_listing(config)
-        config = _with_profile(config)
-    if address.kind == GCS and "endpoint" in config:
-        config["base_url"] = config.pop("endpoint")
-    if address.kind == AZURE and not any(name.lower().endswith("account_name") for name in config):
-        account = address.account or os.environ.get(_ACCOUNT_VARIABLE)  # obstore's clients do not tell the one of the environment
-        config |= {"account_name": account} if account else {}
-    endpoint = config.get(_ENDPOINTS[address.kind]) or (_endpoint_of_environment() if address.kind == S3 else None)
-    if endpoint and _is_loopback(str(endpoint)):
-        client.setdefault("allow_http", True)
+    config, client, retry = _settings(address, options)
     try:
         made = getattr(obstore, _CLASSES[address.kind])
         return made(
@@ -89,6 +81,42 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
         found=found,
         cure="correct storage_options and the environment variables of the store",
     )
+
+
+def texts_of(address: Address, options: Mapping[str, object]) -> dict[str, str]:
+    """The settings of a store as text, for other programs that use the Rust package object_store. They hold secrets.
+
+    Raises InvalidOption, which names options but no values."""
+    config, client, retry = _settings(address, options)
+    return {name: _text(value) for name, value in {**config, **client, **retry}.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.0f}s"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _settings(address: Address, options: Mapping[str, object]) -> _Settings:
+    config, client, retry = dict(options), {}, {"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)}
+    for name in [name for name in config if name in _CLIENT]:
+        client[name] = _duration(name, config.pop(name)) if name in _TIMEOUTS else config.pop(name)
+    if "max_retries" in config:
+        retry["max_retries"] = config.pop("max_retries")
+    if "retry_timeout" in config:
+        retry["retry_timeout"] = timedelta(seconds=_seconds("retry_timeout", config.pop("retry_timeout")))
+    if address.kind == S3:
+        _check_listing(config)
+        config = _with_profile(config)
+    if address.kind == GCS and "endpoint" in config:
+        config["base_url"] = config.pop("endpoint")
+    if address.kind == AZURE and not any(name.lower().endswith("account_name") for name in config):
+        account = address.account or os.environ.get(_ACCOUNT_VARIABLE)  # obstore's clients do not tell the one of the environment
+        config |= {"account_name": account} if account else {}
+    endpoint = config.get(_ENDPOINTS[address.kind]) or (_endpoint_of_environment() if address.kind == S3 else None)
+    if endpoint and _is_loopback(str(endpoint)):
+        client.setdefault("allow_http", True)
+    return _Settings(config, client, retry)
 
 
 def _check_listing(config: Mapping[str, object]) -> None:

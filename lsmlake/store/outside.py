@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.store.address import FILE, MEMORY, Address, address_of
 from lsmlake.store.local import LocalStorage, directory_at
 from lsmlake.store.memory import named
+from lsmlake.store.object_client import texts_of
 from lsmlake.store.objects import ObjectStorage
 from lsmlake.store.storage import Entry, Storage, read_bytes
 
@@ -68,6 +70,16 @@ class Outside:
                 url = address.url.removesuffix(f"/{address.prefix}")
                 self._stores[key] = ObjectStorage(address._replace(url=url, prefix=""), self.options)
             return self._stores[key]
+
+    def foreign(self, uri: str) -> tuple[str, dict[str, str]]:
+        """A folder, as the Rust package object_store takes it: its percent-encoded URL, and the settings of its store.
+
+        Raises InvalidQuery, InvalidOption."""
+        address = address_of(_LOCAL.sub("", uri))
+        if address.kind == FILE:
+            return directory_at(address.prefix).absolute().as_uri(), {}
+        root = address.url.removesuffix(f"/{address.prefix}")
+        return f"{root}/{quote(address.prefix)}", texts_of(address, self.options)
 
     def read(self, uri: str) -> bytes:
         """The whole content of a file. Raises FileNotFoundError."""

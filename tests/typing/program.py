@@ -72,6 +72,8 @@ def opened() -> lsmlake.Table:
         storage_options={"region": "eu"},
     )
     lake.import_iceberg(Path("iceberg") / "orders", "sales.keyed", ["order_id"])
+    lake.import_delta("delta/orders", "sales.delta", ["order_id"], version=7, partition_by=[], options=options, comment="")
+    assert_type(lake.import_delta(Path("delta"), "sales.flat", storage_options={"region": "eu"}), ImportReport)
     report = lake.import_parquet(
         "exports/dt=*", "sales.files", primary_key=["order_id"], partition_by=["days(ts)"], comment="", link=True
     )

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
-from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector, check
 from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
 from lsmlake.interop.imports.sources import Sources
 from lsmlake.kernels.keys import comparable
@@ -31,6 +31,7 @@ from lsmlake.store.together import together
 _PATH, _POSITION = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""
 _COMPACT = "rewrite the data files of the table there, which applies its deletes, and import it again"
+_BEYOND = "deletion vector marks a row past the end of its file"
 _ROWS = 1 << 18
 
 
@@ -57,7 +58,10 @@ def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVe
     return {name: dead for name, dead in found.items() if len(dead)}
 
 
-def _vector(sources: Sources, vector: ForeignVector, rows: int, of: str) -> DeletionVector:
+def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int, of: str) -> DeletionVector:
+    if isinstance(vector, DeletionVector):
+        check(vector.max_position < rows, _BEYOND, of, f"positions below {rows}", vector.max_position)
+        return vector
     place = sources.outside.place(vector.uri)
     try:
         data = place.storage.read_range(place.path, vector.offset, vector.offset + vector.length)

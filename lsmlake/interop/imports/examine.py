@@ -16,7 +16,7 @@ from lsmlake.interop.imports.foreign import ForeignFile
 from lsmlake.interop.imports.layout import shape_of, why_rewritten
 from lsmlake.interop.imports.sources import Sources
 from lsmlake.schema import types
-from lsmlake.schema.by_name import lacks_ids
+from lsmlake.schema.by_name import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
 from lsmlake.store.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
 
@@ -65,7 +65,8 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
         return None
     identified = _identified(sources, file, facts)
     by_name = lacks_ids(facts.columns)
-    facts = facts._replace(columns=identified, has_own_ids=by_name or not sources.table.by_name)
+    own = by_name or not sources.table.by_name or has_ids(facts.columns, identified, types.field_ids(schema.columns))
+    facts = facts._replace(columns=identified, has_own_ids=own)
     why = why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
     why = why or _elsewhere(sources, schema, file, facts, parsed)
     if why is not None:

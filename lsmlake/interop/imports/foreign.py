@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.checks import check_are_columns
 from lsmlake.schema.partitioning import Partitioning, Term
@@ -52,7 +53,7 @@ class ForeignFile(NamedTuple):
     sequence: int
     constants: Mapping[int, object] = {}
     without_nan: frozenset[int] = frozenset()
-    vector: ForeignVector | None = None
+    vector: ForeignVector | DeletionVector | None = None
 
 
 class PositionDeletes(NamedTuple):
