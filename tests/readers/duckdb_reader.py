@@ -8,7 +8,7 @@ import duckdb
 import duckdb_extensions
 import pyarrow as pa
 from answering import Answer, NotAsked, answer_all
-from questions import COUNT, ROWS, SNAPSHOTS, Filter, Question
+from questions import COUNT, RANGES, ROWS, SNAPSHOTS, Filter, Question, ranges
 
 
 def condition(one: Filter) -> str:
@@ -31,11 +31,11 @@ def opened(warehouse: str) -> Answer:
     def answer(question: Question) -> pa.Table:
         if question.what == SNAPSHOTS:
             return connections[-1].sql(f"SELECT snapshot_id FROM iceberg_snapshots('{question.metadata}')").to_arrow_table()
-        if question.what not in (ROWS, COUNT) or question.tag:
+        if question.what not in (ROWS, COUNT, RANGES) or question.tag:
             raise NotAsked
         version = "" if question.snapshot is None else f", snapshot_from_id = {question.snapshot}"
         where = " AND ".join(map(condition, question.where)) or "true"
-        wanted = "count(*) AS count" if question.what == COUNT else "*"
+        wanted = {COUNT: "count(*) AS count", ROWS: "*", RANGES: ranges(question.columns, '"')}[question.what]
         query = f"SELECT {wanted} FROM iceberg_scan('{question.metadata}'{version}) WHERE {where}"
         try:
             return connections[-1].sql(query).to_arrow_table()

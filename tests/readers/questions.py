@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-ROWS, COUNT, SNAPSHOTS, REFS, FILES = "rows", "count", "snapshots", "refs", "files"
+ROWS, COUNT, RANGES, SNAPSHOTS, REFS, FILES = "rows", "count", "ranges", "snapshots", "refs", "files"
 
 
 class Filter(NamedTuple):
@@ -22,8 +22,9 @@ class Filter(NamedTuple):
 
 
 class Question(NamedTuple):
-    """`what`: ROWS and COUNT of a snapshot, or of a tag, by default of the newest one, that pass all of `where`; SNAPSHOTS: their
-    numbers and operations; REFS: names, types and snapshots; FILES: of the newest snapshot, the content, path, rows of each.
+    """`what`: ROWS and COUNT of a snapshot, or of a tag, by default of the newest one, that pass all of `where`; RANGES: the
+    least and greatest value of each of `columns`, and how many are not null; SNAPSHOTS: their numbers; REFS: names and
+    types; FILES: content, path and rows of those of the newest snapshot.
     `metadata`: the URI of the metadata file, `name`: below the warehouse."""
 
     table: str
@@ -32,12 +33,18 @@ class Question(NamedTuple):
     what: str = ROWS
     snapshot: int | None = None
     tag: str | None = None
+    columns: tuple[str, ...] = ()
     where: tuple[Filter, ...] = ()
 
     def __str__(self) -> str:
         of = f" of snapshot {self.snapshot}" if self.snapshot is not None else f" of tag {self.tag}" if self.tag else ""
         where = " where " + " and ".join(map(str, self.where)) if self.where else ""
         return f"{self.what}{of}{where}"
+
+
+def ranges(columns: Iterable[str], quote: str) -> str:
+    """The columns of a SELECT for RANGES."""
+    return ", ".join(f"{of}({quote}{name}{quote})" for name in columns for of in ("min", "max", "count"))
 
 
 def write(path: Path, warehouse: str, questions: Iterable[Question]) -> None:

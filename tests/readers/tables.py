@@ -34,7 +34,7 @@ from lsmlake.format import manifest
 from lsmlake.interop.iceberg import mirror
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.store.version import Version
-from readers.questions import COUNT, FILES, REFS, ROWS, SNAPSHOTS, Filter, Question
+from readers.questions import COUNT, FILES, RANGES, REFS, ROWS, SNAPSHOTS, Filter, Question
 
 DATABASE = "d"
 LAZY = {"compaction.tier-runs": "9", "compaction.reclaim-dead-percent": "100"}
@@ -79,6 +79,8 @@ def asked_of(table: Table, title: str) -> Iterator[Asked]:
         rows = rows_at(table, newest if number is None else number)
         yield Asked(Question(*of, ROWS, number), rows)
         yield Asked(Question(*of, COUNT, number), count(rows.num_rows))
+    for number in snapshots:
+        yield _ranges(Question(*of, RANGES, number), rows_at(table, number))
     for name, number in tags.items():
         yield Asked(Question(*of, ROWS, tag=name), rows_at(table, number))
     for where in filters(rows_at(table, newest)):
@@ -95,6 +97,16 @@ def asked_of(table: Table, title: str) -> Iterator[Asked]:
     refs = {"main": "BRANCH", **dict.fromkeys(tags, "TAG"), **dict.fromkeys(branches, "BRANCH")}
     yield Asked(Question(*of, REFS), pa.table({"name": [*refs], "type": [*refs.values()]}))
     yield Asked(Question(*of, FILES), files_of(table))
+
+
+def _ranges(question: Question, rows: pa.Table) -> Asked:
+    columns = [field.name for field in rows.schema if not (pa.types.is_nested(field.type) or pa.types.is_floating(field.type))]
+    found: dict[str, list] = {}
+    for name in columns:
+        values = [value for value in rows[name].to_pylist() if value is not None]
+        found |= {f"{name}:min": [min(values, default=None)], f"{name}:max": [max(values, default=None)]}
+        found[f"{name}:count"] = [len(values)]
+    return Asked(question._replace(columns=tuple(columns)), pa.table(found))
 
 
 def count(number: int) -> pa.Table:
