@@ -5,18 +5,33 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import traceback
 import zipfile
 from decimal import Decimal
 from pathlib import Path
 
 import deltalake
+import numpy as np
 import pyarrow as pa
 import pytest
+from object_servers import SECRET, Server, s3_server
 from strategies import multiset
 from test_import_iceberg import check_readers, rows_of
 
 import lsmlake
-from lsmlake.errors import InvalidQuery, InvalidSchema, LakeError, SnapshotNotFound, StorageFailed, UnsupportedFormat
+from lsmlake.errors import (
+    Corrupt,
+    InvalidData,
+    InvalidQuery,
+    InvalidSchema,
+    LakeError,
+    SnapshotNotFound,
+    StorageFailed,
+    UnsupportedFormat,
+)
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.interop.imports import delta
+from lsmlake.store.outside import Outside, Place
 
 GOLDEN = Path(__file__).parent / "golden" / "delta-tables.zip"
 
@@ -201,3 +216,90 @@ def test_a_missing_data_file_leaves_no_table(lake, tmp_path):
         lake.import_delta(str(tmp_path / "t"), "d.t")
     assert lake.tables("d") == []
     assert not list((tmp_path / "warehouse").rglob("*.parquet"))
+
+
+def test_names_with_a_blank_or_a_percent_sign(lake, tmp_path, monkeypatch):
+    """As a path, a relative path or a URI, whose percent signs stand for themselves."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a b", "50%", "é#?")):
+        deltalake.write_deltalake((tmp_path / name).as_uri(), pa.table({"k": [number]}))
+        for form, address in (("path", tmp_path / name), ("near", name), ("uri", f"file://{tmp_path}/{name}")):
+            lake.import_delta(address, f"d.{form}{number}")
+            assert lake.table(f"d.{form}{number}").scan().to_arrow()["k"].to_pylist() == [number]
+    (tmp_path / "a b").rename(tmp_path / "a%20b")
+    deltalake.write_deltalake(tmp_path / "a b", pa.table({"k": [7]}))
+    with pytest.raises(InvalidQuery, match="rename the folder"):
+        lake.import_delta(tmp_path / "a%20b", "d.t")
+
+
+def test_partitions_of_every_type(lake, tmp_path):
+    rows = {
+        "day": [dt.date(2026, 1, 2), None],
+        "small": pa.array([-3, None], pa.int8()),
+        "large": [1 << 40, None],
+        "x": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "t": pa.array([dt.datetime(2026, 1, 1, 2, 3, 4, 5), None], pa.timestamp("us", "UTC")),
+        "n": pa.array([dt.datetime(1969, 1, 1, 2, 3, 4), None], pa.timestamp("us")),
+        "flag": [True, None],
+    }
+    table = pa.table({"k": [1, 2], **rows})
+    deltalake.write_deltalake(tmp_path / "t", table, partition_by=list(rows))
+    assert lake.import_delta(tmp_path / "t", "d.t").adopted == 0
+    made = lake.table("d.t")
+    assert made.partition_by == tuple(rows)
+    assert made.scan().to_arrow().sort_by("k").select(table.column_names).to_pylist() == table.to_pylist()
+    check_readers(made)
+
+
+def test_a_primary_key(lake, tmp_path):
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1, 2], "v": ["a", "b"]}))
+    lake.import_delta(tmp_path / "t", "d.t", ["k"])
+    table = lake.table("d.t")
+    table.upsert({"k": [2], "v": ["c"]})
+    assert table.scan().to_arrow().sort_by("k").to_pylist() == [{"k": 1, "v": "a"}, {"k": 2, "v": "c"}]
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1], "v": ["d"]}), mode="append")
+    with pytest.raises(InvalidData, match="rows too many"):
+        lake.import_delta(tmp_path / "t", "d.u", ["k"])
+
+
+def test_a_vector_beyond_the_end_of_its_file(lake, tmp_path, monkeypatch):
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1, 2]}))
+    (file,) = (path.name for path in (tmp_path / "t").glob("*.parquet"))
+    monkeypatch.setattr(delta, "_features", lambda table: {"deletionVectors"})
+    for dead, message in ((1, None), (2, "positions below 2, found 2")):
+        monkeypatch.setattr(delta, "_vectors", lambda table, dead=dead: {file: DeletionVector.of(np.array([dead]))})
+        if message is None:
+            assert lake.import_delta(tmp_path / "t", "d.t").deleted_rows == 1
+            assert lake.table("d.t").scan().to_arrow()["k"].to_pylist() == [1]
+            check_readers(lake.table("d.t"))
+        else:
+            with pytest.raises(Corrupt, match=message):
+                lake.import_delta(tmp_path / "t", "d.u")
+
+
+def test_a_table_in_an_object_store():
+    """deltalake gets the settings of our client. No error shows a secret."""
+    with s3_server() as server:
+        url = f"{server.url}/delta lake/ta=ble"
+        address, settings = Outside(server.options).foreign(url)
+        deltalake.write_deltalake(address, pa.table(VALUES), partition_by=["p"], storage_options=settings)
+        made = lsmlake.connect(server.warehouse(), storage_options=server.options)
+        made.create_database("d")
+        assert made.import_delta(url, "d.t", storage_options=server.options).rows == 6
+        check_readers(made.table("d.t"))
+        with pytest.raises(InvalidQuery, match="no Delta table found"):
+            made.import_delta(f"{server.url}/nothing", "d.u", storage_options=server.options)
+        for wrong in ({"endpoint": "http://127.0.0.1:1", "max_retries": 0}, {"nonsense": SECRET}):
+            with pytest.raises(LakeError) as caught:
+                made.import_delta(url, "d.u", storage_options={**server.options, **wrong})
+            assert SECRET not in "".join(traceback.format_exception(caught.value))
+        log = placed(server, "broken/_delta_log/00000000000000000000.json")
+        with log.storage.write(log.path) as sink:
+            sink.write(b"{" + SECRET.encode())
+        with pytest.raises(StorageFailed, match="the Delta table cannot be read") as caught:
+            made.import_delta(f"{server.url}/broken", "d.u", storage_options=server.options)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def placed(server: Server, path: str) -> Place:
+    return Outside(server.options).place(f"{server.url}/{path}")
