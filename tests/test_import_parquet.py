@@ -23,7 +23,7 @@ from test_iceberg_histories import hashable
 from test_import_iceberg import check_readers, rows_of
 
 import lsmlake
-from lsmlake.errors import Corrupt, InvalidData, InvalidSchema, LakeError
+from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, LakeError
 from lsmlake.store import memory
 
 SOME = dt.datetime(2026, 1, 2, 3, 4, 5, 6)
@@ -202,6 +202,22 @@ def test_readers_of_iceberg_find_columns_by_name(lake, tmp_path):
     assert multiset(map(hashable, found.to_pylist())) == rows_of(table)
     assert [row["k"] for row in found.sort_by("key").to_pylist()] == [None, None, "other"]
     check_readers(table)
+
+
+def test_imports_in_sql(lake, tmp_path):
+    written(tmp_path / "files" / "n=5" / "a.parquet", {"k": [1, 2]})
+    made = lake.sql(f"CALL import_parquet('{tmp_path}/files', 'd.t', primary_key => array('k'), partition_by => array())")
+    assert made.to_arrow().select(["table", "snapshot", "rows"]).to_pylist() == [{"table": "d.t", "snapshot": 1, "rows": 2}]
+    assert lake.sql("SELECT sum(n) FROM d.t").fetchall() == [(10,)]
+    for text, message in {
+        "CALL import_parquet('x')": "import_parquet lacks the argument name, expected files, name, primary_key",
+        "CALL import_parquet(table => 'x', name => 'd.u')": "import_parquet has no argument table",
+        "CALL import_csv('x')": "no procedure import_csv, expected one of .*import_parquet",
+        "CALL import_iceberg('x', 'd.u', array('k'), 1, 2, 3, 4, 5, 6)": "too many arguments of import_iceberg",
+        f"CALL import_iceberg('{tmp_path}/files', 'd.u')": "no Iceberg metadata found",
+    }.items():
+        with pytest.raises(InvalidQuery, match=message):
+            lake.sql(text)
 
 
 # -- what cannot be imported --------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""CALL: the verbs that look after a table, as procedures. Their names and arguments are those of the methods of `Table`.
+"""CALL: the verbs that look after a table, as procedures. Their names and arguments are those of the methods of `Table`; those of
+imports are methods of `Lake`.
 
 `CALL compact(table => 'sales.orders', full => true)`, or by place in the order of the method's arguments after the table:
 `CALL compact('sales.orders', true)`.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -40,27 +41,46 @@ PROCEDURES = (
     "rollback",
     "verify",
 )
+IMPORTS = "import_delta", "import_iceberg", "import_parquet"
+"""Procedures that make a table; their arguments have no table before them."""
 
 
 def call(lake: Lake, words: Words) -> pa.Table:
     """CALL [sys.]procedure(arguments)"""
     words.take("SYS", ".")
     name = words.one("a procedure").lower()
-    if name not in PROCEDURES:
-        words.refuse(f"there is no procedure {name}", expected=f"one of {', '.join(PROCEDURES)}")
+    if name not in (*PROCEDURES, *IMPORTS):
+        words.refuse(f"there is no procedure {name}", expected=f"one of {', '.join(sorted((*PROCEDURES, *IMPORTS)))}")
     positional, named = _arguments(words)
+    if name in IMPORTS:
+        return _called(name, getattr(lake, name), [], positional, named, words)
     if "table" in named:
         positional.insert(0, named.pop("table"))
     if not positional:
         words.refuse("the table is missing", cure=f"write CALL {name}(table => 'database.table')")
     method = getattr(lake.table(str(positional[0])), name)
-    known = list(inspect.signature(method).parameters)
+    return _called(name, method, ["table"], positional[1:], named, words)
+
+
+def _called(
+    name: str,
+    method: Callable[..., object],
+    before: list[str],
+    given: list[object],
+    named: dict[str, object],
+    words: Words,
+) -> pa.Table:
+    """The result of a method. `before`: the arguments before those of the method, for messages."""
+    parameters = inspect.signature(method).parameters
+    known = list(parameters)
+    expected = ", ".join([*before, *known])
     for one in named:
         if one not in known:
-            words.refuse(f"{name} has no argument {one}", expected=f"table, {', '.join(known)}")
-    given = positional[1:]
+            words.refuse(f"{name} has no argument {one}", expected=expected)
     if len(given) > len(known):
-        words.refuse(f"too many arguments of {name}", expected=f"table{''.join(f', {one}' for one in known)}")
+        words.refuse(f"too many arguments of {name}", expected=expected)
+    if missing := [one for one in known[len(given) :] if parameters[one].default is inspect.Parameter.empty and one not in named]:
+        words.refuse(f"{name} lacks the argument {missing[0]}", expected=expected)
     if repeated := {*known[: len(given)]} & {*named}:
         words.refuse(f"arguments of {name} are given twice: {', '.join(sorted(repeated))}", cure="give each by name or by place")
     return rows_of(method(**dict(zip(known, given, strict=False)), **named))
