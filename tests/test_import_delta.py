@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import shutil
 import traceback
 import zipfile
 from decimal import Decimal
@@ -104,6 +105,14 @@ def test_a_widened_column(lake, tmp_path):
     assert table.schema.field("k").type == pa.int64()
     assert table.scan().to_arrow()["k"].to_pylist() == [1, 2, 5_000_000_000]
     check_readers(table)
+
+
+def test_a_column_mapping_by_id(lake, golden, tmp_path):
+    shutil.copytree(golden / "mapped", tmp_path / "t")
+    for log in (tmp_path / "t" / "_delta_log").glob("*.json"):
+        log.write_text(log.read_text().replace('"delta.columnMapping.mode":"name"', '"delta.columnMapping.mode":"id"'))
+    with pytest.raises(UnsupportedFormat, match="found id; write its rows"):
+        lake.import_delta(tmp_path / "t", "d.t")
 
 
 VALUES = {
