@@ -31,7 +31,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.shape import (
     BYTES_MAX,
     NAME,
-    NAME_PATTERN,
+    NAME_CHARACTERS,
+    NAME_LENGTH_MAX,
     RESTORE,
     ROWS_MAX,
     TEXT,
@@ -230,13 +231,15 @@ def _checked(stored: Content) -> pa.Table:
 
 def _check_entries(table: pa.Table, where: str) -> None:
     """Checks the columns that all tables have. Raises Corrupt naming `where`."""
+    found = set(table.column_names)  # the property makes a list each time
     for name, type_ in _FIXED:
-        if name not in table.column_names or table[name].type != type_:
-            _refuse(where, name, type_name(type_), "no such column" if name not in table.column_names else table[name].type)
+        if name not in found or table[name].type != type_:
+            _refuse(where, name, type_name(type_), "no such column" if name not in found else table[name].type)
         if table[name].null_count and name not in _MAY_BE_NULL:
             _refuse(where, name, "no null", "null")
         _check_range(table, name, where)
-    names = pc.match_substring_regex(table["name"], f"^{NAME_PATTERN}$")
+    short = pc.less_equal(pc.binary_length(table["name"]), NAME_LENGTH_MAX)
+    names = pc.and_(short, pc.match_substring_regex(table["name"], f"^{NAME_CHARACTERS}$"))
     outside = pc.match_substring_regex(table["directory"], _OUTSIDE)
     sources = pc.is_in(table["source"], value_set=pa.array(SOURCES))
     for name, good, expected in (
@@ -273,9 +276,10 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     A manifest that was written under another schema may lack statistics of a column, which are then null (unknown), have those of
     a dropped column, which are left out, or have bounds of a narrower type, which are widened. Raises Corrupt naming `where`.
     """
-    wanted, specs = entries_schema(schema), _specs_of(table)
+    wanted, specs, found = entries_schema(schema), _specs_of(table), set(table.column_names)
     lacking = {f"p:{field.number}" for field in schema.all_partition_columns if specs.isdisjoint(schema.partition_places(field))}
-    table = pa.table([_entry_column(table, field, field.name in lacking, where) for field in wanted], schema=wanted)
+    columns = [_entry_column(table, field, field.name in found, field.name in lacking, where) for field in wanted]
+    table, found = pa.table(columns, schema=wanted), set(wanted.names)
     if schema.key:
         _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     _check_range(table, "index_bytes", where)
@@ -285,7 +289,7 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
         nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
         good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
         _check_all(table, nulls, good, "0 to the rows of the file", where)
-        if low in table.column_names:
+        if low in found:
             _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
             if schema.key[:1] == (name,):
                 inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
@@ -298,10 +302,11 @@ def _specs_of(table: pa.Table) -> set[int]:
     return set(table["spec"].unique().to_pylist()) if "spec" in table.column_names else {0}
 
 
-def _entry_column(table: pa.Table, field: pa.Field, lacks: bool, where: str) -> pa.ChunkedArray | pa.Array:
-    """The column of an entry that depends on the schema. `lacks`: no entry has a value. Raises Corrupt naming `where`."""
+def _entry_column(table: pa.Table, field: pa.Field, there: bool, lacks: bool, where: str) -> pa.ChunkedArray | pa.Array:
+    """The column of an entry that depends on the schema. `there`: the table has it. `lacks`: no entry has a value. Raises Corrupt
+    naming `where`."""
     place = field.name.startswith(("p:", "kmin:", "kmax:")) and not lacks
-    if field.name not in table.column_names:
+    if not there:
         if field.name == "spec":
             return pa.array(np.zeros(table.num_rows, np.int32))
         if place:

@@ -17,8 +17,10 @@ NUMBER_MAX = (1 << 63) - 1
 BYTES_MAX = 1 << 46
 ROWS_MAX = 1 << 36  # of one data file
 _FOUND_MAX = 80
-NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,250}"
-_NAME = re.compile(NAME_PATTERN)
+NAME_CHARACTERS = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
+NAME_LENGTH_MAX = 251
+"""Apart from the pattern: RE2 takes 0.3 ms to compile one that counts to 250."""
+_NAME = re.compile(NAME_CHARACTERS)
 
 
 class Kind(NamedTuple):
@@ -68,7 +70,7 @@ def pair(first: Kind, second: Kind) -> Kind:
 
 def is_name(value: object) -> bool:
     """Whether this is a valid name of a file in the table directory."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    return isinstance(value, str) and len(value) <= NAME_LENGTH_MAX and _NAME.fullmatch(value) is not None
 
 
 def is_directory(value: object) -> bool:
