@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 from answering import Answer, NotAsked, answer_all
 from pyiceberg.table import StaticTable
-from questions import COUNT, FILES, RANGES, REFS, SNAPSHOTS, Filter, Question
+from questions import COUNT, FILES, RANGES, REFS, ROW_IDS, SNAPSHOTS, Filter, Question
 
 
 def condition(one: Filter) -> str:
@@ -21,7 +21,7 @@ def condition(one: Filter) -> str:
 
 def opened(warehouse: str) -> Answer:
     def answer(question: Question) -> pa.Table:
-        if question.what == RANGES:
+        if question.what in (RANGES, ROW_IDS):
             raise NotAsked
         table = StaticTable.from_metadata(question.metadata)
         if question.what == SNAPSHOTS:

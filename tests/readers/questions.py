@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-ROWS, COUNT, RANGES, SNAPSHOTS, REFS, FILES = "rows", "count", "ranges", "snapshots", "refs", "files"
+ROWS, COUNT, RANGES, SNAPSHOTS, REFS, FILES, ROW_IDS = "rows", "count", "ranges", "snapshots", "refs", "files", "row ids"
 
 
 class Filter(NamedTuple):
@@ -24,7 +24,8 @@ class Filter(NamedTuple):
 class Question(NamedTuple):
     """`what`: ROWS and COUNT of a snapshot, or of a tag, by default of the newest one, that pass all of `where`; RANGES: the
     least and greatest value of each of `columns`, and how many are not null; SNAPSHOTS: their numbers; REFS: names and
-    types; FILES: content, path and rows of those of the newest snapshot.
+    types; FILES: content, path and rows of those of the newest snapshot; ROW_IDS: how many rows, row ids and different row ids it
+    has.
     `metadata`: the URI of the metadata file, `name`: below the warehouse."""
 
     table: str

@@ -9,7 +9,7 @@ import tempfile
 import pyarrow as pa
 from answering import Answer, answer_all
 from pyspark.sql import SparkSession
-from questions import COUNT, FILES, RANGES, REFS, ROWS, SNAPSHOTS, Question, ranges
+from questions import COUNT, FILES, RANGES, REFS, ROW_IDS, ROWS, SNAPSHOTS, Question, ranges
 
 _CONF = {
     "spark.driver.memory": "2g",
@@ -31,6 +31,7 @@ _CONF = {
 _METADATA = {
     SNAPSHOTS: "SELECT snapshot_id, operation FROM {}.snapshots",
     REFS: "SELECT name, type, snapshot_id FROM {}.refs",
+    ROW_IDS: "SELECT count(*), count(_row_id), count(DISTINCT _row_id) FROM {}",
     FILES: "SELECT content, file_path, record_count FROM {}.files",
 }
 

@@ -34,7 +34,7 @@ from lsmlake.format import manifest
 from lsmlake.interop.iceberg import mirror
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.store.version import Version
-from readers.questions import COUNT, FILES, RANGES, REFS, ROWS, SNAPSHOTS, Filter, Question
+from readers.questions import COUNT, FILES, RANGES, REFS, ROW_IDS, ROWS, SNAPSHOTS, Filter, Question
 
 DATABASE = "d"
 LAZY = {"compaction.tier-runs": "9", "compaction.reclaim-dead-percent": "100"}
@@ -96,6 +96,8 @@ def asked_of(table: Table, title: str) -> Iterator[Asked]:
         yield Asked(Question(*of, SNAPSHOTS), pa.table({"snapshot_id": snapshots}))
     refs = {"main": "BRANCH", **dict.fromkeys(tags, "TAG"), **dict.fromkeys(branches, "BRANCH")}
     yield Asked(Question(*of, REFS), pa.table({"name": [*refs], "type": [*refs.values()]}))
+    number = rows_at(table, newest).num_rows
+    yield Asked(Question(*of, ROW_IDS), pa.table({"rows": [number], "ids": [number], "different ids": [number]}))
     yield Asked(Question(*of, FILES), files_of(table))
 
 
