@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -202,6 +205,29 @@ def test_readers_of_iceberg_find_columns_by_name(lake, tmp_path):
     assert multiset(map(hashable, found.to_pylist())) == rows_of(table)
     assert [row["k"] for row in found.sort_by("key").to_pylist()] == [None, None, "other"]
     check_readers(table)
+
+
+def test_imports_on_the_command_line(tmp_path):
+    def call(*arguments: object) -> subprocess.CompletedProcess:
+        words = [sys.executable, "-c", "from lsmlake.cli.main import run; run()", "adopt", *map(str, arguments)]
+        return subprocess.run([*words, "-w", tmp_path / "lake"], capture_output=True, text=True, check=False)
+
+    written(tmp_path / "files" / "n=5" / "a.parquet", {"k": [1, 2]})
+    written(tmp_path / "files" / "n=6" / "b.parquet", {"k": [3], "n": [6]})
+    (tmp_path / "lake").mkdir()
+    refused = call(tmp_path / "nothing", "d.t")
+    assert (refused.returncode > 0, refused.stdout) == (True, "")
+    assert "no input file found" in refused.stderr
+    assert lsmlake.connect(tmp_path / "lake").databases() == []
+    assert call(tmp_path / "files", "d.t", "--format", "csv").stderr.count("expected iceberg, delta or parquet, found 'csv'")
+    assert call(tmp_path / "files", "d.t", "--unpartitioned").stdout.splitlines() == [
+        "d.t: 3 rows, 1 file as it is",
+        "1 file written anew: the partition column 'n' is not in the file",
+    ]
+    made = json.loads(call(tmp_path / "files", "d.k", "--primary-key", "k,n", "--option", "bucket=2", "--json").stdout)
+    assert (made["rows"], made["adopted"]) == (3, 0)
+    lake = lsmlake.connect(tmp_path / "lake")
+    assert (lake.table("d.k").primary_key, lake.table("d.t").partition_by) == (("k", "n"), ())
 
 
 def test_imports_in_sql(lake, tmp_path):

@@ -28,6 +28,7 @@ COMMANDS = {
     "show": Entry("lsmlake.cli.show", "Show a table on one page: schema, size, LSM tree."),
     "sql": Entry("lsmlake.cli.sql", "Run SQL statements, or a shell for them."),
     "load": Entry("lsmlake.cli.load", "Insert, replace or append the rows of files, as one commit."),
+    "adopt": Entry("lsmlake.cli.adopt", "Make a table of an Iceberg or Delta table, or Parquet files."),
     "truncate": Entry("lsmlake.cli.truncate", "Remove all rows of a table, as one commit."),
     "head": Entry("lsmlake.cli.head", "Show some rows of a table."),
     "changes": Entry("lsmlake.cli.changes", "List the changes between two snapshots of a table."),
