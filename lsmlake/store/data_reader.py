@@ -32,6 +32,7 @@ _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
 _AHEAD_BYTES = 1 << 24  # of a file in an object store, fetched while as much is decoded
 _STREAM_STEPS = 8  # per row group
+_ALONE_BYTES = 1 << 16  # decoded by one thread: handing them to others takes half of the time
 
 
 class Chunk(NamedTuple):
@@ -130,7 +131,8 @@ class DataReader:
         with reading(self.path):
             leaves = self._leaves(columns)
             self._load(groups, leaves, ahead)
-            found = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=True)
+            large = sum(self.footer.row_group(group).total_byte_size for group in groups) > _ALONE_BYTES
+            found = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=large)
             table = self._plain(found, columns)
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
         return table
