@@ -305,6 +305,18 @@ def test_a_small_write_buffer_is_enough_for_a_merge(orders):
     assert (report.deleted, report.inserted) == (4, 4996)
 
 
+@pytest.mark.parametrize("buffer", ["1 b", "1 mb"])
+def test_a_merge_deletes_and_updates_rows_whose_changelog_is_the_input(lake, buffer):
+    options = {"changelog-producer": "input", "write-buffer-size": buffer}
+    table = lake.create_table("d.input", "id INT, v BIGINT", primary_key=["id"], options=options)
+    table.upsert({"id": [1, 2], "v": [1, 2]})
+    merge = table.merge({"id": [1, 2, 3]}, "t.id = s.id").when_matched_delete("t.v = 1").when_matched_update({"v": "7"})
+    merge.when_not_matched_insert({"id": "s.id"}).execute()
+    assert sorted(rows_of(table.scan().to_arrow())) == [(2, 7), (3, None)]
+    emitted = table.changes(1, mode="changelog").to_arrow().select(["_row_kind", "id"])
+    assert sorted(rows_of(emitted)) == [("+I", 2), ("+I", 3), ("-D", 1)]
+
+
 REFUSED = {
     "no clause": (lambda t: t.merge({"id": [1]}, "t.id = s.id").execute(), "needs a clause"),
     "an unknown column": (lambda t: t.merge({"id": [1]}, "t.id = s.nothing").when_matched_delete().execute(), "s.nothing"),

@@ -84,7 +84,7 @@ def _given(data: pa.Table, schema: Schema, request: Request, first_row: int | No
     rows = conform(data, schema, cast=request.cast, optional=optional, first_row=first_row).cast(schema.row_columns)
     if kinds is None:
         rule_of(schema).validate(rows, None)
-        return rows, None
+        return _with_input_kinds(rows, np.full(rows.num_rows, rowkind.INSERT, np.int8), schema), None
     return _with_kinds(rows, kinds, schema)
 
 
@@ -189,9 +189,15 @@ def _stored(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
         rule = rule_of(schema)
         rule.validate(rows, kinds)
         stored = rule.stored(kinds)
-    if schema.parsed_options.changelog.producer == INPUT:
-        rows = rows.append_column(INPUT_KIND, pa.array(rowkind.plain(kinds).astype(np.int8)))
+    rows = _with_input_kinds(rows, kinds, schema)
     return with_kind(rows, stored) if stored.any() else rows
+
+
+def _with_input_kinds(rows: pa.Table, kinds: np.ndarray, schema: Schema) -> pa.Table:
+    """Adds the original kinds if the input is the changelog: also to rows of kind +I, since a MERGE writes rows of all kinds."""
+    if schema.parsed_options.changelog.producer != INPUT:
+        return rows
+    return rows.append_column(INPUT_KIND, pa.array(rowkind.plain(kinds).astype(np.int8)))
 
 
 def with_input_kinds(rows: pa.Table) -> pa.Table:
