@@ -384,18 +384,24 @@ class QueryTranslator:
         self.text.only(order, "expressions")
         by_name = {name.lower(): number for number, (name, _, aliased) in enumerate(outputs) if aliased}
         by_sql = {made.sql: number for number, (_, made, _) in enumerate(outputs)}
-        items = []
+        found: list[tuple[exp.Expression, Typed]] = []
         for item in order.expressions:
             what = item.this if isinstance(item, exp.Ordered) else item
             if isinstance(what, exp.Var) and what.name.upper() == "ALL":
-                items += [translator.ordered(item, quoted(f"#{number}")) for number in range(len(outputs))]
+                found += [(item, Typed(quoted(f"#{number}"), made.type)) for number, (_, made, _) in enumerate(outputs)]
                 continue
             number = self._ordinal(what, outputs)
             if number is None and isinstance(what, exp.Column) and not what.table:
                 number = by_name.get(what.name.lower())
             if number is None:
                 number = by_sql.get(translator.typed(what).sql)
-            items.append(translator.ordered(item, None if number is None else quoted(f"#{number}")))
+            named = None if number is None else Typed(quoted(f"#{number}"), outputs[number][1].type)
+            found.append((item, named or translator.typed(what)))
+        items = [translator.ordered(item, made.sql) for item, made in found]
+        first, made = found[0]
+        if node.args.get("limit") is not None and first.args.get("nulls_first") and pa.types.is_string(made.type):
+            # the filter that DuckDB 2.0 makes of the rows found so far gives nulls for text that Parquet stores plain
+            items.insert(0, f"{made.sql} IS NOT NULL")
         return f" ORDER BY {', '.join(items)}"
 
     def _limit(self, node: exp.Expression) -> str:

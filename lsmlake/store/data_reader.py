@@ -310,8 +310,6 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
             raise Corrupt(what, where=path, expected=expected, found=found, cure=RESTORE)
 
     require(footer.num_rows == file.rows, "data file has another number of rows", file.rows, footer.num_rows)
-    limit = f"at most {file.rows}"
-    require(footer.num_row_groups <= file.rows, "data file has more row groups than rows", limit, footer.num_row_groups)
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     counts = [group.num_rows for group in groups]
     whole = min(counts, default=1) >= 0 and sum(counts) == file.rows

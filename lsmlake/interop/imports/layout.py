@@ -66,6 +66,8 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
         found = facts.columns.field(number)
         if column.name in schema.primary_key and _normal(found.type) != types.plain(column.type):
             yield f"the key column {column.name!r} is stored as {found.type}"
+        if column.name in schema.primary_key and pa.types.is_floating(column.type):
+            yield f"the key column {column.name!r} may have a negative zero"
         if other := _difference(found, column, leaves[number]):
             yield f"column {column.name!r} is stored {other}"
     if hiding := [one.name for one in _hiding(schema, facts.columns) if not _is_canonical(_normal(one.type))]:
