@@ -335,7 +335,7 @@ def test_nothing_but_errors_of_the_library_comes_out(tmp_path, monkeypatch):
     for entry, nasty in cases():
         try:
             call(entry, copied(world), nasty)
-            done += 1
+            done += not nasty
         except InternalError as error:
             wrong.append((entry.name, shown(nasty), f"{error.found}"))
         except LakeError as error:
@@ -345,7 +345,7 @@ def test_nothing_but_errors_of_the_library_comes_out(tmp_path, monkeypatch):
             wrong.append((entry.name, shown(nasty), repr(error)[:300]))
     assert not wrong, "\n".join(sorted({f"{name} {given}: {found}" for name, given, found in wrong}))
     assert refused > 100
-    assert done > len(ENTRIES)
+    assert done > 0.8 * len(ENTRIES), "most calls with valid arguments succeed"
 
 
 def shown(nasty: dict[str, object]) -> str:
