@@ -170,7 +170,7 @@ def test_a_dataframe_omits_columns_and_adds_new_ones(lake, spark_lake, spark):
 
 def test_files_of_iceberg_tables_are_scanned_natively(lake, spark_lake, tmp_path):
     """Adopted files, of partitions with transforms and of columns that were altered in every way; some under a primary key."""
-    with zipfile.ZipFile(Path(__file__).parent / "golden" / "iceberg.zip") as packed:
+    with zipfile.ZipFile(Path(__file__).parent / "golden" / "iceberg-tables.zip") as packed:
         packed.extractall(tmp_path / "golden")
     for name, key in (("v2", ()), ("v3", ()), ("evolved", ()), ("evolved", ("id",))):
         table = f"d.{name}{len(key)}"
