@@ -18,7 +18,7 @@ from strategies import contents, copied
 from test_iceberg_deletion import ROOT, history, made, named_by, newest, opened, rows
 from test_orphans import Clock
 
-from lsmlake import set_option
+from lsmlake import add_column, drop_column, set_option
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.interop.iceberg import published
@@ -286,6 +286,16 @@ def test_a_table_without_iceberg_metadata_is_asked_for_one_request():
     storage = FaultStorage(clock.storage)
     assert opened(storage).verify() == []
     assert [verb for verb, path in storage.calls if path.startswith("d.db/t/metadata")] == ["list"]
+
+
+def test_statistics_of_a_column_that_was_dropped_later_are_no_finding():
+    table = made(Clock())
+    table.alter(add_column("extra", "INT"))
+    table.upsert([row | {"extra": 5} for row in rows(2).to_pylist()])
+    table.compact(full=True)
+    table.alter(drop_column("extra"))
+    table.upsert(rows(3))
+    assert table.verify() == []
 
 
 def test_a_publication_during_the_check_is_no_finding(world):

@@ -317,11 +317,12 @@ def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
 
 
 def _wrong_bounds(told: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:
-    """What is expected, and what is told otherwise. The bounds may have the type of any of `schemas`."""
-    types = {}
+    """What is expected, and what is told otherwise. The bounds may have the type of any of `schemas`. Those of columns that the
+    first one lacks, because they were dropped later, are not compared: the table does not know them."""
+    types = {id: [] for id in schemas[0].field_ids().values()}
     for schema in schemas:
         for name, id in schema.field_ids().items():
-            types.setdefault(id, []).append(schema.columns.field(name).type)
+            types.get(id, []).append(schema.columns.field(name).type)
     for pair in told["null_value_counts"] or ():
         if pair["key"] in file.stats and pair["value"] != file.stats[pair["key"]].nulls:
             yield f"{file.stats[pair['key']].nulls} nulls of field {pair['key']}", pair["value"]
