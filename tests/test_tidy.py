@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 import lsmlake
 from lsmlake.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "lsmlake"
+TOP_LEVEL = {"LICENSE", "README.md", "bench", "lsmlake", "pyproject.toml", "tests"}
 SOURCES = sorted(LIBRARY.rglob("*.py"))
 
 ROOMS = [
@@ -117,6 +121,15 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
 
     walk(parsed(path), False)
     return found
+
+
+def test_the_top_level_holds_the_package_its_benches_and_its_tests():
+    """Of the files that git tracks: nothing that a trial has left behind."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no checkout of git")
+    found = {path.strip('"').partition("/")[0] for path in listed.stdout.splitlines()}
+    assert {name for name in found if not name.startswith(".")} == TOP_LEVEL
 
 
 def test_imports_run_downhill():
