@@ -160,7 +160,7 @@ class _Adoption:
         adopted = [one for one in looked if isinstance(one, Adopted) and len(dead.get(one.of.name, ())) < one.rows]
         rewritten = [one for one in looked if isinstance(one, Rewritten) and len(dead.get(one.of.name, ())) < one.rows]
         ranges: dict[str, KeyRange] = {}
-        if not self.schema.append_only:
+        if adopted and not self.schema.append_only:
             placed = all(map(self._is_placed, [*adopted, *rewritten]))
             ranges = self._key_ranges([*adopted, *rewritten], dead, name) if placed else {}
             why = _DEAD_KEY if placed else _ELSEWHERE

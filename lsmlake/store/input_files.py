@@ -30,11 +30,11 @@ _BATCH_ROWS = 1 << 16
 _EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also with ." + ", .".join(_COMPRESSED)
 
 
-def find(name: str) -> list[str]:
+def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
     """The files that match a path or a glob, ascending; for a folder, all files of a known format inside it, recursively.
 
     As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them. Raises InvalidData
-    if no file matches, or if one has an unknown format or belongs to a table.
+    if no file matches, or if one has an unknown format or belongs to a table. `expected`: what could match, for the message.
     """
     text = name.removeprefix("file://")
     if not text.strip() or "\0" in text:
@@ -47,7 +47,7 @@ def find(name: str) -> list[str]:
     path = Path(text).expanduser()
     found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
     if not found:
-        raise InvalidData("no input file found", where=name, expected=f"files {_EXPECTED}", cure="correct the path or the glob")
+        raise InvalidData("no input file found", where=name, expected=expected, cure="correct the path or the glob")
     for file in found:
         if _kind(Path(file)) is None:
             raise InvalidData("the file format is not supported", where=file, expected=_EXPECTED, cure="convert the file")

@@ -38,6 +38,7 @@ from lsmlake.store.together import side_by_side
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ENDINGS = (".parquet", ".pq", ".parq")
+_EXPECTED = f"Parquet files, whose names end in {', '.join(_ENDINGS)}"
 _WILDCARDS = re.compile(r"[*?\[]")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _INTEGER, _DATE = re.compile(r"-?(0|[1-9][0-9]{0,17})"), re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -100,17 +101,15 @@ def read_parquet(outside: Outside, name: str, *, partitioned: bool, workers: int
 def _listed(outside: Outside, name: str) -> list[_Found]:
     found = list(_in_store(outside, name) if _URL.match(name) and not name.startswith("file:") else _here(outside, name))
     if not found:
-        raise InvalidData(
-            "no Parquet file found", where=name, expected=f"files that end in {', '.join(_ENDINGS)}", cure="correct the path"
-        )
+        raise InvalidData("no Parquet file found", where=name, expected=_EXPECTED, cure="correct the path")
     return found
 
 
 def _here(outside: Outside, name: str) -> Iterator[_Found]:
     root = _root(name)
-    for path in input_files.find(name):
+    for path in input_files.find(name, _EXPECTED):
         if not path.lower().endswith(_ENDINGS):
-            raise InvalidData("not a Parquet file", where=path, expected=f"files that end in {', '.join(_ENDINGS)}", cure=_LOAD)
+            raise InvalidData("not a Parquet file", where=path, expected=_EXPECTED, cure=_LOAD)
         size = outside.place(path).size()
         if size is None:
             raise InvalidData("a symbolic link is not followed", where=path, expected="a file", cure="name the file itself")
