@@ -335,8 +335,8 @@ def _lossless(chunks: Iterator[Chunk], where: str) -> Iterator[Chunk]:
     try:
         yield from chunks
     except Corrupt as broken:
-        if not isinstance(broken.__cause__, pa.ArrowInvalid) or "ast" not in str(broken.__cause__):
-            raise
+        if not isinstance(broken.__cause__, pa.ArrowInvalid) or "cast" not in str(broken.__cause__).lower():
+            raise  # the file is damaged
         raise InvalidData(
             "a value does not fit the type of its column in the table",
             where=where,

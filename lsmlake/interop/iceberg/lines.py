@@ -3,8 +3,8 @@
 Numbers go on along each line, so a snapshot of a branch has another id than one of the table with its number: 2^62 plus 62 bits
 of a hash of the branch's uuid and the number. Snapshots up to the one that a branch begins at are those of the table.
 
-Readers such as Spark read a branch with the columns and specs that the table has now, by their ids. New ids go on along each
-line, too, so not every branch can be read so: see `fits`.
+Readers such as Spark read a branch with the columns and specs that the table has now, by their ids. A column that was added on a
+branch may have the id of another one that was added to the table. Such a branch is not published: see `fits`.
 """
 
 from __future__ import annotations
