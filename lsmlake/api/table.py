@@ -1,13 +1,13 @@
-"""The table handle: all verbs of a table, from the files of `api.verbs`."""
+"""The table handle: all verbs of a table, from the files of `api.verbs.table`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lsmlake.api.verbs.history import History
-from lsmlake.api.verbs.listings import Listings
-from lsmlake.api.verbs.statements import Statements
-from lsmlake.api.verbs.upkeep import Upkeep
+from lsmlake.api.verbs.table.history import History
+from lsmlake.api.verbs.table.listings import Listings
+from lsmlake.api.verbs.table.statements import Statements
+from lsmlake.api.verbs.table.upkeep import Upkeep
 from lsmlake.border import public
 
 

@@ -1,1 +1,1 @@
-"""The verbs of a table, one file for each flow. `api.table.Table` has all of them."""
+"""The verbs of what users hold: those of a table, and those of a lake."""

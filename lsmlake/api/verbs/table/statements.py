@@ -17,8 +17,8 @@ from lsmlake.api.types import (
     Data,
     Isolation,
 )
-from lsmlake.api.verbs.reading import Reading
-from lsmlake.api.verbs.writing import Writing
+from lsmlake.api.verbs.table.reading import Reading
+from lsmlake.api.verbs.table.writing import Writing
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.read.travel import Moment

@@ -18,7 +18,7 @@ from lsmlake.api.types import (
     StreamingQuery,
     Trigger,
 )
-from lsmlake.api.verbs.handle import Handle
+from lsmlake.api.verbs.table.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import InvalidData

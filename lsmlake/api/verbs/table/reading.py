@@ -21,7 +21,7 @@ from lsmlake.api.types import (
     SparkDataFrame,
     StartMode,
 )
-from lsmlake.api.verbs.handle import Handle
+from lsmlake.api.verbs.table.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidQuery
