@@ -24,9 +24,11 @@ from lsmlake.interop.iceberg import catalog as catalogs
 from lsmlake.interop.iceberg import mirror, published
 
 pytest.importorskip("pyiceberg.catalog")
+from pyiceberg import catalog as pyiceberg_catalogs
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import update
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.utils.config import Config
 
 KINDS = ["sql", pytest.param("rest", marks=pytest.mark.spark)]
 AND_GLUE = pytest.mark.parametrize("catalog", [*KINDS, "glue"], indirect=True)
@@ -351,6 +353,97 @@ def test_a_catalog_that_pyiceberg_is_configured_for(lake, table, tmp_path):
     with pytest.raises(StorageFailed, match=r"URI missing.*PYICEBERG_CATALOG__NOBODY__URI"):
         table.publish_iceberg(catalog="nobody")
     assert lake.sql("CALL publish_iceberg('d.t')").fetchall() == [(table.publish_iceberg(),)]
+
+
+# -- renamed and dropped tables, with a catalog of the configuration -----------------------------------------------------
+
+
+@pytest.fixture
+def configured(catalog, monkeypatch) -> dict[str, str]:
+    """The catalog, which PyIceberg's configuration has as `prod`."""
+    for key, value in catalog.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{key.upper()}", value)
+    monkeypatch.setattr(pyiceberg_catalogs, "_ENV_CONFIG", Config())
+    return {**catalog, "name": "prod"}
+
+
+def in_prod(lake, database: str, **options: str):
+    """A table that every commit brings up to date in `prod`."""
+    lake.create_database(database)
+    prod = {"bucket": 1, "metadata.iceberg": "true", "metadata.iceberg.catalog": "prod"}
+    found = lake.create_table(f"{database}.t", "id BIGINT, v STRING", primary_key=["id"], options=prod | options)
+    written(found, 1, 2)
+    return found
+
+
+def has(catalog, name) -> bool:
+    with closing(load_catalog(**{"name": "default", **catalog})) as found:
+        return found.table_exists(name)
+
+
+def same_rows(table, catalog, name) -> None:
+    with loaded(catalog, name) as found:
+        assert found.location() == f"file://{table.meta.env.storage.place(table.path)}"
+        assert rows(found.scan()) == rows(table.scan())
+
+
+def test_a_renamed_table_has_its_new_name_in_the_catalog(lake, configured, name, caplog):
+    database = name.split(".")[0]
+    table = in_prod(lake, database)
+    table.create_branch("b")
+    renamed = lake.rename_table(f"{database}.t", f"{database}.u")
+    assert not has(configured, f"{database}.t")
+    same_rows(renamed, configured, f"{database}.u")
+    written(renamed, 3)
+    same_rows(renamed, configured, f"{database}.u")
+    assert renamed.verify() == []
+    assert not caplog.text
+    lake.drop_table(f"{database}.u")
+    assert not has(configured, f"{database}.u")
+    assert not caplog.text
+
+
+def test_a_renamed_table_keeps_a_name_that_is_fixed(lake, configured, name, caplog):
+    database = name.split(".")[0]
+    in_prod(lake, database, **{"metadata.iceberg.table": name})
+    for old, new in (("t", "u"), ("u", "t")):
+        renamed = lake.rename_table(f"{database}.{old}", f"{database}.{new}")
+        same_rows(renamed, configured, name)
+    lake.sql(f"DROP TABLE {database}.t")
+    assert not has(configured, name)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("change", ["rename", "drop"])
+def test_another_table_of_the_catalog_stays(lake, table, configured, name, caplog, change):
+    database = name.split(".")[0]
+    table.publish_iceberg(catalog=configured, name=name)
+    in_prod(lake, database, **{"metadata.iceberg.table": name})
+    assert "another table of this name" in caplog.text
+    if change == "rename":
+        lake.rename_table(f"{database}.t", f"{database}.u")
+    else:
+        lake.drop_table(f"{database}.t")
+    same_rows(table, configured, name)
+
+
+@pytest.mark.parametrize("change", ["rename", "drop"])
+def test_a_catalog_that_fails_fails_no_rename_and_no_drop(lake, tmp_path, monkeypatch, caplog, change):
+    broken = {"TYPE": "sql", "URI": f"sqlite:///{tmp_path}/no/catalog.db"}
+    for key, value in broken.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{key}", value)
+    monkeypatch.setattr(pyiceberg_catalogs, "_ENV_CONFIG", Config())
+    in_prod(lake, "e")
+    caplog.clear()
+    if change == "drop":
+        lake.drop_table("e.t")
+        assert lake.tables("e") == []
+    else:
+        renamed = lake.rename_table("e.t", "e.u")
+        assert "after the table was renamed: e.u: the catalog did not register the table" in caplog.text
+        where = published.current(renamed.meta).content["location"]
+        assert where.endswith("/e.db/u")
+    assert "the table may remain in a catalog of Iceberg: e.t: the catalog did not show" in caplog.text
 
 
 # -- catalogs that refuse -----------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from lsmlake.interop.imports.iceberg import read_iceberg
 from lsmlake.interop.imports.parquet import read_parquet
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.adopt import ImportReport, adopt
+from lsmlake.maintain.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.notebook import html_rows
 from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
@@ -576,19 +577,25 @@ class Lake:
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. A commit that is not yet published fails with TableNotFound.
 
-        Symbolic links in the folder of the table are removed; their targets are not touched.
+        Symbolic links in the folder of the table are removed; their targets are not touched. The table leaves the catalog of
+        Iceberg that the option `metadata.iceberg.catalog` names. If that fails, it is logged.
 
         Raises:
             TableNotFound: the table does not exist.
         """
-        root = self._root(name)
+        meta = self._main(name)
+        root, entry = meta.paths.root, CatalogEntry.of(meta)
         self.env.storage.delete(first_schema(root))  # from here on the table does not exist, even if files remain
+        if entry is not None:
+            entry.remove()
         self._clear(root, foreign=True)
 
     def rename_table(self, name: str, new_name: str) -> Table:
         """Rename a table, within its database or into another one. The change is atomic and copies no file.
 
-        Handles with the old name, and commits that are not yet published, fail with TableNotFound.
+        Handles with the old name, and commits that are not yet published, fail with TableNotFound. A table with Iceberg metadata
+        is published again, also in the catalog that the option `metadata.iceberg.catalog` names: under the new name, unless
+        `metadata.iceberg.table` gives it another one there. If that fails, it is logged.
 
         Args:
             name: "database.table".
@@ -603,10 +610,12 @@ class Lake:
             InvalidQuery: there are other files in the folder of the new name, or the warehouse is in an object store, which
                 cannot rename.
         """
-        root = self._root(name)
+        meta = self._main(name)
+        root = meta.paths.root
         database, table = split_name(new_name)
         self._need(database)
         new_root = f"{database_dir(database)}/{table}"
+        entry = CatalogEntry.of(meta)
         if not self.env.storage.move(root, new_root):
             self.table(name)  # raises TableNotFound if another process has dropped or renamed it
             if self._is_table(new_root):
@@ -618,12 +627,16 @@ class Lake:
                 found=next((entry.path for entry in self.env.storage.list(new_root)), "directories or links"),
                 cure="choose another name; if no writer works there, remove the folder",
             )
-        return self.table(new_name)
+        if entry is not None:
+            entry.remove()
+        renamed = self.table(new_name)
+        publish_moved(renamed.meta)
+        return renamed
 
-    def _root(self, name: str) -> str:
-        """The folder of a table that is no branch."""
+    def _main(self, name: str) -> Metadata:
+        """The table of a name that is no branch."""
         split_name(name)
-        return self.table(name).path
+        return self.table(name).meta
 
     def _clear(self, root: str, *, foreign: bool = False) -> None:
         """Remove the remains of a dropped table from its folder: files of a drop that did not finish, or of a writer that was

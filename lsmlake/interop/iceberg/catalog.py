@@ -6,6 +6,8 @@
    this, as those of the publication are deleted when newer ones come.
 4. What no commit can express, such as a rollback, is registered anew: for a moment the catalog has no such table. Its files stay.
 
+A table that is renamed or dropped here leaves the catalog (`catalog_entry`).
+
 PyIceberg waits for an answer without end, so all of this happens in a thread that is given up after a while.
 """
 
@@ -19,7 +21,7 @@ from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from threading import Thread
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists, Wording
@@ -27,12 +29,16 @@ from lsmlake.extras import need
 from lsmlake.interop.iceberg import updates
 from lsmlake.interop.iceberg.metadata import Metadata
 
+Result = TypeVar("Result")
 LIMIT_SECONDS = 60
 """How long a catalog may take."""
 _ATTEMPTS = 5
 _FOUND_CHARS = 500
 _LONG = 8  # shorter secrets may be parts of words
 _WHAT = "a catalog of Iceberg"
+_REGISTER = "the catalog did not register the table", "the table is published"
+_LOOK = "the catalog did not show the table", "if it is there under its old name, drop it there, but not its files"
+_REMOVE = "the catalog did not remove the table", "drop it there, but not its files"
 _DROP = "drop the table in the catalog, but not its files, and publish again"
 _OF_CATALOG = re.compile(r"/[0-9]+-[^/]+\.metadata\.json")
 _PUBLISHED = re.compile(r"/v[0-9]+\.metadata\.json$")
@@ -56,26 +62,66 @@ def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str] |
         CommitConflict: other programs changed the table in the catalog on every attempt.
         StorageFailed: the catalog refused, or did not answer.
     """
-    load_catalog = need("pyiceberg.catalog", _WHAT).load_catalog
     parsed = need("pyiceberg.table.metadata", _WHAT).TableMetadataUtil.parse_obj
+
+    def run(found: Any) -> None:
+        found._write_metadata = _writer(content)
+        _Registration(found, name, metadata_file, parsed(content)).run()
+
+    _ask(catalog, name, run, *_REGISTER)
+
+
+def has(catalog: str, name: str, table_uuid: str, location: str) -> bool:
+    """Whether the table `name` of a catalog is the published one with this uuid, at this address. Raises as `register`."""
+    errors = need("pyiceberg.exceptions", _WHAT)
+
+    def run(found: Any) -> bool:
+        try:
+            there = found.load_table(name).metadata
+        except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
+            return False
+        return (str(there.table_uuid), there.location.rstrip("/")) == (table_uuid, location)
+
+    return _ask(catalog, name, run, *_LOOK)
+
+
+def remove(catalog: str, name: str) -> None:
+    """Remove the table `name` from a catalog; files stay. Raises as `register`."""
+    errors = need("pyiceberg.exceptions", _WHAT)
+
+    def run(found: Any) -> None:
+        with suppress(errors.NoSuchTableError):
+            found.drop_table(name)
+
+    _ask(catalog, name, run, *_REMOVE)
+
+
+def _ask(catalog: Mapping[str, str] | str, name: str, work: Callable[[Any], Result], failed: str, cure: str) -> Result:
+    """What `work` returns for the catalog, as PyIceberg connects to it. Raises as `register`.
+
+    Args:
+        name: the table, for errors.
+        failed: what a catalog did that refused, for errors.
+        cure: the end of what to do then.
+    """
+    load_catalog = need("pyiceberg.catalog", _WHAT).load_catalog
     given = {"name": catalog} if isinstance(catalog, str) else dict(catalog)
     secrets = _secrets(given)
 
-    def run() -> None:
+    def run() -> Result:
         found = load_catalog(given.pop("name", "default"), **given)
         secrets.update(_secrets(found.properties))
         try:
-            found._write_metadata = _writer(content)
-            _Registration(found, name, metadata_file, parsed(content)).run()
+            return work(found)
         finally:
             found.close()
 
     try:
-        _within(LIMIT_SECONDS, run)
+        return _within(LIMIT_SECONDS, run)
     except LakeError:
         raise
     except Exception as refused:  # of many kinds
-        raise _error(refused, name, secrets) from None  # its traceback may show secrets
+        raise _error(refused, name, secrets, failed, cure) from None  # its traceback may show secrets
 
 
 def check_name(name: str) -> None:
@@ -192,9 +238,9 @@ def _delete_old(before: Any, after: Any) -> None:
                 before.io.delete(file)
 
 
-def _within(seconds: float, call: Callable[[], None]) -> None:
+def _within(seconds: float, call: Callable[[], Result]) -> Result:
     """Wait for a call in another thread, which goes on after an interruption. Raises TooLate."""
-    done: Future[None] = Future()
+    done: Future[Result] = Future()
 
     def run() -> None:
         try:
@@ -203,7 +249,7 @@ def _within(seconds: float, call: Callable[[], None]) -> None:
             done.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    done.result(seconds)
+    return done.result(seconds)
 
 
 def _secrets(properties: Mapping[str, object]) -> set[str]:
@@ -217,7 +263,7 @@ def _secrets(properties: Mapping[str, object]) -> set[str]:
     return {form for text in found for form in (text, unquote(text)) if form}
 
 
-def _error(refused: Exception, name: str, secrets: set[str]) -> LakeError:
+def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: str) -> LakeError:
     text = " ".join(str(refused).split())
     for secret in sorted(secrets, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)" if len(secret) < _LONG else re.escape(secret), "***", text)
@@ -230,10 +276,10 @@ def _error(refused: Exception, name: str, secrets: set[str]) -> LakeError:
             "the catalog did not answer",
             where=name,
             expected=f"an answer within {LIMIT_SECONDS} seconds",
-            cure="try again; the table is published",
+            cure=f"try again; {cure}",
         )
     if _OF_CATALOG.search(text):
         cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
     else:
-        cure = "correct the properties of the catalog, or try again; the table is published"
-    return StorageFailed("the catalog did not register the table", where=name, found=found, cure=cure)
+        cure = f"correct the properties of the catalog, or try again; {cure}"
+    return StorageFailed(failed, where=name, found=found, cure=cure)

@@ -33,11 +33,9 @@ _PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
 
 def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
     """The metadata of a table without snapshots."""
-    digits = table_uuid if len(table_uuid) == 32 and set(table_uuid) <= set("0123456789abcdef") else None
-    digits = digits or hashlib.sha256(table_uuid.encode()).hexdigest()[:32]
     return {
         "format-version": 3,
-        "table-uuid": "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]]),
+        "table-uuid": uuid_of(table_uuid),
         "location": location,
         "last-sequence-number": 0,
         "last-updated-ms": schema.time_ms,
@@ -58,6 +56,13 @@ def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
         "metadata-log": [],
         "next-row-id": 0,
     }
+
+
+def uuid_of(table_uuid: str) -> str:
+    """The uuid of a table as Iceberg writes it."""
+    digits = table_uuid if len(table_uuid) == 32 and set(table_uuid) <= set("0123456789abcdef") else None
+    digits = digits or hashlib.sha256(table_uuid.encode()).hexdigest()[:32]
+    return "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]])
 
 
 def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:

@@ -74,7 +74,7 @@ def publish(meta: Metadata, *, whole: bool = True) -> Published:
             raise
         if found is not None:
             if attempt.options.catalog is not None:
-                name = attempt.options.table or meta.paths.table_name
+                name = name_in_catalog(meta, attempt.options)
                 register(found.metadata_file, found.content, attempt.options.catalog, name)
             meta.files.delete_quietly(attempt.gone)
             return found
@@ -92,6 +92,11 @@ def bring_up_to_date(meta: Metadata) -> None:
     their data files are deleted, so that no reader finds a file missing. Raises as `publish`."""
     if published.is_published(meta):
         publish(meta.on(None), whole=False)
+
+
+def name_in_catalog(meta: Metadata, options: IcebergOptions) -> str:
+    """Namespace and name of a table in the catalog that its options name."""
+    return options.table or meta.paths.table_name
 
 
 @dataclass

@@ -1,0 +1,66 @@
+"""The table in the catalog of Iceberg that its options name, while it is renamed or dropped.
+
+1. Before: look whether the catalog has this table, or another one of its name. Afterwards nobody can tell, since the metadata
+   file that the catalog names is gone.
+2. The table is renamed or dropped.
+3. Remove it from the catalog. Publish a renamed table again, which registers it: all of its addresses have changed.
+
+What fails is logged, never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from lsmlake.interop.iceberg import catalog, metadata, mirror
+from lsmlake.interop.iceberg.published import is_published, uri_of
+from lsmlake.store.metadata import Metadata
+from lsmlake.store.version import Version
+
+_log = logging.getLogger("lsmlake")
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """A table under its name in a catalog. `root`: the folder of the table, for messages."""
+
+    root: str
+    catalog: str
+    name: str
+
+    @classmethod
+    def of(cls, meta: Metadata) -> CatalogEntry | None:
+        """Step 1. None: the options name no catalog, or it has no such table, or another one. One request if the table was never
+        published."""
+        try:
+            if not is_published(meta):
+                return None
+            options = Version.latest(meta).options.iceberg
+            if options.catalog is None:
+                return None
+            found = cls(meta.paths.root, options.catalog, mirror.name_in_catalog(meta, options))
+            own = metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
+            return found if catalog.has(found.catalog, found.name, *own) else None
+        except Exception as failed:
+            _warn(meta.paths.root, "the table may remain in a catalog of Iceberg", failed)
+            return None
+
+    def remove(self) -> None:
+        """Step 3."""
+        try:
+            catalog.remove(self.catalog, self.name)
+        except Exception as failed:
+            _warn(self.root, f"the table remains in the catalog {self.catalog} of Iceberg", failed)
+
+
+def publish_moved(meta: Metadata) -> None:
+    """Step 3: publish a renamed table, if it was published. Otherwise one request."""
+    try:
+        mirror.bring_up_to_date(meta)
+    except Exception as failed:
+        _warn(meta.paths.root, "Iceberg metadata was not brought up to date after the table was renamed", failed)
+
+
+def _warn(root: str, what: str, failed: Exception) -> None:
+    _log.warning("%s: %s: %s", root, what, failed)
