@@ -1,4 +1,5 @@
-"""A proxy between a client and an HTTP server on loopback that counts requests, delays them, and makes chosen ones fail.
+"""A proxy between a client and an HTTP server on loopback that counts requests, tells which follow one another, and makes chosen
+ones fail.
 
     with fault_proxy(server.endpoint) as proxy:
         proxy.fail("reset after", lambda request: request.method == "PUT")
@@ -13,12 +14,13 @@ import re
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from rounds import Rounds
 
 FAULTS = (
     "503 before",
@@ -37,14 +39,13 @@ _SILENCE_S = 30
 
 
 class Request(NamedTuple):
-    """`path`: decoded, without the query. `range`: the header, "" for none. `began`, `ended`: seconds of a monotonic clock."""
+    """`path`: decoded, without the query. `range`: the header, "" for none. `round`: from 1, of `in_rounds`."""
 
     method: str
     path: str
     query: str
     range: str
-    began: float
-    ended: float
+    round: int = 0
 
     @property
     def name(self) -> str:
@@ -58,15 +59,15 @@ class _Fault:
 
 class FaultProxy:
     """`endpoint`: the address to use instead of that of the server. `requests`: those that have ended, faults included.
-    `delay_s`: how long each request waits before it is passed on. `ignores_conditions`: the server never sees If-None-Match."""
+    `ignores_conditions`: the server never sees If-None-Match."""
 
     def __init__(self, target: str) -> None:
         self._target = urlsplit(target)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}{self._target.path}"
         self.requests: list[Request] = []
-        self.delay_s = 0.0
         self.ignores_conditions = False
+        self._rounds: Rounds | None = None
         self._faults: list[_Fault] = []
         self._lock, self._stopped = threading.Lock(), threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -82,6 +83,16 @@ class FaultProxy:
             struck = all(fault.times == 0 for fault in self._faults)
             self._faults = []
         return struck
+
+    @contextmanager
+    def in_rounds(self) -> Iterator[None]:
+        """Inside, requests that do not wait for one another's answers are answered together as one `round`."""
+        self._rounds = rounds = Rounds()
+        try:
+            yield
+        finally:
+            self._rounds = None
+            rounds.close()
 
     def close(self) -> None:
         self._stopped.set()
@@ -105,19 +116,24 @@ class FaultProxy:
         method, target, _ = line.split(" ")
         found = {name.lower(): value.strip() for name, _, value in (header.partition(":") for header in headers)}
         url = urlsplit(target)
-        request = Request(method, unquote(url.path), url.query, found.get("range", ""), time.monotonic(), 0.0)
+        request = Request(method, unquote(url.path), url.query, found.get("range", ""))
         with self._lock:
             fault = next((fault for fault in self._faults if fault.times and fault.strikes(request)), None)
             if fault is not None:
                 fault.times -= 1
         kind = fault.kind if fault else ""
-        self._stopped.wait(self.delay_s)
-        answer = b""
-        if not kind.endswith("before"):
-            for _ in range(2 if kind == "repeated" else 1):
-                answer = self._forward(method, head, body)
-        with self._lock:
-            self.requests.append(request._replace(ended=time.monotonic()))
+        if (rounds := self._rounds) is not None:
+            request = request._replace(round=rounds.enter())
+        try:
+            answer = b""
+            if not kind.endswith("before"):
+                for _ in range(2 if kind == "repeated" else 1):
+                    answer = self._forward(method, head, body)
+            with self._lock:
+                self.requests.append(request)
+        finally:
+            if rounds is not None:
+                rounds.leave(request.round)
         return self._send(client, kind, answer)
 
     def _forward(self, method: str, head: bytes, body: bytes) -> bytes:
