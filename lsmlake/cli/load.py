@@ -11,8 +11,9 @@ import typer
 from rich.progress import Progress
 
 from lsmlake.api.inputs import Input, as_input
-from lsmlake.api.lake import Lake, added, created_from
+from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
+from lsmlake.api.verbs.lake.loading import added, created_from
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit

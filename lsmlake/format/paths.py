@@ -87,6 +87,12 @@ def split_name(name: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
+def table_dir(name: str) -> str:
+    """The folder of the table 'sales.orders': 'sales.db/orders'. Raises InvalidQuery unless the name is valid."""
+    database, table = split_name(name)
+    return f"{database_dir(database)}/{table}"
+
+
 def split_branch(name: str) -> tuple[str, str | None]:
     """Splits 'sales.orders$branch_b1' into ('sales.orders', 'b1'); None: the name has no branch."""
     table, mark, branch = name.partition(_BRANCH_MARK)

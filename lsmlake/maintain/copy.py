@@ -25,12 +25,13 @@ from lsmlake.commit.holding import data_of, indexes_of, manifests_of
 from lsmlake.commit.pinned import pinned
 from lsmlake.errors import LakeError, SnapshotNotFound, StorageFailed, TableExists, Wording
 from lsmlake.format import file_index, puffin
-from lsmlake.format.paths import TablePaths, database_dir, database_mark, split_branch, split_name
+from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.copy_files import CopiedFile, Outcome, Sum, copy_file
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.envelope import unwrap
 from lsmlake.schema.schema import Schema
+from lsmlake.store.databases import Databases
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.statistics import statistics_of
 from lsmlake.store.storage import Storage
@@ -82,7 +83,7 @@ def copy(
         progress: called with the number of all files and the path of one that was copied, in any order.
     """
     new_name = new_name or split_branch(name)[0]
-    database, table = split_name(new_name)
+    database, _ = split_name(new_name)
     meta = meta.with_empty_cache()  # so that all metadata is read and checked
     snapshot = resolve(meta, moment, zone)
     with ExitStack() as held:
@@ -90,9 +91,9 @@ def copy(
             with suppress(StorageFailed):  # of a source that cannot be written to, the snapshot may expire meanwhile
                 held.enter_context(pinned(meta, snapshot))
             held.enter_context(meta.snapshots.unless_expired(snapshot))
-        target = _target(meta, snapshot, storage, f"{database_dir(database)}/{table}", new_name)
+        target = _target(meta, snapshot, storage, table_dir(new_name), new_name)
         copied = _copy_files(meta, target, snapshot, progress)
-        storage.put_if_absent(database_mark(database), b"{}")
+        Databases(storage).create(database)
         _publish(meta, target, snapshot, new_name)
     number = None if snapshot is None else snapshot.id
     return CopyReport(new_name, number, len(copied), sum(one.bytes for one in copied), sum(one.reused for one in copied))

@@ -1,0 +1,204 @@
+"""The verbs that make a table of a table or of files of another format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+
+from lsmlake.api.types import OptionValue
+from lsmlake.api.verbs.lake.catalog import Catalog
+from lsmlake.border import verbs_of
+from lsmlake.interop.imports.delta import read_delta
+from lsmlake.interop.imports.foreign import ForeignTable, repartitioned
+from lsmlake.interop.imports.iceberg import read_iceberg
+from lsmlake.interop.imports.parquet import read_parquet
+from lsmlake.maintain.adopt import ImportReport, adopt
+from lsmlake.store.databases import Databases
+from lsmlake.store.outside import Outside
+
+_REQUESTS_AT_ONCE = 8
+
+
+@verbs_of("Lake")
+class Imports(Catalog):
+    """The verbs that make a table of a table or of files of another format."""
+
+    def import_iceberg(
+        self,
+        metadata: str | PurePath,
+        name: str,
+        primary_key: Sequence[str] = (),
+        *,
+        snapshot: int | None = None,
+        partition_by: Sequence[str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> ImportReport:
+        """Make a table of an Iceberg table, whose data files stay as they are.
+
+        The table gets its own names of the files: hard links in a local file system, copies that the store makes in an object
+        store. So both tables may be written to and expire their files. Deletes of Iceberg become deletion vectors. Files that not
+        every reader of lsmlake can read as they are, such as those with times in INT96, are written anew. A process that is
+        killed leaves no table.
+
+        With a primary key, the keys of all rows are read: none may be null or occur twice. With `bucket = 1`, the default, files
+        stay as they are, too: their rows are not in the order of the key, so `compact` sorts them, in one go per partition. Until
+        then writers mark the rows that they supersede. With more buckets all rows are written anew.
+
+        Args:
+            metadata: the path or address of a *.metadata.json file or of the folder of a table; or catalog.namespace.table, which
+                PyIceberg finds by its configuration.
+            name: "database.table".
+            primary_key: the key columns, among them the partition columns. Empty: an append-only table.
+            snapshot: the id of a snapshot of Iceberg. None: the current one.
+            partition_by: None: as there; []: a table without partitions. Others, as in `create_table`: all files are written
+                anew.
+            options: as in `create_table`.
+            comment: as in `create_table`. None: as there.
+            storage_options: settings of the object store with the Iceberg table, as in `connect`.
+
+        Returns:
+            What was done. The table has one snapshot.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidQuery: there is no Iceberg table.
+            SnapshotNotFound: it has no such snapshot.
+            InvalidSchema: it has a column or a partition field that no table of lsmlake can have, or not with this key.
+            InvalidData: it has files that are not read, such as ORC files; or rows without a key, or several of one key.
+            Corrupt: a file is damaged or missing.
+            MissingDependency: fastavro is not installed.
+
+        Example:
+            >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders", ["order_id"])
+        """
+        outside, workers = Outside(dict(storage_options or {})), self._requests_at_once
+
+        def read() -> ForeignTable:
+            return read_iceberg(outside, str(metadata), snapshot, partitioned=partition_by is None, workers=workers)
+
+        return self._imported(name, outside, read, primary_key, partition_by, options, comment)
+
+    def import_delta(
+        self,
+        table: str | PurePath,
+        name: str,
+        primary_key: Sequence[str] = (),
+        *,
+        version: int | None = None,
+        partition_by: Sequence[str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> ImportReport:
+        """Make a table of a Delta table, whose data files stay as they are where that is sound.
+
+        The table gets its own names of the files, as in `import_iceberg`, and deletion vectors stay vectors. Delta's files do not
+        have the partition columns, so all files of a table with partitions are written anew, and so are files with times in
+        INT96. A process that is killed leaves no table.
+
+        Args:
+            table: the path or address of the folder of a Delta table.
+            name: "database.table".
+            primary_key: as in `import_iceberg`.
+            version: the number of a version of the Delta table. None: the newest.
+            partition_by: None: as there; []: a table without partitions; others as in `create_table`.
+            options: as in `create_table`.
+            comment: as in `create_table`. None: as there.
+            storage_options: settings of the object store with the Delta table, as in `connect`.
+
+        Returns:
+            What was done. The table has one snapshot.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidQuery: there is no Delta table.
+            SnapshotNotFound: it has no such version.
+            InvalidSchema: it has a column that no table of lsmlake can have, or not with this key.
+            InvalidData: rows without a key, or several of one key.
+            UnsupportedFormat: it has a feature that is not read.
+            Corrupt: a file is damaged or missing.
+            MissingDependency: deltalake is not installed.
+
+        Example:
+            >>> lake.import_delta("s3://lake/delta/orders", "sales.orders", version=7)
+        """
+        outside = Outside(dict(storage_options or {}))
+
+        def read() -> ForeignTable:
+            return read_delta(outside, str(table), version, partitioned=partition_by is None)
+
+        return self._imported(name, outside, read, primary_key, partition_by, options, comment)
+
+    def import_parquet(
+        self,
+        files: str | PurePath,
+        name: str,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        link: bool = False,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> ImportReport:
+        """Make a table of Parquet files, which stay as they are where that is sound.
+
+        The table has the columns of all files, by name; a column that some files lack is null there. Files are copied without
+        being decoded. Files that not every reader of lsmlake can read as they are are written anew. A process that is killed
+        leaves no table. With a primary key, files stay as they are or not as in `import_iceberg`.
+
+        Args:
+            files: a path, a glob or a folder, or the address of one in an object store. Folders such as `dt=2026-01-01` are
+                partitions, as Hive writes them.
+            name: "database.table".
+            primary_key: as in `create_table`.
+            partition_by: None: by the columns that folders name; else as in `create_table`.
+            options: as in `create_table`.
+            comment: as in `create_table`.
+            link: the files never change in place, so hard links of them are enough in a local file system.
+            storage_options: settings of the object store with the files, as in `connect`.
+
+        Returns:
+            What was done. The table has one snapshot.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidSchema: the columns of the files do not fit together, or no table can have them.
+            InvalidData: there are no such files, a value does not fit the table, or two rows have one key.
+            Corrupt: a file is damaged.
+
+        Example:
+            >>> lake.import_parquet("exports/orders", "sales.orders")
+        """
+        outside = Outside(dict(storage_options or {}))
+
+        def read() -> ForeignTable:
+            return read_parquet(outside, str(files), partitioned=partition_by is None, workers=self._requests_at_once)
+
+        return self._imported(name, outside, read, primary_key, partition_by, options, comment, link=link)
+
+    @property
+    def _requests_at_once(self) -> int:
+        return max(self.env.workers, _REQUESTS_AT_ONCE)
+
+    def _imported(
+        self,
+        name: str,
+        outside: Outside,
+        read: Callable[[], ForeignTable],
+        primary_key: Sequence[str],
+        partition_by: Sequence[str] | None,
+        options: Mapping[str, OptionValue] | None,
+        comment: str | None,
+        *,
+        link: bool = True,
+    ) -> ImportReport:
+        root, found = Databases(self.env.storage).root_of_new(name), read()
+        if partition_by:
+            found = repartitioned(found, partition_by, name)
+        return adopt(self.env, root, name, outside, found, dict(options or {}), comment, primary_key, link=link)

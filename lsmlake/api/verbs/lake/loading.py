@@ -1,0 +1,106 @@
+"""The verb that makes a table of rows; and loading rows into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lsmlake.api.inferred import with_columns
+from lsmlake.api.inputs import Input
+from lsmlake.api.table import Table
+from lsmlake.api.types import Data, OptionValue, RowKinds
+from lsmlake.api.verbs.lake.catalog import Catalog
+from lsmlake.border import verbs_of
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.schema import rowkind
+from lsmlake.write.append import check_keyed
+
+
+@verbs_of("Lake")
+class Loading(Catalog):
+    """The verb that makes a table of rows."""
+
+    def create_table_from(
+        self,
+        name: str,
+        data: Data,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        cast: bool = False,
+        row_kind: RowKinds | None = None,
+    ) -> Table:
+        """Create a table with the columns of `data` and load its rows as one commit.
+
+        Key columns become NOT NULL; all other columns are nullable. Nanoseconds become microseconds if the conversion is
+        lossless, dictionaries become their values, unsigned integers the next wider signed type. If `data` is several files, the
+        first file determines the types. The first rows of a CSV file determine its types: numbers that begin with a zero and
+        times of day become STRING, integers beyond 64 bits DECIMAL(38,0). A key column of CSV or JSON files whose values look
+        like DOUBLE is refused, because rounding could make two keys equal. The table exists before its rows are committed: an
+        error drops it again; a process that is killed leaves it empty.
+
+        Args:
+            name: "database.table".
+            data: as in `Table.upsert`.
+            primary_key: as in `create_table`.
+            partition_by: as in `create_table`.
+            options: as in `create_table`.
+            comment: as in `create_table`.
+            cast: as in `Table.upsert`.
+            row_kind: as in `Table.upsert`. The table gets no column for the row kinds.
+
+        Raises:
+            TableExists: the table exists.
+            TableNotFound: the database does not exist.
+            InvalidSchema: no table can have these columns or this key.
+            InvalidOption: an option is unknown, or its value does not fit.
+            InvalidData: a row does not fit the table.
+
+        Example:
+            >>> orders = lake.create_table_from("sales.orders", "orders.csv", primary_key=["order_id"])
+        """
+        table, _ = created_from(
+            self,
+            name,
+            data,
+            primary_key=primary_key,
+            partition_by=partition_by,
+            options=options,
+            comment=comment,
+            cast=cast,
+            row_kind=row_kind,
+        )
+        return table
+
+
+def created_from(
+    lake: Catalog,
+    name: str,
+    data: Data | Input,
+    *,
+    primary_key: Sequence[str],
+    partition_by: Sequence[str],
+    options: Mapping[str, OptionValue] | None,
+    comment: str | None,
+    cast: bool,
+    row_kind: RowKinds | None,
+) -> tuple[Table, Snapshot | None]:
+    """`Lake.create_table_from`, with the snapshot of its commit; None for data without rows."""
+    columns, rows, text = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind))
+    table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
+    try:
+        return table, added(table, rows, cast=cast or text, row_kind=row_kind)
+    except BaseException:
+        if table.meta.snapshots.latest_id() is None:  # no other writer has committed
+            lake.drop_table(name)
+        raise
+
+
+def added(table: Table, data: Data | Input, *, cast: bool, row_kind: RowKinds | None) -> Snapshot | None:
+    """Appends the rows to a table without a primary key; upserts them otherwise."""
+    if not table.current.append_only:
+        return table.upsert(data, cast=cast, row_kind=row_kind)
+    if row_kind is not None:
+        check_keyed(table.current, table.name, "row_kind", "leave row_kind out")
+    return table.append(data, cast=cast)
