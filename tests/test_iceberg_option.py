@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-import lsmlake
 from lsmlake import set_option, unset_option
+from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InvalidOption, StorageFailed
+from lsmlake.interop.iceberg import catalog, patience, published
+from lsmlake.store.env import Env
+from lsmlake.store.local import LocalStorage
 
 pytest.importorskip("pyiceberg.catalog")
 from pyiceberg import catalog as catalogs
@@ -27,22 +31,34 @@ def configure(monkeypatch, **properties: str) -> None:
     monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
 
 
+class Clock:
+    """Milliseconds that only a test lets pass."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
 @pytest.fixture(autouse=True)
 def configured(monkeypatch, tmp_path):
     uri = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setattr(patience, "_rests", {})
     configure(monkeypatch, TYPE="sql", URI=uri, PASSWORD=SECRET, S3__SECRET_ACCESS_KEY=SECRET)
 
 
 @pytest.fixture
 def lake(tmp_path):
-    found = lsmlake.connect(tmp_path / "lake")
+    """Its clock stands still, so no catalog takes long."""
+    found = Lake(Env(LocalStorage(tmp_path / "lake"), Clock()), Runtime())
     found.create_database("d")
     return found
 
 
-def made(lake, **options: str):
+def made(lake, name: str = "d.t", **options: str):
     given = {"bucket": "1", "snapshot.expire.on-commit": "false", **PROD, **options}
-    return lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options=given)
+    return lake.create_table(name, "id BIGINT, v BIGINT", primary_key=["id"], options=given)
 
 
 def write(table, n: int) -> None:
@@ -113,6 +129,60 @@ def test_a_catalog_that_fails_fails_no_commit_and_is_brought_up_to_date_later(la
     table.remove_orphan_files("2100-01-01")
     assert not files <= set(Path(tmp_path).rglob("data-*.parquet"))
     assert shown()[2] == of(table)[1]
+
+
+def test_commits_do_not_wait_for_a_catalog_that_hangs_again_and_again(tmp_path, monkeypatch, caplog):
+    clock, asked, hangs = Clock(), [], [False]
+
+    def within(seconds, call, within=catalog._within):
+        asked.append(seconds)
+        if hangs[0]:
+            clock.ms += 1_000 * seconds
+            raise TimeoutError
+        return within(seconds, call)
+
+    monkeypatch.setattr(catalog, "_within", within)
+    lake = Lake(Env(LocalStorage(tmp_path / "lake"), clock), Runtime())
+    lake.create_database("d")
+    table, other = made(lake), made(lake, "d.other")
+    table.upsert([{"id": 1, "v": 1}], compact=False)
+    assert asked == [10]
+    hangs[0] = True
+    for n in range(5):
+        table.upsert([{"id": n, "v": n}], compact=False)
+        other.upsert([{"id": n, "v": n}], compact=False)
+    assert asked == [10, 10], "the first of these commits asked it, for both tables"
+    assert caplog.text.count("the catalog did not answer, expected an answer within 10 seconds") == 1
+    assert "failed a short time ago, so it is not asked now, expected the next attempt in 101 seconds" in caplog.text
+    assert published.current(table.meta).content["current-snapshot-id"] == table.version.number, "published by path"
+    with pytest.raises(StorageFailed, match="did not answer, expected an answer within 60 seconds"):
+        table.publish_iceberg()
+    assert asked == [10, 10, 60], "a user is not refused"
+    files = set(tmp_path.rglob("data-*.parquet"))
+    table.compact(full=True)
+    with pytest.raises(StorageFailed, match=r"not asked now.*publish_iceberg\(\) asks it at once"):
+        table.expire_snapshots(retain_max=1, retain_min=1)
+    assert files <= set(tmp_path.rglob("data-*.parquet")), "the catalog names them"
+    clock.ms += 599_999
+    lake.drop_table("d.other")
+    table.upsert([{"id": 8, "v": 8}], compact=False)
+    assert asked == [10, 10, 60]
+    hangs[0] = False
+    clock.ms += 1
+    table.compact(full=True)
+    table.upsert([{"id": 9, "v": 9}])
+    assert asked == [10, 10, 60, 10, 10]
+    assert shown()[0] == table.version.number
+
+
+def test_a_catalog_that_refuses_quickly_is_asked_by_each_commit(lake, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(catalog, "_within", lambda seconds, call: asked.append(seconds) or call())
+    configure(monkeypatch, URI=f"sqlite:///{tmp_path}/no/catalog.db")
+    table = made(lake)
+    for n in range(3):
+        table.upsert([{"id": n, "v": n}], compact=False)
+    assert asked == [10, 10, 10]
 
 
 def test_publish_iceberg_brings_the_catalog_up_to_date_too(lake):

@@ -11,9 +11,11 @@ What fails is logged, never raised.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsmlake.interop.iceberg import catalog, metadata, mirror
+from lsmlake.interop.iceberg.patience import waiting_for
 from lsmlake.interop.iceberg.published import is_published, uri_of
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -23,9 +25,10 @@ _log = logging.getLogger("lsmlake")
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A table under its name in a catalog. `root`: the folder of the table, for messages."""
+    """A table under its name in a catalog. `root`: the folder of the table, for messages. `clock`: of its environment."""
 
     root: str
+    clock: Callable[[], int]
     catalog: str
     name: str
 
@@ -39,19 +42,23 @@ class CatalogEntry:
             options = Version.latest(meta).options.iceberg
             if options.catalog is None:
                 return None
-            found = cls(meta.paths.root, options.catalog, mirror.name_in_catalog(meta, options))
+            found = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
             own = metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
-            return found if catalog.has(found.catalog, found.name, *own) else None
+            with waiting_for(found.catalog, found.clock) as seconds:
+                return found if catalog.has(found.catalog, found.name, *own, seconds) else None
         except Exception as failed:
-            _warn(meta.paths.root, "the table may remain in a catalog of Iceberg", failed)
+            _warn(meta.paths.root, "the table may remain in a catalog of Iceberg; then drop it there, without its files", failed)
             return None
 
     def remove(self) -> None:
         """Step 3."""
         try:
-            catalog.remove(self.catalog, self.name)
+            with waiting_for(self.catalog, self.clock) as seconds:
+                catalog.remove(self.catalog, self.name, seconds)
         except Exception as failed:
-            _warn(self.root, f"the table remains in the catalog {self.catalog} of Iceberg", failed)
+            _warn(
+                self.root, f"the table remains in the catalog {self.catalog} of Iceberg; drop it there, without its files", failed
+            )
 
 
 def publish_moved(meta: Metadata) -> None:

@@ -28,10 +28,9 @@ from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDepen
 from lsmlake.extras import need
 from lsmlake.interop.iceberg import updates
 from lsmlake.interop.iceberg.metadata import Metadata
+from lsmlake.interop.iceberg.patience import ASKED_SECONDS
 
 Result = TypeVar("Result")
-LIMIT_SECONDS = 60
-"""How long a catalog may take."""
 _ATTEMPTS = 5
 _FOUND_CHARS = 500
 _LONG = 8  # shorter secrets may be parts of words
@@ -46,7 +45,9 @@ _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGN
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
 
-def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str] | str, name: str) -> None:
+def register(
+    metadata_file: str, content: Metadata, catalog: Mapping[str, str] | str, name: str, seconds: float = ASKED_SECONDS
+) -> None:
     """Let the table `name` of a catalog be the published one. Does nothing if the catalog has this publication, or a newer one.
 
     Args:
@@ -55,6 +56,7 @@ def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str] |
         catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or the name alone of a catalog that
             PyIceberg's configuration has.
         name: namespace and name of the table in the catalog; `check_name` accepts it.
+        seconds: how long the catalog may take.
 
     Raises:
         MissingDependency: PyIceberg, or what it needs for such a catalog, is not installed.
@@ -68,10 +70,10 @@ def register(metadata_file: str, content: Metadata, catalog: Mapping[str, str] |
         found._write_metadata = _writer(content)
         _Registration(found, name, metadata_file, parsed(content)).run()
 
-    _ask(catalog, name, run, *_REGISTER)
+    _ask(catalog, name, run, seconds, *_REGISTER)
 
 
-def has(catalog: str, name: str, table_uuid: str, location: str) -> bool:
+def has(catalog: str, name: str, table_uuid: str, location: str, seconds: float) -> bool:
     """Whether the table `name` of a catalog is the published one with this uuid, at this address. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
@@ -82,10 +84,10 @@ def has(catalog: str, name: str, table_uuid: str, location: str) -> bool:
             return False
         return (str(there.table_uuid), there.location.rstrip("/")) == (table_uuid, location)
 
-    return _ask(catalog, name, run, *_LOOK)
+    return _ask(catalog, name, run, seconds, *_LOOK)
 
 
-def remove(catalog: str, name: str) -> None:
+def remove(catalog: str, name: str, seconds: float) -> None:
     """Remove the table `name` from a catalog; files stay. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
@@ -93,14 +95,17 @@ def remove(catalog: str, name: str) -> None:
         with suppress(errors.NoSuchTableError):
             found.drop_table(name)
 
-    _ask(catalog, name, run, *_REMOVE)
+    _ask(catalog, name, run, seconds, *_REMOVE)
 
 
-def _ask(catalog: Mapping[str, str] | str, name: str, work: Callable[[Any], Result], failed: str, cure: str) -> Result:
+def _ask(
+    catalog: Mapping[str, str] | str, name: str, work: Callable[[Any], Result], seconds: float, failed: str, cure: str
+) -> Result:
     """What `work` returns for the catalog, as PyIceberg connects to it. Raises as `register`.
 
     Args:
         name: the table, for errors.
+        seconds: how long the catalog may take.
         failed: what a catalog did that refused, for errors.
         cure: the end of what to do then.
     """
@@ -117,9 +122,12 @@ def _ask(catalog: Mapping[str, str] | str, name: str, work: Callable[[Any], Resu
             found.close()
 
     try:
-        return _within(LIMIT_SECONDS, run)
+        return _within(seconds, run)
     except LakeError:
         raise
+    except TooLate:
+        told = f"an answer within {seconds:g} seconds"
+        raise StorageFailed("the catalog did not answer", where=name, expected=told, cure=f"try again; {cure}") from None
     except Exception as refused:  # of many kinds
         raise _error(refused, name, secrets, failed, cure) from None  # its traceback may show secrets
 
@@ -271,13 +279,6 @@ def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: 
     if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
         what = "PyIceberg lacks packages for such a catalog"
         return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
-    if isinstance(refused, TooLate):
-        return StorageFailed(
-            "the catalog did not answer",
-            where=name,
-            expected=f"an answer within {LIMIT_SECONDS} seconds",
-            cure=f"try again; {cure}",
-        )
     if _OF_CATALOG.search(text):
         cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
     else:

@@ -32,6 +32,7 @@ from lsmlake.interop.iceberg.additions import Additions
 from lsmlake.interop.iceberg.catalog import register
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.interop.iceberg.lines import Line, lines_of
+from lsmlake.interop.iceberg.patience import waiting_for
 from lsmlake.interop.iceberg.published import Current, name_of, path_of, uri_of
 from lsmlake.options.iceberg import IcebergOptions
 from lsmlake.store.metadata import Metadata
@@ -48,7 +49,7 @@ class Published(NamedTuple):
     snapshots: int
 
 
-def publish(meta: Metadata, *, whole: bool = True) -> Published:
+def publish(meta: Metadata, *, whole: bool = True, asked: bool = False) -> Published:
     """Bring the Iceberg metadata up to date: all snapshots that are kept or tagged, and no others. Older ones that Iceberg cannot
     express are left out. Then the catalog that the options of the table name: if that fails, the metadata is published, and no
     file is deleted that the catalog may name.
@@ -56,6 +57,7 @@ def publish(meta: Metadata, *, whole: bool = True) -> Published:
     Args:
         meta: the table.
         whole: whether the newest snapshot must be there; False: it may be left out, too.
+        asked: whether a user has asked for it: the catalog may take longer then, and is asked even if it failed lately.
 
     Raises:
         InvalidOption: the table has no deletion vectors.
@@ -75,7 +77,8 @@ def publish(meta: Metadata, *, whole: bool = True) -> Published:
         if found is not None:
             if attempt.options.catalog is not None:
                 name = name_in_catalog(meta, attempt.options)
-                register(found.metadata_file, found.content, attempt.options.catalog, name)
+                with waiting_for(attempt.options.catalog, meta.env.clock, asked=asked) as seconds:
+                    register(found.metadata_file, found.content, attempt.options.catalog, name, seconds)
             meta.files.delete_quietly(attempt.gone)
             return found
         meta.files.delete_quietly(attempt.written)

@@ -125,7 +125,7 @@ class Upkeep(Handle):
             raise InvalidQuery("only a table in a catalog has another name", found=f"{name!r}, but no catalog", cure=cure)
         there = main if name is None else name
         check_name(there)
-        published = mirror.publish(self.meta)
+        published = mirror.publish(self.meta, asked=True)
         if catalog is not None:
             register(published.metadata_file, published.content, catalog, there)
         return published.metadata_file

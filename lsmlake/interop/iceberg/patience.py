@@ -1,0 +1,57 @@
+"""How long a program waits for a catalog, which may hang: a user who asks for it longer than a commit.
+
+Once commits of this process have waited for a catalog in vain, it gets a rest, `_TIMES` as long as they have waited: until then
+nothing but a user asks it. So commits lose a bounded part of their time. A catalog that refuses quickly gets no rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from lsmlake.errors import StorageFailed, Wording
+
+ASKED_SECONDS = 60
+COMMIT_SECONDS = 10
+_QUICK_MS = 1_000
+_TIMES = 10
+
+
+class _Rest(NamedTuple):
+    """`why`: what the catalog did."""
+
+    since_ms: int
+    until_ms: int
+    why: str
+
+
+_rests: dict[str, _Rest] = {}
+
+
+@contextmanager
+def waiting_for(catalog: str, clock: Callable[[], int], *, asked: bool = False) -> Iterator[float]:
+    """A context that asks a catalog of this name; gives how many seconds it may take.
+
+    Args:
+        catalog: its name in the configuration of PyIceberg.
+        clock: that of the environment.
+        asked: whether a user has asked for it. Otherwise StorageFailed is raised if the catalog has a rest.
+    """
+    begun, rest = clock(), _rests.get(catalog)
+    if not asked and rest is not None and rest.since_ms <= begun < rest.until_ms:  # the clock may have been set back
+        raise StorageFailed(
+            "the catalog failed a short time ago, so it is not asked now",
+            where=catalog,
+            expected=f"the next attempt in {(rest.until_ms - begun) // 1000 + 1} seconds",
+            found=rest.why,
+            cure=Wording("publish_iceberg() asks it at once", command="`lsmlake iceberg TABLE` asks it at once"),
+        )
+    try:
+        yield ASKED_SECONDS if asked else COMMIT_SECONDS
+    except StorageFailed as failed:
+        now = clock()
+        if now - begun >= _QUICK_MS:
+            _rests[catalog] = _Rest(now, now + _TIMES * (now - begun), failed.what)
+        raise
+    _rests.pop(catalog, None)
