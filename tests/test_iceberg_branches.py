@@ -117,6 +117,59 @@ def test_a_branch_keeps_the_snapshot_that_it_begins_at(table):
     assert table.verify() == []
 
 
+def test_tags_of_branches(table, caplog):
+    """Two branches and the table have a tag of one name; one branch has tagged the snapshot that it begins at."""
+    caplog.set_level("INFO", "lsmlake")
+    expected = {}
+    for n, name in enumerate(("b", "c"), 4):
+        branch = table.create_branch(name)
+        branch.create_tag("begin")
+        branch.upsert(rows(n, v=n))
+        branch.compact()
+        branch.create_tag("x.1 a")
+        expected |= {f"{name}/begin": branch.scan(tag="begin"), f"{name}/x.1 a": branch.scan(tag="x.1 a")}
+        branch.upsert(rows(1, v=100 * n))
+    table.create_tag("x.1 a")
+    expected["x.1 a"] = table.scan()
+    assert {name for name, (kind, _) in refs(table).items() if kind == "tag"} == expected.keys()
+    for name, scan in expected.items():
+        assert sorted_rows(reader(table).rows(refs(table)[name][1])) == sorted_rows(scan.to_arrow())
+    with_pyiceberg(table, "b/x.1 a", expected["b/x.1 a"])
+    assert table.verify() == []
+    table.branch("b").rename_tag("x.1 a", "y")
+    table.branch("b").delete_tag("begin")
+    table.rename_branch("c", "d")
+    assert refs(table).keys() == {"main", "b", "d", "x.1 a", "b/y", "d/begin", "d/x.1 a"}
+    table.fast_forward("b")
+    assert refs(table).keys() == {"main", "b", "d", "x.1 a", "y", "d/begin", "d/x.1 a"}
+    table.delete_branch("d")
+    assert refs(table).keys() == {"main", "b", "x.1 a", "y"}
+    assert table.verify() == []
+    assert "lag behind" not in caplog.text
+
+
+def test_a_tag_of_a_branch_keeps_a_snapshot_that_has_expired(table):
+    branch = table.create_branch("b")
+    branch.upsert(rows(7, v=7))
+    branch.create_tag("t")
+    for n in range(3):
+        branch.upsert(rows(1, v=n))
+    branch.expire_snapshots(retain_max=1, retain_min=1)
+    assert sorted_rows(reader(table).rows(refs(table)["b/t"][1])) == sorted_rows(branch.scan(tag="t").to_arrow())
+    branch.delete_tag("t")
+    assert len(reader(table).snapshots) == 2
+    assert table.verify() == []
+
+
+def with_pyiceberg(table, name: str, scan) -> None:
+    from pyiceberg.table import StaticTable
+
+    current = published.current(table.meta)
+    found = StaticTable.from_metadata(f"{current.content['location']}/metadata/v{current.number}.metadata.json")
+    at = found.scan(snapshot_id=found.snapshot_by_name(name).snapshot_id)
+    assert sorted_rows(at.to_arrow()) == sorted_rows(scan.to_arrow())
+
+
 def test_without_the_option_references_wait_for_the_next_publication(table):
     table.alter(set_option("metadata.iceberg", "false"))
     table.create_tag("later")

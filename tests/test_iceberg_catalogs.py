@@ -104,19 +104,20 @@ def location(catalog, name) -> str:
         return found.metadata_location
 
 
-def follow(table, catalog, name, branches=None) -> None:
-    """Publish, and compare all snapshots, tags and branches with what a reader finds in the catalog."""
+def follow(table, catalog, name, of_branches=None) -> None:
+    """Publish, and compare all snapshots, tags and branches with what a reader finds in the catalog. `of_branches`: reference ->
+    scan of a branch."""
     table.publish_iceberg(catalog=catalog, name=name)
-    branches = branches or {}
+    of_branches = of_branches or {}
     with loaded(catalog, name) as found:
         assert found.current_snapshot().snapshot_id == table.version.number
         ids = table.snapshots()["snapshot_id"].to_pylist()
         there = [one.snapshot_id for one in found.snapshots()]
-        assert ids == ([id for id in there if id in ids] if branches else there)
-        assert {*found.refs()} == {"main", *table.tags()["tag_name"].to_pylist(), *branches}
+        assert ids == ([id for id in there if id in ids] if of_branches else there)
+        assert {*found.refs()} == {"main", *table.tags()["tag_name"].to_pylist(), *of_branches}
         assert found.schema().as_arrow().names == table.schema.names
         states = {None: table.scan(), **{id: table.scan(snapshot=id) for id in ids}}
-        states |= {found.refs()[one].snapshot_id: branch.scan() for one, branch in branches.items()}
+        states |= {found.refs()[one].snapshot_id: scan for one, scan in of_branches.items()}
         for id, scan in states.items():
             assert rows(found.scan(snapshot_id=id)) == rows(scan)
 
@@ -173,13 +174,16 @@ def test_a_branch_in_a_catalog(table, catalog, name, drops):
     for number in (5, 6):
         written(branch, number)
         written(table, 10 * number)
-        follow(table, catalog, name, {"b1": branch})
+        follow(table, catalog, name, {"b1": branch.scan()})
+    branch.create_tag("six")
+    written(branch, 7)
+    follow(table, catalog, name, {"b1": branch.scan(), "b1/six": branch.scan(tag="six")})
     table.delete_branch("b1")
     branch = table.create_branch("b2")
     written(branch, 7)
-    follow(table, catalog, name, {"b2": branch})
+    follow(table, catalog, name, {"b2": branch.scan()})
     table.fast_forward("b2")
-    follow(table, catalog, name, {"b2": branch})
+    follow(table, catalog, name, {"b2": branch.scan()})
     assert not drops
 
 

@@ -24,7 +24,7 @@ from lsmlake.interop.iceberg import metadata, published
 from lsmlake.interop.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.interop.iceberg.entries import Key, Point, key_of
-from lsmlake.interop.iceberg.lines import branches_of, id_on
+from lsmlake.interop.iceberg.lines import branches_of, id_on, tag_on, tags_of
 from lsmlake.interop.iceberg.published import Current, name_of, path_of, uri_of
 from lsmlake.interop.iceberg.schemas import schema_json, spec_json
 from lsmlake.interop.iceberg.values import binary, number_of
@@ -137,9 +137,18 @@ class _Check:
         needed = {content["current-schema-id"], *(one["schema-id"] for one in content["snapshots"])}
         if needed - schemas or content["default-spec-id"] not in specs:
             yield told("Iceberg metadata lacks a schema or spec", sorted(needed), sorted(schemas))
-        tags = {tag.name: tag.snapshot.id for tag in self.meta.tags.readable() if tag.name != "main"}
+        tags = {name: one.id for name, one in tags_of(self.meta).items() if name != "main"} | self._tags_of_branches()
         if tags != {name: ref["snapshot-id"] for name, ref in content["refs"].items() if ref["type"] == "tag"}:
             _log.info("%s: the tags in its Iceberg metadata lag behind", self.meta.paths.root)
+
+    def _tags_of_branches(self) -> dict[str, int]:
+        """Name of the reference -> id, of the branches that are published."""
+        found = {}
+        for on, state in branches_of(self.meta):
+            branch, begins = on.paths.branch.name, 0 if state.base is None else state.base.id
+            for tag, one in tags_of(on).items() if branch in self.content["refs"] else ():
+                found[tag_on(branch, tag)] = one.id if one.id <= begins else id_on(on, one.id)
+        return found
 
     # -- one snapshot -------------------------------------------------------------------------------------------------
 

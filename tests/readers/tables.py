@@ -92,6 +92,9 @@ def asked_of(table: Table, title: str) -> Iterator[Asked]:
     branches = table.branches()["branch_name"].to_pylist()
     for name in branches:
         yield Asked(Question(*of, ROWS, tag=name), table.scan(branch=name).to_arrow())
+        for tag in table.branch(name).tags()["tag_name"].to_pylist():
+            tags[f"{name}/{tag}"] = None
+            yield Asked(Question(*of, ROWS, tag=f"{name}/{tag}"), table.scan(branch=name, tag=tag).to_arrow())
     if not branches:  # their snapshots have other numbers there
         yield Asked(Question(*of, SNAPSHOTS), pa.table({"snapshot_id": snapshots}))
     refs = {"main": "BRANCH", **dict.fromkeys(tags, "TAG"), **dict.fromkeys(branches, "BRANCH")}
@@ -545,6 +548,7 @@ def _(lake: Lake, name: str) -> Table:
     branch.upsert(plain(range(0, ROW_COUNT, 3), 1))
     table.upsert(plain(range(5), 2))
     branch.compact(full=True)
+    branch.create_tag("1.0")
     branch.delete("id < 4")
     table.create_branch("c").upsert(plain([1000], 3))
     return table

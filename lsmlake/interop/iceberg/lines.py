@@ -33,7 +33,7 @@ class Line(NamedTuple):
         begins: snapshots up to this number are those of the table; 0: none.
         common: the newest schema that the branch has from the table.
         kept: the snapshots to publish, by number; None: the metadata has this one already, and it was not read.
-        tags: name -> number.
+        tags: name of the reference -> number.
     """
 
     meta: Metadata
@@ -44,8 +44,8 @@ class Line(NamedTuple):
     tags: Mapping[str, int]
 
     def id_of(self, number: int) -> int:
-        """The id of the snapshot of this number."""
-        return id_on(self.meta, number)
+        """The id of the snapshot of this number: up to `begins`, that of the table."""
+        return number if number <= self.begins else id_on(self.meta, number)
 
 
 def id_on(meta: Metadata, number: int) -> int:
@@ -66,7 +66,7 @@ def lines_of(meta: Metadata, table: Schema, known: Mapping[int, str]) -> list[Li
     """
     branches = branches_of(meta)
     bases = [state.base for _, state in branches if state.base is not None]
-    tags = {tag.name: tag.snapshot for tag in meta.tags.readable() if tag.name}
+    tags = tags_of(meta)
     kept = _kept(meta, 0, [*bases, *tags.values()], known)
     named = {name: snapshot.id for name, snapshot in tags.items() if kept[snapshot.id] == snapshot}
     found = [Line(meta, MAIN, 0, table.id, kept, named)]
@@ -87,6 +87,16 @@ def branches_of(meta: Metadata) -> list[tuple[Metadata, State]]:
             if info is not None:
                 found.append((meta.on(info.named(name)), meta.branches.state(info)))
     return found
+
+
+def tags_of(meta: Metadata) -> dict[str, Snapshot]:
+    """The tags of a table or of a branch by name, except those that cannot be read."""
+    return {tag.name: tag.snapshot for tag in meta.tags.readable()}
+
+
+def tag_on(branch: str, tag: str) -> str:
+    """The name of the reference of a tag of a branch. No other name of a tag or branch has a '/'."""
+    return f"{branch}/{tag}"
 
 
 def fits(branch: Schema, table: Schema, common: Schema) -> bool:
@@ -111,8 +121,10 @@ def _branch(on: Metadata, state: State, table: Schema, known: Mapping[int, str])
     begins, common = (0, 0) if state.base is None else (state.base.id, state.base.schema_id)
     if not fits(on.schemas.of(on.snapshots.latest()), table, on.schemas.get(common)):
         return None
-    tags = [tag.snapshot for tag in on.tags.readable() if tag.name]
-    return Line(on, on.paths.branch.name, begins, common, _kept(on, begins, tags, known), {})
+    tags, name = tags_of(on), on.paths.branch.name
+    kept = _kept(on, begins, tags.values(), known)
+    named = {tag_on(name, tag): snapshot.id for tag, snapshot in tags.items() if kept.get(snapshot.id, state.base) == snapshot}
+    return Line(on, name, begins, common, kept, named)
 
 
 def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping[int, str]) -> dict[int, Snapshot | None]:

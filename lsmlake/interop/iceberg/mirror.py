@@ -140,7 +140,7 @@ class _Attempt:
             content = metadata.with_names(content, named)
         current_id = max((number for number in there if number <= version.number), default=None)
         content = metadata.with_snapshots(content, made, there, current_id, added.next_row)
-        tags = {name: number for name, number in lines[0].tags.items() if number in there}
+        tags = {name: id for line in lines for name, number in line.tags.items() if (id := line.id_of(number)) in there}
         content = metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
         if before is not None and content == before.content:
             return self._published(before.number, content, 0)
