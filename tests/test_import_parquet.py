@@ -298,7 +298,7 @@ def test_files_that_do_not_fit(lake, tmp_path):
     files = tmp_path / "files"
     refused(lake, InvalidData, "no input file found, expected Parquet files, whose names end in .parquet", files)
     written(files / "a.parquet", {"k": [1], "v": ["x"]})
-    refused(lake, InvalidSchema, "'id' is not a column|primary key", files, primary_key=["id"])
+    refused(lake, InvalidSchema, "key column 'id' is neither in the files nor the name of folders", files, primary_key=["id"])
     written(files / "b.parquet", {"k": [None], "v": pa.array([None], pa.string())})
     refused(lake, InvalidData, "null", files, primary_key=["k"])
     written(files / "b.parquet", {"k": ["text"]})

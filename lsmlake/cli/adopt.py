@@ -96,7 +96,7 @@ def _adopted(
         raise InvalidQuery("unknown format", where="--format", expected=_FORMATS, found=repr(format), cure="correct it")
     if snapshot is not None:
         raise InvalidQuery("Parquet files have no snapshots", where=source, cure="leave --snapshot out")
-    return lake.import_parquet(source, table, primary_key=key, partition_by=partition_by, options=options, link=link)
+    return lake.import_parquet(source, table, key, partition_by=partition_by, options=options, link=link)
 
 
 def _format_of(source: str) -> str:

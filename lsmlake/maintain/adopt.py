@@ -26,7 +26,7 @@ from lsmlake.commit.housekeeping import housekeep
 from lsmlake.commit.invariants import check_edits
 from lsmlake.commit.replay import Identity
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
-from lsmlake.errors import CommitUnknown, Corrupt, InvalidData, LakeError, StorageFailed, TableExists
+from lsmlake.errors import CommitUnknown, Corrupt, LakeError, StorageFailed, TableExists
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.paths import TablePaths, bucket_directory
@@ -282,7 +282,7 @@ class _Adoption:
         ids = self.schema.field_ids()
         with self.sources.open(one.of.uri, one.of.bytes, one.rows, self.schema.columns) as reader:
             lacking = {name: ids[name] for name in names if ids[name] in one.of.constants and reader.stored(name) is None}
-            for chunk in _lossless(reader.stream(names), one.of.uri):
+            for chunk in reader.stream(names):
                 rows = chunk.table
                 for name, id in lacking.items():
                     place = names.index(name)
@@ -328,21 +328,6 @@ class _Adoption:
         finally:
             self.written += builder.written
             self.written += [self.meta.paths.manifest(meta.name) for meta in builder.manifests.values()]
-
-
-def _lossless(chunks: Iterator[Chunk], where: str) -> Iterator[Chunk]:
-    """The chunks of a file. Raises InvalidData for a value that its column cannot hold."""
-    try:
-        yield from chunks
-    except Corrupt as broken:
-        if not isinstance(broken.__cause__, pa.ArrowInvalid) or "cast" not in str(broken.__cause__).lower():
-            raise  # the file is damaged
-        raise InvalidData(
-            "a value does not fit the type of its column in the table",
-            where=where,
-            found=broken.__cause__,
-            cure="round or convert the values there, or load the rows into a table with a schema of your own",
-        ) from broken
 
 
 def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None, name: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -54,9 +55,11 @@ def reading(path: str) -> Iterator[None]:
             "data file is missing", where=path, cure="restore it from a copy, or roll back to a snapshot that does not use it"
         ) from missing
     except (pa.ArrowException, OSError, ValueError, ArithmeticError) as broken:  # the last two: values beyond Python's types
-        raise Corrupt(
-            "data file cannot be read", where=path, expected="a whole Parquet file", found=broken, cure=RESTORE
-        ) from broken
+        raise _broken(path, broken) from broken
+
+
+def _broken(path: str, error: Exception) -> Corrupt:
+    return Corrupt("data file cannot be read", where=path, expected="a whole Parquet file", found=error, cure=RESTORE)
 
 
 class DataReader:
@@ -64,7 +67,8 @@ class DataReader:
 
     `columns` are names of columns of the schema, or `_row_kind`. Columns have their plain types, except text columns in `encoded`
     that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time. `identified`:
-    gives the columns of a file their field ids, which files of other writers may lack.
+    gives the columns of a file their field ids, which files of other writers may lack. `unfit`: makes the error for a stored
+    value that its column cannot hold; None: the file is damaged, as no writer of lsmlake writes such a value.
     """
 
     def __init__(
@@ -75,8 +79,10 @@ class DataReader:
         schema: Schema,
         encoded: Collection[str] = (),
         identified: Callable[[pa.Schema], pa.Schema] = lambda stored: stored,
+        unfit: Callable[[Exception], LakeError] | None = None,
     ) -> None:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
+        self.unfit = unfit or partial(_broken, path)
         with reading(path):
             self.source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
             self.footer_bytes = footer = read_footer(self.source, file, path)
@@ -121,8 +127,10 @@ class DataReader:
         with reading(self.path):
             found = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
             known = [s is not None and s.has_min_max for s in found]
-            low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], stored.field.type).cast(type_)
-            high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], stored.field.type).cast(type_)
+            low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], stored.field.type)
+            high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], stored.field.type)
+            with self._converting():
+                low, high = low.cast(type_), high.cast(type_)
             return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
 
     def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[Range] = ()) -> pa.Table:
@@ -217,9 +225,18 @@ class DataReader:
         if read is None:
             return constant(wanted, rows).cast(field.type)
         stored = self.columns[types.field_id(wanted)].field
-        if column in self.encoded or not is_evolved(stored.type, wanted.type):
-            return read.cast(field.type)
-        return adapted(read, stored, wanted, f"{self.path}, column {column!r}")
+        with self._converting():
+            if column in self.encoded or not is_evolved(stored.type, wanted.type):
+                return read.cast(field.type)
+            return adapted(read, stored, wanted, f"{self.path}, column {column!r}")
+
+    @contextmanager
+    def _converting(self) -> Iterator[None]:
+        """Turns the errors of casts into those of `unfit`."""
+        try:
+            yield
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
+            raise self.unfit(unfit) from unfit
 
     def _dictionaries(self, names: Collection[str]) -> list[str]:
         """The text columns among `names` that every row group stores as a small dictionary."""

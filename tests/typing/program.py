@@ -74,11 +74,11 @@ def opened() -> lsmlake.Table:
     lake.import_iceberg(Path("iceberg") / "orders", "sales.keyed", ["order_id"])
     lake.import_delta("delta/orders", "sales.delta", ["order_id"], version=7, partition_by=[], options=options, comment="")
     assert_type(lake.import_delta(Path("delta"), "sales.flat", storage_options={"region": "eu"}), ImportReport)
-    report = lake.import_parquet(
-        "exports/dt=*", "sales.files", primary_key=["order_id"], partition_by=["days(ts)"], comment="", link=True
-    )
+    report = lake.import_parquet("exports/dt=*", "sales.files", ["order_id"], partition_by=["days(ts)"], comment="", link=True)
     assert_type(report.deleted_rows + report.rows, int)
-    lake.import_parquet(Path("exports"), "sales.more", options=options, storage_options={"region": "eu"})
+    lake.import_parquet(
+        Path("exports"), "sales.more", primary_key=["order_id"], options=options, storage_options={"region": "eu"}
+    )
     result = lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}, tables={"batch": pa.table({})})
     assert isinstance(result, lsmlake.Result)
     assert_type(result.fetchall(), list[tuple[object, ...]])

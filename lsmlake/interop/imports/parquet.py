@@ -56,18 +56,19 @@ class _Found(NamedTuple):
     partition: Mapping[str, str | None]
 
 
-def read_parquet(outside: Outside, name: str, *, partitioned: bool, workers: int) -> ForeignTable:
+def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, partitioned: bool, workers: int) -> ForeignTable:
     """The table that Parquet files hold.
 
     Args:
         outside: reaches the files.
         name: a path, a glob or a folder, or the address of one in an object store.
+        primary_key: of the table to be made.
         partitioned: whether the partitions of folders are partitions of the table.
         workers: how many footers to read side by side.
 
     Raises:
         InvalidData: there are no such files.
-        InvalidSchema: the columns of the files do not fit together, or no table can have them.
+        InvalidSchema: the columns of the files do not fit together, no table can have them, or they lack one of the key.
         Corrupt, StorageFailed: a file is damaged, or cannot be read.
     """
     found = _listed(outside, name)
@@ -80,6 +81,7 @@ def read_parquet(outside: Outside, name: str, *, partitioned: bool, workers: int
     lacking = [key for key in keys if key not in columns.names]
     if lacking:
         columns = pa.schema([*columns, *(pa.field(key, _type_of([one.partition[key] for one in found])) for key in lacking)])
+    _check_key(primary_key, columns.names, name)
     ids = _ids(stored)
     columns = _numbered(columns, ids or {})
     of = {field.name: field for field in columns}
@@ -183,6 +185,17 @@ def _value(text: str | None, type_: pa.DataType, where: str, key: str) -> object
             found=repr(text),
             cure="rename the folder, or pass the files of each folder alone",
         ) from unfit
+
+
+def _check_key(primary_key: Sequence[str], names: Sequence[str], where: str) -> None:
+    for key in primary_key:
+        if key not in names:
+            raise InvalidSchema(
+                f"primary key column {key!r} is neither in the files nor the name of folders",
+                where=where,
+                expected=f"one of {list(names)}",
+                cure=f"correct the name, or pass a folder whose files are all below folders such as {key}=...",
+            )
 
 
 # -- the columns --------------------------------------------------------------------------------------------------------

@@ -137,8 +137,8 @@ class Imports(Catalog):
         self,
         files: str | PurePath,
         name: str,
-        *,
         primary_key: Sequence[str] = (),
+        *,
         partition_by: Sequence[str] | None = None,
         options: Mapping[str, OptionValue] | None = None,
         comment: str | None = None,
@@ -178,7 +178,8 @@ class Imports(Catalog):
         outside = Outside(dict(storage_options or {}))
 
         def read() -> ForeignTable:
-            return read_parquet(outside, str(files), partitioned=partition_by is None, workers=self._requests_at_once)
+            workers = self._requests_at_once
+            return read_parquet(outside, str(files), primary_key, partitioned=partition_by is None, workers=workers)
 
         return self._imported(name, outside, read, primary_key, partition_by, options, comment, link=link)
 
