@@ -7,24 +7,15 @@ defined, as in Spark.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BIGINT, INT, quoted, text
 from lsmlake.schema.type_text import format_type
-
-
-class Context(Protocol):
-    """What a generator needs of the translator."""
-
-    @property
-    def text(self) -> Text: ...
-    def typed(self, node: exp.Expression) -> Typed: ...
-    def unified(self, nodes: list[exp.Expression], typed: list[Typed]) -> tuple[list[str], pa.DataType]: ...
 
 
 class Generated(NamedTuple):

@@ -7,7 +7,7 @@ that were found for the table to read less; DuckDB applies them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -18,8 +18,10 @@ from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated, is_generator
 from lsmlake.dialect.grouping import grouped, sets_of
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, common, duck_name, of_column, quoted
+from lsmlake.dialect.windows import ordered
 from lsmlake.schema.type_text import format_type
 
 
@@ -34,18 +36,6 @@ class Query:
     def schema(self) -> pa.Schema:
         """The columns of the output; a column of NULLs is INT."""
         return pa.schema([(name, pa.int32() if kind == NULL else kind) for name, kind in self.columns])
-
-
-@dataclass
-class TableUse:
-    """A table in FROM. `view`: its name in DuckDB. `conditions`: parts of WHERE and ON about this table alone, which the rows of
-    the result satisfy. `limit`: more rows are not needed."""
-
-    node: exp.Table
-    schema: pa.Schema
-    view: str
-    conditions: list[exp.Expression] = field(default_factory=list)
-    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -118,10 +108,6 @@ class QueryTranslator:
     def expressions(self, scope: Scope) -> Translator:
         """A translator for expressions outside of queries, which may hold queries."""
         return self._translator(scope, {})
-
-    def conditions(self, node: exp.Expression, scope: Scope) -> list[exp.Expression]:
-        """The parts of a condition on rows of the only relation of `scope` that hold no query, with plain names of columns."""
-        return [found for part in _parts(node) if (found := self._about(part, scope, 0)) is not None]
 
     # -- FROM ---------------------------------------------------------------------------------------------------------
 
@@ -220,7 +206,7 @@ class QueryTranslator:
             kept |= {number}
         if on is not None:
             reached = {"LEFT": {number}, "RIGHT": left.kept, "FULL": set(), "ANTI": {number}}.get(kind, {*left.kept, number})
-            self._push(on, both, {place: found for place, found in uses.items() if place in reached})
+            push(on, both, {place: found for place, found in uses.items() if place in reached})
         scope = replace(left.scope, merged=merged) if kind in ("SEMI", "ANTI") else Scope(both.relations, merged, outer)
         if kind in ("SEMI", "ANTI"):
             uses.pop(number, None)
@@ -295,7 +281,7 @@ class QueryTranslator:
         sql += f" FROM {source.sql}" if source.sql else ""
         if where is not None:
             sql += f" WHERE {self._condition(source.scope, where.this, ctes)}"
-            self._push(where.this, source.scope, {place: use for place, use in source.uses.items() if place in source.kept})
+            push(where.this, source.scope, {place: use for place, use in source.uses.items() if place in source.kept})
         if group := node.args.get("group"):
             plain = self._translator(source.scope, ctes, aliases=here["aliases"])
             sql += grouped(
@@ -397,7 +383,7 @@ class QueryTranslator:
                 number = by_sql.get(translator.typed(what).sql)
             named = None if number is None else Typed(quoted(f"#{number}"), outputs[number][1].type)
             found.append((item, named or translator.typed(what)))
-        items = [translator.ordered(item, made.sql) for item, made in found]
+        items = [ordered(translator, item, made.sql) for item, made in found]
         first, made = found[0]
         if node.args.get("limit") is not None and first.args.get("nulls_first") and pa.types.is_string(made.type):
             # the filter that DuckDB 2.0 makes of the rows found so far gives nulls for text that Parquet stores plain
@@ -462,40 +448,6 @@ class QueryTranslator:
         made = tuple((f"col{i}", kind) for i, (_, kind) in enumerate(columns, 1))
         return Query(f"SELECT * FROM (VALUES {lines}) AS r{next(self._numbers)}({names})", made)
 
-    # -- what a table need not read -----------------------------------------------------------------------------------
-
-    def _push(self, condition: exp.Expression, scope: Scope, uses: Mapping[int, TableUse]) -> None:
-        """Gives each table the parts of a condition that name columns of it alone."""
-        inner = replace(scope, outer=None)
-        for part in _parts(condition):
-            for number, use in uses.items():
-                if (found := self._about(part, inner, number)) is not None:
-                    use.conditions.append(found)
-
-    def _about(self, part: exp.Expression, scope: Scope, number: int) -> exp.Expression | None:
-        """A condition with plain names of columns, if it is about one relation alone."""
-        own = {column.sql for column in scope.relations[number].columns}
-        made = part.copy()
-        names = [node for node in made.walk() if isinstance(node, exp.Column)]
-        if not names or made.find(exp.Query, exp.Dot):
-            return None
-        for node in names:
-            path = [one.name for one in node.parts]
-            found = scope.found(path)
-            if len(found) != 1 or found[0][0].sql not in own:
-                return None
-            column, used = found[0]
-            parts = [exp.to_identifier(name, quoted=True) for name in (column.name, *path[used:])]
-            keys = ("this", "table", "db", "catalog")
-            if len(parts) > len(keys):
-                return None
-            plain = exp.Column(**dict(zip(keys, reversed(parts), strict=False)))
-            if node is made:
-                made = plain
-            else:
-                node.replace(plain)
-        return made
-
     def _push_limit(self, node: exp.Select, source: _From) -> None:
         """A LIMIT on the rows of one table reaches the table."""
         clauses = ("where", "group", "having", "order", "distinct", "joins", "laterals")
@@ -514,12 +466,6 @@ def _is_all(clause: exp.Expression) -> bool:
     """Whether the clause is LIMIT ALL."""
     value = clause.expression
     return isinstance(value, (exp.Column, exp.Var)) and value.name.upper() == "ALL"
-
-
-def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
-    """The parts that must all be true."""
-    inner = condition.unnest()
-    return inner.flatten(unnest=False) if isinstance(inner, exp.And) else [condition]
 
 
 def _unaliased(item: exp.Expression) -> exp.Expression:

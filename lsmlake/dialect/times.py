@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.functions import EXTRACTS, INTERVALS
-from lsmlake.dialect.polymorphic import Arguments, Context, counted, literal_text
+from lsmlake.dialect.calling import Arguments, Function, counted, literal_text
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.functions import DATE_UNITS, EXTRACTS, INTERVALS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, is_time, text
 from lsmlake.schema.type_text import format_type
-
-Function = Callable[[Context, exp.Expression, Arguments], Typed]
 
 
 class _Part(NamedTuple):
@@ -200,7 +198,56 @@ def _next_day(context: Context, node: exp.Expression, arguments: Arguments) -> T
     return Typed(f"({date} + CAST((({found[0]} - isodow({date}) + 6) % 7) + 1 AS INTEGER))", DATE)
 
 
+def _date_trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    if len(arguments) != 2:
+        context.text.refuse(node, "date_trunc takes a unit and a timestamp")
+    made = context.typed(arguments[1])
+    if made.type not in (DATE, TIMESTAMP, pa.timestamp("us")):
+        context.text.refuse(node, "date_trunc needs a timestamp", found=format_type(made.type))
+    value = context.converted(node, made, TIMESTAMP)
+    unit = _length(context, arguments[0])
+    return Typed(f"{'date_trunc' if unit in (*DATE_UNITS, 'day') else 'spark_time_trunc'}('{unit}', {value})", TIMESTAMP)
+
+
+def _trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    if len(arguments) != 2:
+        context.text.refuse(node, "trunc takes a date and a unit")
+    made, unit = context.typed(arguments[0]), _length(context, arguments[1])
+    if made.type != DATE or unit not in DATE_UNITS:
+        context.text.refuse(node, "trunc needs a DATE and a unit of", expected=", ".join(DATE_UNITS))
+    return Typed(f"CAST(date_trunc('{unit}', {made.sql}) AS DATE)", DATE)
+
+
+def _length(context: Context, node: exp.Expression) -> str:
+    name = literal_text(context, node, "the unit").upper()
+    if name not in UNITS:
+        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(UNITS)}")
+    return UNITS[name]
+
+
+def current(context: Context, node: exp.Expression, date: bool) -> Typed:
+    """The time of the statement, or its date."""
+    if context.now is None:
+        context.text.refuse(node, "the current time is not supported here", cure="write the time as a literal")
+    moment = f"CAST({context.now} AS TIMESTAMP WITH TIME ZONE)"
+    return Typed(f"CAST({moment} AS DATE)", DATE) if date else Typed(moment, TIMESTAMP)
+
+
+def _current(date: bool) -> Function:
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        counted(context, node, arguments, 0)
+        return current(context, node, date)
+
+    return made
+
+
 FUNCTIONS: dict[str, Function] = {
+    "date_trunc": _date_trunc,
+    "trunc": _trunc,
+    "current_date": _current(True),
+    "curdate": _current(True),
+    "current_timestamp": _current(False),
+    "now": _current(False),
     "date_format": _date_format,
     "to_date": _to_date,
     "to_timestamp": _to_timestamp(False),

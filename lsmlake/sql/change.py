@@ -18,6 +18,7 @@ from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import text_of
 from lsmlake.dialect.query import QueryTranslator
 from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.table_use import conditions
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
@@ -92,7 +93,7 @@ def _changed_here(change: RowChange, text: Text, catalog: Catalog, now: str) -> 
         on = condition_from(expressions, condition, zone)
         parts = {name: (expressions, value) for name, value in change.values.items()}
         assigned = None if change.deletes else columns_from(parts, version.schema.plain_columns, zone)
-        known = known_of(queries.conditions(condition, scope), version, text, zone)
+        known = known_of(conditions(condition, scope), version, text, zone)
         plans = planned(queries.uses, change.node, text, catalog)
         reads_itself = catalog.reads(change.node, change.target)
         with ExitStack() as stack:

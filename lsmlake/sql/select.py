@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from lsmlake.dialect.connection import connected, translated_errors
 from lsmlake.dialect.evaluate import as_schema
-from lsmlake.dialect.query import Query, QueryTranslator, TableUse, run_sql
+from lsmlake.dialect.query import Query, QueryTranslator, run_sql
+from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate

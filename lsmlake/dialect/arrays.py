@@ -1,0 +1,236 @@
+"""Functions of arrays. DuckDB counts elements from 1 and leaves nulls out where Spark does not: what differs is spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.calling import (
+    Arguments,
+    Function,
+    array_argument,
+    counted,
+)
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.functions import INTERVALS
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, array_of, duck_name, is_time
+from lsmlake.schema.type_text import format_type
+
+
+def _of_array(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:
+    """A function of one array. `gives`: the type of the result, by the type of the array."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        array = array_argument(context, node, counted(context, node, arguments, 1)[0])
+        return Typed(f"({template.format(array.sql)})", gives(array.type))
+
+    return made
+
+
+def _of_element(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:
+    """A function of an array and a value of its elements' type; null if one of them is null."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        array, value = counted(context, node, arguments, 2)
+        array = array_argument(context, node, array)
+        value_sql = context.converted(arguments[1], value, array.type.value_type)
+        return Typed(template.format(array.sql, value_sql), gives(array.type))
+
+    return made
+
+
+def _both(template: str) -> Function:
+    """A function of two arrays of one type; null if one of them is null."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        typed = [array_argument(context, node, one) for one in counted(context, node, arguments, 2)]
+        (left, right), kind = context.unified(arguments, typed)
+        return Typed(f"CASE WHEN ({left}) IS NOT NULL AND ({right}) IS NOT NULL THEN {template.format(left, right)} END", kind)
+
+    return made
+
+
+def _element_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type
+
+
+def _same(kind: pa.DataType) -> pa.DataType:
+    return kind
+
+
+def _of(kind: pa.DataType) -> Callable[[pa.DataType], pa.DataType]:
+    return lambda _: kind
+
+
+def _size(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    made = counted(context, node, arguments, 1)[0]
+    t = pa.types
+    if made.type == NULL:
+        return Typed("CAST(NULL AS INTEGER)", INT)
+    if not (t.is_list(made.type) or t.is_map(made.type)):
+        context.text.refuse(node, "expected an ARRAY or a MAP", found=format_type(made.type))
+    call = "len" if t.is_list(made.type) else "cardinality"
+    return Typed(f"CAST({call}({made.sql}) AS INTEGER)", INT)
+
+
+def _made_array(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    typed = counted(context, node, arguments, *range(1, 1000))
+    sqls, kind = context.unified(arguments, typed)
+    return Typed(f"[{', '.join(sqls)}]", array_of(kind))
+
+
+def _element_at(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    made, index = counted(context, node, arguments, 2)
+    if pa.types.is_map(made.type):
+        return Typed(f"{made.sql}[{context.converted(node, index, made.type.key_type)}]", made.type.item_type)
+    made = array_argument(context, node, made)
+    if not index.constant:
+        context.text.refuse(node, "element_at takes a literal index other than 0", cure="write array[index], which counts from 0")
+    if index.constant < 0:
+        return Typed(f"spark_element({made.sql}, len({made.sql}) + {index.constant})", made.type.value_type)
+    return Typed(f"spark_element({made.sql}, {index.constant - 1})", made.type.value_type)
+
+
+def _get(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    made, index = counted(context, node, arguments, 2)
+    made, index_sql = array_argument(context, node, made), context.converted(node, index, INT)
+    return Typed(f"CASE WHEN {index_sql} >= 0 THEN {made.sql}[{index_sql} + 1] END", made.type.value_type)
+
+
+def _array_contains(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    made, value = counted(context, node, arguments, 2)
+    made = array_argument(context, node, made)
+    wanted = context.converted(node, value, made.type.value_type)
+    has_null = f"len({made.sql}) > list_aggregate({made.sql}, 'count')"
+    found = f"CASE WHEN {made.sql} IS NULL OR {wanted} IS NULL THEN NULL WHEN list_contains({made.sql}, {wanted}) THEN true"
+    return Typed(f"{found} WHEN {has_null} THEN NULL ELSE false END", BOOLEAN)
+
+
+def _sort_array(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    typed = counted(context, node, arguments, 1, 2)
+    array = array_argument(context, node, typed[0])
+    ascending = True
+    if len(arguments) == 2:
+        if not isinstance(arguments[1], exp.Boolean):
+            context.text.refuse(arguments[1], "sort_array takes TRUE or FALSE")
+        ascending = bool(arguments[1].this)
+    order = "'ASC', 'NULLS FIRST'" if ascending else "'DESC', 'NULLS LAST'"
+    return Typed(f"list_sort({array.sql}, {order})", array.type)
+
+
+def _array_join(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    array, *texts = counted(context, node, arguments, 2, 3)
+    array = array_argument(context, node, array)
+    if array.type.value_type != STRING:
+        context.text.refuse(node, "array_join needs an ARRAY<STRING>", found=format_type(array.type))
+    separator, *instead = (context.converted(node, one, STRING) for one in texts)
+    items = f"list_transform({array.sql}, lambda e: coalesce(e, {instead[0]}))" if instead else array.sql
+    return Typed(f"CASE WHEN ({array.sql}) IS NOT NULL THEN array_to_string({items}, {separator}) END", STRING)
+
+
+def _array_repeat(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    value, number = counted(context, node, arguments, 2)
+    times = context.converted(arguments[1], number, INT)
+    return Typed(f"list_transform(generate_series(1, greatest({times}, 0)), lambda e: {value.sql})", array_of(value.type))
+
+
+def _slice(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    array, start, length = counted(context, node, arguments, 3)
+    array = array_argument(context, node, array)
+    if not start.constant or length.constant is None or length.constant < 0:
+        context.text.refuse(node, "slice takes a literal start other than 0 and a literal length")
+    first = str(start.constant) if start.constant > 0 else f"len({array.sql}) + {start.constant + 1}"
+    cut = f"list_slice({array.sql}, {first}, {first} + {length.constant - 1})"
+    inside = "true" if start.constant > 0 else f"len({array.sql}) >= {-start.constant}"
+    return Typed(f"CASE WHEN ({array.sql}) IS NULL THEN NULL WHEN {inside} THEN {cut} ELSE [] END", array.type)
+
+
+def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    if len(arguments) == 3 and isinstance(arguments[2], exp.Interval):
+        return _times(context, node, arguments)
+    typed = counted(context, node, arguments, 2, 3)
+    if all(one.type == DATE for one in typed) and len(typed) == 2:
+        return _times(context, node, arguments)
+    sqls, kind = context.unified(arguments, typed)
+    if not pa.types.is_integer(kind):
+        context.text.refuse(node, "sequence takes integers, or dates and an INTERVAL", found=format_type(kind))
+    low, high, *given = (f"CAST({sql} AS BIGINT)" for sql in sqls)
+    step = given[0] if given else f"CASE WHEN {low} <= {high} THEN 1 ELSE -1 END"
+    made = f"CAST(generate_series({low}, {high}, {step}) AS {_duck_list(kind)})"
+    wrong = "error('the step of sequence leads away from its end')"
+    sql = f"CASE WHEN {low} = {high} THEN [CAST({low} AS {duck_name(kind)})] WHEN ({low} < {high}) <> ({step} > 0) THEN {wrong}"
+    return Typed(f"{sql} ELSE {made} END", array_of(kind))
+
+
+def _times(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    low, high = (context.typed(one) for one in arguments[:2])
+    if not (is_time(low.type) and low.type == high.type):
+        context.text.refuse(node, "sequence needs two dates or two timestamps", found=format_type(low.type))
+    if len(arguments) == 2:
+        step = f"CASE WHEN {low.sql} <= {high.sql} THEN INTERVAL 1 DAY ELSE INTERVAL (-1) DAY END"
+    else:
+        interval = arguments[2]
+        unit = interval.args["unit"].name.upper().removesuffix("S") if isinstance(interval.args.get("unit"), exp.Var) else ""
+        number = interval.this.name if isinstance(interval.this, exp.Literal) else ""
+        if unit not in INTERVALS or not number.isdecimal():
+            context.text.refuse(interval, "sequence takes a literal INTERVAL", expected=f"INTERVAL number {'|'.join(INTERVALS)}")
+        if INTERVALS[unit] == "months" and int(number):  # each is so many months after the first, not after the one before
+            months = int(number) * (12 if unit == "YEAR" else 1)
+            count = f"generate_series(0, datediff('month', {low.sql}, {high.sql}) // {months})"
+            every = f"list_transform({count}, lambda e: {low.sql} + to_months(CAST(e * {months} AS INTEGER)))"
+            sql = f"CAST(list_filter({every}, lambda e: e <= {high.sql}) AS {_duck_list(low.type)})"
+            return Typed(f"CASE WHEN {low.sql} <= {high.sql} THEN {sql} END", array_of(low.type))
+        step = f"to_{unit.lower()}s({int(number)})"
+    moment = "TIMESTAMP" if low.type == DATE else duck_name(low.type)
+    series = f"generate_series(CAST({low.sql} AS {moment}), CAST({high.sql} AS {moment}), {step})"
+    return Typed(f"CAST({series} AS {_duck_list(low.type)})", array_of(low.type))
+
+
+def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    array = array_argument(context, node, counted(context, node, arguments, 1)[0])
+    if not pa.types.is_list(array.type.value_type):
+        context.text.refuse(node, "flatten needs an ARRAY of ARRAY", found=format_type(array.type))
+    whole = f"len(list_filter({array.sql}, lambda e: e IS NULL)) = 0"
+    return Typed(f"CASE WHEN {whole} THEN flatten({array.sql}) END", array.type.value_type)
+
+
+def _duck_list(kind: pa.DataType) -> str:
+    return f"{duck_name(kind)}[]"
+
+
+_UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
+_HAS = "list_position({1}, e) IS NOT NULL"
+
+FUNCTIONS: dict[str, Function] = {
+    "size": _size,
+    "cardinality": _size,
+    "array": _made_array,
+    "array_size": _size,
+    "element_at": _element_at,
+    "get": _get,
+    "array_contains": _array_contains,
+    "array_append": _of_element("CASE WHEN ({0}) IS NOT NULL THEN list_append({0}, {1}) END", _same),
+    "array_compact": _of_array("list_filter({0}, lambda e: e IS NOT NULL)", _same),
+    "array_distinct": _of_array(_UNIQUE, _same),
+    "array_except": _both(f"list_filter({_UNIQUE}, lambda e: NOT ({_HAS}))"),
+    "array_intersect": _both(f"list_filter({_UNIQUE}, lambda e: {_HAS})"),
+    "array_join": _array_join,
+    "array_max": _of_array("list_max({0})", _element_type),
+    "array_min": _of_array("list_min({0})", _element_type),
+    "array_position": _of_element(
+        "CASE WHEN ({0}) IS NOT NULL AND ({1}) IS NOT NULL THEN CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END",
+        _of(BIGINT),
+    ),
+    "array_prepend": _of_element("CASE WHEN ({0}) IS NOT NULL THEN list_prepend({1}, {0}) END", _same),
+    "array_remove": _of_element("CASE WHEN ({1}) IS NOT NULL THEN list_filter({0}, lambda e: e IS DISTINCT FROM {1}) END", _same),
+    "array_repeat": _array_repeat,
+    "array_sort": _of_array("list_sort({0}, 'ASC', 'NULLS LAST')", _same),
+    "array_union": _both(_UNIQUE.format("list_concat({0}, {1})")),
+    "flatten": _flatten,
+    "sequence": _sequence,
+    "slice": _slice,
+    "sort_array": _sort_array,
+}

@@ -1,0 +1,60 @@
+"""What the translations of functions share: their form, and checks of the arguments of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.cast import cast
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import NULL, STRING, array_of
+from lsmlake.schema.type_text import format_type
+
+Arguments = list[exp.Expression]
+Function = Callable[[Context, exp.Expression, Arguments], Typed]
+"""Translates a call: the place, the call for errors, and the arguments."""
+
+
+def counted(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> list[Typed]:
+    """The translated arguments; another number of them is refused."""
+    if len(arguments) not in counts:
+        expected = " or ".join(map(str, counts))
+        context.text.refuse(node, "the number of arguments does not fit", expected=expected, found=len(arguments))
+    return [context.typed(argument) for argument in arguments]
+
+
+def literal_text(context: Context, node: exp.Expression, what: str) -> str:
+    """The text of a literal; other expressions are refused."""
+    if not (isinstance(node, exp.RawString) or (isinstance(node, exp.Literal) and node.is_string)):
+        context.text.refuse(node, f"{what} must be a literal")
+    return node.this
+
+
+def text_argument(context: Context, node: exp.Expression) -> str:
+    """An argument that must be a STRING."""
+    made = context.typed(node)
+    if made.type not in (STRING, NULL):
+        context.text.refuse(node, "expected STRING", found=format_type(made.type), cure="write CAST(... AS STRING)")
+    return cast(made.sql, made.type, STRING)
+
+
+def array_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
+    """A translated argument that must be an ARRAY."""
+    if not pa.types.is_list(made.type):
+        context.text.refuse(node, "expected an ARRAY", found=format_type(made.type))
+    return made
+
+
+def map_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
+    """A translated argument that must be a MAP."""
+    if not pa.types.is_map(made.type):
+        context.text.refuse(node, "expected a MAP", found=format_type(made.type))
+    return made
+
+
+def entries(kind: pa.DataType) -> pa.DataType:
+    """The type of the array of entries of a map."""
+    return array_of(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))

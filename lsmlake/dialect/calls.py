@@ -1,0 +1,182 @@
+"""Calls: functions, aggregate functions with FILTER and WITHIN GROUP, grouping()."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect import arrays, lambdas, maps, nulls, numbers, patterns, strings, structs, times, type_names, windows
+from lsmlake.dialect.aggregates import AGGREGATES, aggregate
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.functions import FUNCTIONS, Function
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    duck_name,
+    is_number,
+    is_time,
+)
+from lsmlake.schema.type_text import format_type
+
+_BY_TYPES = {
+    **nulls.FUNCTIONS,
+    **numbers.FUNCTIONS,
+    **strings.FUNCTIONS,
+    **patterns.FUNCTIONS,
+    **structs.FUNCTIONS,
+    **arrays.FUNCTIONS,
+    **maps.FUNCTIONS,
+    **lambdas.FUNCTIONS,
+    **times.FUNCTIONS,
+    **type_names.FUNCTIONS,
+}
+"""Functions whose result depends on the types of the arguments."""
+_ENDS = ("first", "first_value", "last", "last_value", "any_value")
+
+
+def windowed(context: Context, node: exp.Window) -> Typed:
+    """A call with OVER."""
+    return call(replace(context, windows=False), node.this, windows.over(context, node))
+
+
+def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
+    """A call with what stands behind it, such as FILTER. `over`: the clause OVER in SQL of DuckDB."""
+    condition, ignores, order = "", False, None
+    while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        if isinstance(node, exp.Filter):
+            condition = context.plain().operand(node.expression.this, BOOLEAN)
+        elif isinstance(node, exp.WithinGroup):
+            order = node.expression
+        ignores = ignores or isinstance(node, exp.IgnoreNulls)
+        node = node.this
+    if not isinstance(node, exp.Anonymous):
+        context.text.refuse(node, "this is not a function that lsmlake knows")
+    name = node.name.lower()
+    if name in ("grouping", "grouping_id"):
+        return _grouping(context, node, name)
+    if name in AGGREGATES and (context.aggregates or over):
+        return _aggregate(context, node, name, condition, over, ignores, order)
+    if over and not condition:
+        return windows.function(context, node, name, over, ignores)
+    if name in AGGREGATES:
+        context.text.refuse(node, "an aggregate function is not allowed here", cure="compute it in a subquery")
+    if condition or ignores or over or order:
+        context.text.refuse(node, "only an aggregate function takes this")
+    return function(context, node, name, node.expressions)
+
+
+def _grouping(context: Context, node: exp.Anonymous, name: str) -> Typed:
+    if not context.sets:
+        context.text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE")
+    nodes = node.expressions or context.sets
+    if name == "grouping" and len(node.expressions) != 1:
+        context.text.refuse(node, "grouping takes one column")
+    if name == "grouping_id" and [one.sql() for one in nodes] != [one.sql() for one in context.sets]:
+        context.text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none")
+    kind = TINYINT if name == "grouping" else BIGINT
+    return Typed(f"CAST(grouping_id({', '.join(context.plain().typed(one).sql for one in nodes)}) AS {duck_name(kind)})", kind)
+
+
+def _aggregate(
+    context: Context, node: exp.Anonymous, name: str, condition: str, over: str, ignores: bool, order: exp.Order | None
+) -> Typed:
+    arguments, distinct = list(node.expressions), False
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        arguments, distinct = list(arguments[0].expressions), True
+    inner = replace(context, aggregates=bool(over) and context.aggregates, windows=False)
+    if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        return Typed(f"count(*){_filter(condition)}{over}", BIGINT)
+    if name in _ENDS and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
+        ignores = ignores or bool(arguments.pop().this)
+    sorting = "" if order is None else _within(context, node, name, order, arguments, inner)
+    typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
+    if ignores and name not in _ENDS:
+        context.text.refuse(node, "IGNORE NULLS is not supported here", cure="use FILTER (WHERE ... IS NOT NULL)")
+    if ignores and not over:
+        condition = " AND ".join([*([f"({condition})"] if condition else []), f"({typed[0][0]}) IS NOT NULL"])
+    ignoring = " IGNORE NULLS" if ignores and over else ""
+
+    def wrapped(call: str) -> str:
+        if over and name in _ENDS:
+            call = f"{'last_value' if name.startswith('last') else 'first_value'}({call.partition('(')[2][:-1]}{ignoring})"
+        return f"{call[:-1]}{sorting})" + _filter(condition) + over
+
+    found = aggregate(name, typed, distinct, wrapped)
+    if found is None:
+        kinds = ", ".join(format_type(kind) for _, kind in typed)
+        context.text.refuse(node, f"{name} is not supported for these arguments", found=kinds or "none")
+    return Typed(*found)
+
+
+def _within(
+    context: Context, node: exp.Anonymous, name: str, order: exp.Order, arguments: list[exp.Expression], inner: Context
+) -> str:
+    """WITHIN GROUP (ORDER BY ...): the value of a percentile, which joins `arguments`, or the order of a list as SQL."""
+    items = order.expressions
+    if name in ("listagg", "string_agg"):
+        return f" ORDER BY {', '.join(map(partial(windows.ordered, inner), items))}"
+    if name not in ("percentile_cont", "percentile_disc") or len(items) != 1 or items[0].args.get("desc"):
+        context.text.refuse(node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg")
+    arguments.insert(0, items[0].this)
+    return ""
+
+
+def function(context: Context, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
+    """A function of one row. `name`: in lower case."""
+    if name in _BY_TYPES:
+        return _BY_TYPES[name](context, node, list(arguments))
+    if name not in FUNCTIONS:
+        known = [*FUNCTIONS, *_BY_TYPES, *AGGREGATES]
+        near = difflib.get_close_matches(name, known, 1)
+        cure = f"did you mean {near[0]}? " if near else ""
+        context.text.refuse(
+            node, f"the function {name} is not supported in process", cure=f"{cure}attach Spark to use all its functions"
+        )
+    typed = [context.typed(argument) for argument in arguments]
+    for function in FUNCTIONS[name]:
+        converted = _arguments(context, arguments, typed, function)
+        if converted is not None:
+            return Typed(f"({function.template.format(*converted)})", function.gives)
+    takes = " or ".join(f"{name}({', '.join(map(format_type, function.takes))})" for function in FUNCTIONS[name])
+    found = ", ".join(format_type(made.type) for made in typed) or "no arguments"
+    context.text.refuse(node, f"the arguments of {name} do not fit", expected=takes, found=found)
+
+
+def _arguments(context: Context, nodes: Sequence[exp.Expression], typed: Sequence[Typed], function: Function) -> list[str] | None:
+    if len(typed) != len(function.takes):
+        return None
+    fits = all(_widens(made.type, wanted) for made, wanted in zip(typed, function.takes, strict=True))
+    if not fits:
+        return None
+    return [context.converted(*three) for three in zip(nodes, typed, function.takes, strict=True)]
+
+
+def _filter(condition: str) -> str:
+    return f" FILTER (WHERE {condition})" if condition else ""
+
+
+def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark converts an argument of a function from `found` to `wanted`. Text that is not a time then raises an error."""
+    t = pa.types
+    if found in (wanted, NULL):
+        return True
+    if wanted == DOUBLE:
+        return is_number(found)
+    if t.is_integer(wanted):
+        return t.is_integer(found) and found.bit_width <= wanted.bit_width
+    if found == STRING:
+        return wanted in (BINARY, DATE, TIMESTAMP)
+    return wanted in (DATE, TIMESTAMP) and is_time(found)

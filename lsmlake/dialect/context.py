@@ -1,0 +1,112 @@
+"""What translates the expressions of one place in a text: the names and calls that the place allows, and conversions of types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.cast import cast
+from lsmlake.dialect.scope import Scope, Typed
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, common
+from lsmlake.schema.type_text import format_type
+
+Subquery = Callable[[exp.Expression, Scope], tuple[str, list[pa.DataType]]]
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Context(ABC):
+    """A place of a text that holds expressions.
+
+    Attributes:
+        text: The text, for errors.
+        scope: The columns that an expression can name.
+        subquery: Translates a query inside an expression. None: it is refused.
+        aggregates: Whether aggregate functions are allowed here.
+        windows: Whether window functions are allowed here.
+        now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
+        aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first.
+        named_windows: The windows of the clause WINDOW, by name in lower case.
+        sets: The expressions of GROUP BY with several grouping sets.
+    """
+
+    text: Text
+    scope: Scope
+    subquery: Subquery | None = None
+    aggregates: bool = False
+    windows: bool = False
+    now: str | None = None
+    aliases: Mapping[str, Typed] = field(default_factory=dict)
+    named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
+    sets: tuple[exp.Expression, ...] = ()
+
+    @abstractmethod
+    def typed(self, node: exp.Expression) -> Typed:
+        """The translation of an expression."""
+
+    def inside(self, scope: Scope) -> Context:
+        """The body of a lambda."""
+        return replace(self, scope=scope, subquery=None, aggregates=False, windows=False)
+
+    def plain(self) -> Context:
+        """The same place without aggregate and window functions."""
+        return replace(self, aggregates=False, windows=False)
+
+    def query(self, node: exp.Expression, query: exp.Expression) -> tuple[str, list[pa.DataType]]:
+        """A query inside the expression `node`, and the types of its columns. Refuses it where none is allowed."""
+        if self.subquery is None:
+            self.text.refuse(
+                node, "a query is not supported here", cure="join it: in a MERGE, make it part of the source after USING"
+            )
+        return self.subquery(query.this if isinstance(query, exp.Subquery) else query, self.scope)
+
+    def operand(self, node: exp.Expression, wanted: pa.DataType, any_text: bool = False) -> str:
+        """The node as an operand of exactly this type. `any_text`: Spark makes text of other types here."""
+        made = self.typed(node)
+        if wanted == STRING and any_text and made.type != STRING:
+            return self.converted(node, made, STRING)
+        if made.type in (wanted, NULL):
+            return cast(made.sql, made.type, wanted)
+        cure = "write a comparison" if wanted == BOOLEAN else f"write CAST(... AS {format_type(wanted)})"
+        self.text.refuse(node, f"expected {format_type(wanted)}", found=format_type(made.type), cure=cure)
+
+    def converted(self, node: exp.Expression, made: Typed, wanted: pa.DataType, *, safe: bool = False) -> str:
+        """An expression cast to another type; with `safe` null where Spark would raise an error. Refuses casts that are not
+        supported."""
+        literal = _date_literal(node) if made.type == STRING and wanted == DATE else None
+        sql = literal or cast(made.sql, made.type, wanted, safe)
+        if sql is None:
+            what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
+            double = pa.types.is_floating(made.type) and wanted == STRING
+            cure = "cast it to DECIMAL first: Java and DuckDB write a DOUBLE differently" if double else "cast it otherwise"
+            self.text.refuse(node, what, cure=cure)
+        return sql
+
+    def unified(self, nodes: Sequence[exp.Expression], typed: Sequence[Typed]) -> tuple[list[str], pa.DataType]:
+        """Expressions cast to their common type. Refuses types that have none."""
+        kind: pa.DataType | None = NULL
+        for node, made in zip(nodes, typed, strict=True):
+            kind, before = common(kind, made.type), kind
+            if kind is None:
+                found = f"{format_type(before)} and {format_type(made.type)}"
+                self.text.refuse(node, "the types do not fit together", found=found, cure="cast one of them")
+        return [self.converted(node, made, kind) for node, made in zip(nodes, typed, strict=True)], kind
+
+
+def _date_literal(node: exp.Expression) -> str | None:
+    """A literal like '1994-01-01', or a cast of it, as a constant DATE; None for other text. DuckDB does not prune row groups by
+    a conversion that may raise an error."""
+    literal = node.this if isinstance(node, exp.Cast) else node
+    if not (isinstance(literal, exp.Literal) and literal.is_string and _ISO_DATE.fullmatch(literal.this)):
+        return None
+    try:
+        return f"CAST('{dt.date.fromisoformat(literal.this)}' AS DATE)"
+    except ValueError:
+        return None

@@ -1,0 +1,69 @@
+"""What a name in an expression means: a column, a field of a STRUCT, or an alias of SELECT."""
+
+from __future__ import annotations
+
+import difflib
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import text
+from lsmlake.schema.type_text import format_type
+
+
+def named(context: Context, node: exp.Expression) -> Typed:
+    """What a dotted name means in this place. Refuses one that means nothing here, or several things."""
+    context.text.only(node, "this", "table", "db", "catalog", "expression", "quoted")
+    if isinstance(node, exp.Dot) and not _is_name(node.this) and isinstance(node.expression, exp.Identifier):
+        return _field(context, node, context.typed(node.this), node.expression.name)
+    parts = _parts(node)
+    if not all(isinstance(part, exp.Identifier) for part in parts):
+        context.text.refuse(node, "this is not supported here")
+    path = [part.name for part in parts]
+    found = context.scope.found(path)
+    if len(found) > 1:
+        cure = "write the name of the table before the column"
+        context.text.refuse(node, f"the name {'.'.join(path)} can mean several columns", cure=cure)
+    if not found and path[0].lower() in context.aliases:
+        made = context.aliases[path[0].lower()]
+        for name in path[1:]:
+            made = _field(context, node, made, name)
+        return made
+    if not found:
+        names = context.scope.names()
+        whole = {name.lower(): name for name in names}
+        last = {name.rpartition(".")[2].lower(): name for name in reversed(names)}
+        wanted = ".".join(path).lower()
+        matches = difflib.get_close_matches
+        near = [*map(whole.get, matches(wanted, whole, 1)), *map(last.get, matches(path[-1].lower(), last, 1))]
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        cure = f"did you mean {near[0]}?" if near else "text is written in 'quotes'"
+        context.text.refuse(node, f"unknown column {'.'.join(path)}", expected=f"one of {shown}" if shown else "", cure=cure)
+    column, used = found[0]
+    made = Typed(column.sql, column.type)
+    for name in path[used:]:
+        made = _field(context, node, made, name)
+    return made
+
+
+def _field(context: Context, node: exp.Expression, made: Typed, name: str) -> Typed:
+    fields = {field.name.lower(): field for field in made.type} if pa.types.is_struct(made.type) else {}
+    if name.lower() not in fields:
+        expected = f"one of {', '.join(field.name for field in fields.values())}" if fields else "a STRUCT"
+        context.text.refuse(node, f"there is no field {name}", expected=expected, found=format_type(made.type))
+    field = fields[name.lower()]
+    return Typed(f"struct_extract({made.sql}, {text(field.name)})", field.type)
+
+
+def _parts(node: exp.Expression) -> list[exp.Expression]:
+    """The parts of a dotted name."""
+    if isinstance(node, exp.Dot):
+        return [*_parts(node.this), node.expression]
+    return [node] if isinstance(node, exp.Identifier) else node.parts
+
+
+def _is_name(node: exp.Expression) -> bool:
+    """Whether a node is a dotted name, and not a value of which a field is read."""
+    return isinstance(node, (exp.Column, exp.Identifier)) or (isinstance(node, exp.Dot) and _is_name(node.this))

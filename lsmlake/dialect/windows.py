@@ -1,0 +1,79 @@
+"""OVER: the clause, its order, and the functions that need a window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from lsmlake.dialect.aggregates import RANKS, SHIFTS
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import INT, duck_name
+
+
+def over(context: Context, node: exp.Window) -> str:
+    """The clause OVER."""
+    context.text.only(node, "this", "partition_by", "order", "spec", "over", "alias")
+    if not context.windows:
+        context.text.refuse(node, "a window function is not allowed here", cure="compute it in a subquery")
+    if name := node.args.get("alias"):
+        if any(node.args.get(one) for one in ("partition_by", "order", "spec")):
+            context.text.refuse(node, "a named window stands alone after OVER", cure="write the whole window")
+        if name.name.lower() not in context.named_windows:
+            context.text.refuse(
+                node, f"there is no window {name.name}", cure=f"write WINDOW {name.name} AS (...) after the query"
+            )
+        node = context.named_windows[name.name.lower()]
+    inner = replace(context, windows=False)
+    parts = []
+    if partition := node.args.get("partition_by"):
+        parts.append("PARTITION BY " + ", ".join(inner.typed(part).sql for part in partition))
+    if order := node.args.get("order"):
+        parts.append("ORDER BY " + ", ".join(ordered(inner, item) for item in order.expressions))
+    if spec := node.args.get("spec"):
+        parts.append(_frame(context, node, spec))
+    return f" OVER ({' '.join(parts)})"
+
+
+def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec) -> str:
+    def bound(value: object, side: str | None) -> str:
+        if isinstance(value, str):
+            return f"{value} {side or ''}".strip()
+        if not (isinstance(value, exp.Literal) and not value.is_string):
+            context.text.refuse(node, "a window frame takes numbers, UNBOUNDED and CURRENT ROW")
+        return f"{int(value.this)} {side}"
+
+    start = bound(spec.args.get("start"), spec.args.get("start_side"))
+    end = bound(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"))
+    return f"{spec.args.get('kind', 'ROWS')} BETWEEN {start} AND {end}"
+
+
+def ordered(context: Context, item: exp.Expression, sql: str | None = None) -> str:
+    """An item of ORDER BY, with the place of nulls: first if ascending, as in Spark."""
+    if not isinstance(item, exp.Ordered):
+        item = exp.Ordered(this=item, nulls_first=True)
+    made = sql or context.typed(item.this).sql
+    descending, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+    return f"{made} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+
+
+def function(context: Context, node: exp.Anonymous, name: str, over: str, ignores: bool) -> Typed:
+    """A function that only a window gives a meaning. `ignores`: IGNORE NULLS."""
+    inner, arguments = context.plain(), node.expressions
+    if name in RANKS and not arguments:
+        return Typed(f"CAST({name}(){over} AS {duck_name(RANKS[name])})", RANKS[name])
+    if name == "ntile" and len(arguments) == 1:
+        return Typed(f"CAST(ntile({inner.operand(arguments[0], INT)}){over} AS INTEGER)", INT)
+    nulls = " IGNORE NULLS" if ignores else ""
+    if name == "nth_value" and len(arguments) == 2:
+        made = inner.typed(arguments[0])
+        return Typed(f"nth_value({made.sql}, {inner.operand(arguments[1], INT)}{nulls}){over}", made.type)
+    if name in SHIFTS and 1 <= len(arguments) <= 3:
+        made = inner.typed(arguments[0])
+        offset = inner.operand(arguments[1], INT) if len(arguments) > 1 else "1"
+        if len(arguments) < 3:
+            return Typed(f"{name}({made.sql}, {offset}{nulls}){over}", made.type)
+        default = inner.converted(arguments[2], inner.typed(arguments[2]), made.type)
+        return Typed(f"{name}({made.sql}, {offset}, {default}{nulls}){over}", made.type)
+    context.text.refuse(node, f"{name} is not a window function that lsmlake knows in process", cure="attach Spark")
