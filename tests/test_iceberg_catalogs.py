@@ -1,5 +1,5 @@
 """Tables in catalogs of Iceberg: registered once, then brought up to date by commits, so that readers find them at any moment.
-And what is refused. With SQLite, Glue (moto), and the REST catalog of Iceberg."""
+And what is refused. In catalogs of all kinds: SQLite, moto's server for Glue, Iceberg's REST catalog, and a metastore of Hive."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from hive_catalog import hive_catalog
+from object_servers import s3_server
 from rest_catalog import rest_catalog
 
 import lsmlake
@@ -30,8 +34,8 @@ from pyiceberg.table import update
 from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.utils.config import Config
 
-KINDS = ["sql", pytest.param("rest", marks=pytest.mark.spark)]
-AND_GLUE = pytest.mark.parametrize("catalog", [*KINDS, "glue"], indirect=True)
+REST, HIVE = (pytest.param(kind, marks=pytest.mark.spark) for kind in ("rest", "hive"))
+KINDS = ["sql", "glue", REST, HIVE]
 SECRET = "tops3cret"
 _names = count()
 
@@ -45,22 +49,27 @@ def no_rests(monkeypatch):
 @pytest.fixture(scope="module")
 def rest(tmp_path_factory):
     with rest_catalog(tmp_path_factory.mktemp("rest")) as address:
-        yield address
+        yield {"type": "rest", "uri": address}
+
+
+@pytest.fixture(scope="module")
+def glue():
+    with s3_server() as server:  # moto speaks the protocol of Glue, too
+        keys = {"glue.access-key-id": "key", "glue.secret-access-key": SECRET}
+        yield {"type": "glue", "glue.endpoint": server.endpoint, "glue.region": "us-east-1", **keys}
+
+
+@pytest.fixture(scope="module")
+def hive(tmp_path_factory):
+    pytest.importorskip("thrift")
+    with hive_catalog(tmp_path_factory.mktemp("hive")) as address:
+        yield {"type": "hive", "uri": address}
 
 
 @pytest.fixture(params=KINDS)
-def catalog(request, tmp_path, monkeypatch):
+def catalog(request, tmp_path) -> dict[str, str]:
     """The properties of a catalog."""
-    if request.param == "rest":
-        yield {"type": "rest", "uri": request.getfixturevalue("rest")}
-    elif request.param == "sql":
-        yield sql(tmp_path)
-    else:
-        moto = pytest.importorskip("moto")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "x")
-        with moto.mock_aws():
-            yield {"type": "glue", "glue.region": "us-east-1"}
+    return sql(tmp_path) if request.param == "sql" else request.getfixturevalue(request.param)
 
 
 def sql(folder: Path) -> dict[str, str]:
@@ -70,7 +79,7 @@ def sql(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def name() -> str:
     """Of a table that no catalog has."""
-    return f"shop{next(_names)}.orders"
+    return f"shop{os.getpid()}_{next(_names)}.orders"
 
 
 @pytest.fixture
@@ -132,7 +141,10 @@ def drops(monkeypatch) -> list[str]:
     from pyiceberg.catalog import glue, rest, sql
 
     found: list[str] = []
-    for kind in (sql.SqlCatalog, glue.GlueCatalog, rest.RestCatalog):
+    kinds = [sql.SqlCatalog, glue.GlueCatalog, rest.RestCatalog]
+    if find_spec("thrift"):
+        kinds.append(import_module("pyiceberg.catalog.hive").HiveCatalog)
+    for kind in kinds:
 
         def dropped(self, name, *rest, drop=kind.drop_table, **more):
             found.append(name)
@@ -142,7 +154,6 @@ def drops(monkeypatch) -> list[str]:
     return found
 
 
-@AND_GLUE
 def test_a_table_in_a_catalog_follows_the_published_one(table, catalog, name, drops):
     follow(table, catalog, name)
     follow(table, catalog, name)
@@ -197,6 +208,31 @@ def test_metadata_made_anew_is_registered_anew(table, tmp_path, catalog, name, d
         written(table, 2)
 
 
+def test_columns_in_other_places(table, catalog, name, drops):
+    """A metastore of Hive refuses them, unless its administrator lets it; but not in a table that is registered anew."""
+    table.alter(add_column("n", "INT"))
+    follow(table, catalog, name)
+    table.alter(drop_column("v"), add_column("w", "STRING"))
+    for _ in range(2):
+        follow(table, catalog, name)
+        assert drops == ([name] if catalog["type"] == "hive" else [])
+    table.delete("id = 1")
+    table.compact()
+    follow(table, catalog, name)
+    assert drops == ([name] if catalog["type"] == "hive" else [])
+
+
+@pytest.mark.parametrize("catalog", [HIVE], indirect=True)
+def test_types_that_a_metastore_of_hive_2_does_not_know(table, catalog, name, drops):
+    table.alter(add_column("at", "TIMESTAMP"))
+    for settings in ({}, {"hive.hive2-compatible": "true"}, {"hive.hive2-compatible": "true"}):
+        drops.clear()
+        table.delete("id = 7")
+        follow(table, catalog | settings, name)
+        follow(table, catalog | settings, name)
+    assert not drops, "by this property PyIceberg tells a type that it knows"
+
+
 def test_the_catalog_keeps_a_bounded_number_of_files(table, tmp_path, name, caplog):
     for n in range(25):
         written(table, n)
@@ -215,7 +251,6 @@ def test_other_programs_are_told_to_keep_its_files(table, catalog, name):
         assert found.properties["gc.enabled"] == "false"
 
 
-@AND_GLUE
 def test_a_table_that_was_dropped_in_the_catalog_is_registered_again(table, catalog, name):
     table.publish_iceberg(catalog=catalog, name=name)
     with closing(load_catalog("default", **catalog)) as found:
@@ -223,13 +258,38 @@ def test_a_table_that_was_dropped_in_the_catalog_is_registered_again(table, cata
     follow(table, catalog, name)
 
 
-@AND_GLUE
 def test_another_table_of_the_name_stays(lake, table, tmp_path, catalog, name):
     lake.create_table("d.other", "id BIGINT", primary_key=["id"]).publish_iceberg(catalog=catalog, name=name)
     there = location(catalog, name)
     with pytest.raises(TableExists, match=r"another table of this name.*give another name"):
         table.publish_iceberg(catalog=catalog, name=name)
     assert location(catalog, name) == there
+
+
+@pytest.mark.parametrize("parameters", [{}, {"table_type": "DELTA"}])
+@pytest.mark.parametrize("catalog", ["glue", HIVE], indirect=True)
+def test_a_table_of_another_format_stays(table, tmp_path, catalog, name, parameters):
+    add_plain(catalog, name, str(tmp_path), parameters)
+    with pytest.raises(TableExists, match=r"a table of another format, found Property table_type.*give another name"):
+        table.publish_iceberg(catalog=catalog, name=name)
+
+
+def add_plain(catalog, name, folder, parameters) -> None:
+    """A table of Glue or Hive that is none of Iceberg."""
+    namespace, _, last = name.partition(".")
+    with closing(load_catalog("default", **catalog)) as found:
+        found.create_namespace(namespace)
+        if catalog["type"] == "glue":
+            columns = {"Columns": [{"Name": "id", "Type": "bigint"}], "Location": folder}
+            made = {"Name": last, "TableType": "EXTERNAL_TABLE", "Parameters": parameters, "StorageDescriptor": columns}
+            found.glue.create_table(DatabaseName=namespace, TableInput=made)
+            return
+        from hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor, Table
+
+        columns = StorageDescriptor([FieldSchema("id", "bigint")], f"file://{folder}", serdeInfo=SerDeInfo())
+        made = Table(last, namespace, sd=columns, parameters={"EXTERNAL": "TRUE", **parameters}, tableType="EXTERNAL_TABLE")
+        with found._client as client:
+            client.create_table(made)
 
 
 def test_a_copy_of_the_folder_does_not_take_the_place_of_the_table(lake, table, tmp_path, name):
@@ -332,7 +392,11 @@ def test_a_catalog_to_which_pyiceberg_does_not_commit(table, tmp_path, name, mon
 
 
 def test_a_namespace_of_several_levels(table, catalog):
-    follow(table, catalog, "levels.a.b.orders")
+    if catalog["type"] in ("glue", "hive"):
+        with pytest.raises(StorageFailed, match=r"hierarchical namespaces are not supported.*give a name of two parts"):
+            table.publish_iceberg(catalog=catalog, name="levels.a.b.orders")
+    else:
+        follow(table, catalog, "levels.a.b.orders")
 
 
 @pytest.mark.parametrize("wrong", ["orders", "", ".orders", "sales.", "a..b"])

@@ -5,6 +5,7 @@
 3. Commit what changed (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
    this, as those of the publication are deleted when newer ones come.
 4. What no commit can express, such as a rollback, is registered anew: for a moment the catalog has no such table. Its files stay.
+   So is what a metastore of Hive refuses to commit, such as a column dropped before others: it compares columns by place.
 
 A table that is renamed or dropped here leaves the catalog (`catalog_entry`).
 
@@ -42,6 +43,9 @@ _DROP = "drop the table in the catalog, but not its files, and publish again"
 _OF_CATALOG = re.compile(r"/[0-9]+-[^/]+\.metadata\.json")
 _PUBLISHED = re.compile(r"/v[0-9]+\.metadata\.json$")
 _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGNORECASE)
+_COLUMNS = re.compile("types incompatible with the existing columns|expected at the position")
+"""What a metastore of Hive says if it does not replace the columns of a table; those of a new table may be any."""
+_LEVELS = "hierarchical namespaces are not supported"
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
 
@@ -173,7 +177,9 @@ class _Registration(NamedTuple):
                 _delete_old(table, self.catalog.commit_table(table, same, changes).metadata)
             except errors.CommitFailedException:
                 continue
-            except NotImplementedError:  # PyIceberg does not commit to such a catalog
+            except Exception as refused:
+                if not _only_registers(refused):
+                    raise
                 if table.metadata_location != self.metadata_file:
                     self._register_anew()
             return
@@ -188,6 +194,9 @@ class _Registration(NamedTuple):
         """The table in the catalog, registered if it was not there; None: another program registers it at the moment."""
         try:
             return self.catalog.load_table(self.name)
+        except (errors.NoSuchIcebergTableError, errors.NoSuchPropertyException) as other:
+            cure = f"give another name, or {_DROP}"
+            raise TableExists("the catalog has a table of another format", where=self.name, found=str(other), cure=cure) from None
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             self._create_namespace(self.name.split(".")[:-1])
         try:
@@ -223,6 +232,11 @@ class _Registration(NamedTuple):
     def _register_anew(self) -> None:
         self.catalog.drop_table(self.name)
         self.catalog.register_table(self.name, self.metadata_file)
+
+
+def _only_registers(refused: Exception) -> bool:
+    """Whether the catalog has no such commits: PyIceberg makes none there, or Hive does not replace the columns by these."""
+    return isinstance(refused, NotImplementedError) or bool(_COLUMNS.search(str(refused)))
 
 
 def _writer(content: Metadata) -> Callable[..., None]:
@@ -281,6 +295,8 @@ def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: 
         return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
     if _OF_CATALOG.search(text):
         cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
+    elif _LEVELS in text:
+        cure = "give a name of two parts, such as sales.orders; the table is published"
     else:
         cure = f"correct the properties of the catalog, or try again; {cure}"
     return StorageFailed(failed, where=name, found=found, cure=cure)
