@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.commands import COMMANDS
-from lsmlake.cli.docs import Document
+from lsmlake.cli.docs import DOCUMENTS, Document
 from lsmlake.cli.java import require_java
 from lsmlake.cli.main import app
 from lsmlake.compact import job
@@ -420,7 +420,7 @@ def test_options_are_listed_and_altered(copy: Path):
         ("lsmlake ls s", ["sales", "scratch"]),
         ("lsmlake -w nowhere show ", []),
         ("lsmlake head sales.orders --sn", ["--snapshot"]),
-        ("lsmlake docs ", ["format", "duckdb", "iceberg", "implementation", "import", "polars", "pyiceberg", "spark_iceberg"]),
+        ("lsmlake docs ", list(DOCUMENTS)),
     ],
 )
 def test_the_shell_completes_commands_and_names(warehouse: Path, line: str, offered: list[str]):
@@ -633,22 +633,13 @@ def test_help_names_the_exit_codes_and_version_the_version():
 
 def test_documents_are_listed_and_printed():
     listed = [line.split(maxsplit=1) for line in call("docs").splitlines()]
-    assert [name for name, _ in listed] == [
-        "format",
-        "duckdb",
-        "iceberg",
-        "implementation",
-        "import",
-        "polars",
-        "pyiceberg",
-        "spark_iceberg",
-    ]
+    assert [name for name, _ in listed] == list(DOCUMENTS) == ["format", *sorted(DOCUMENTS.keys() - {"format"})]
     paths = call("docs", "--path").splitlines()
     for (name, title), path in zip(listed, paths, strict=True):
         assert call("docs", name) == call("docs", Path(path).name) == Path(path).read_text()
         assert call("docs", name, "--path") == f"{path}\n"
         assert Path(path).read_text().startswith(f"# {title}\n")
-    known = "format or duckdb or iceberg or implementation or import or polars or pyiceberg or spark_iceberg"
+    known = " or ".join(DOCUMENTS)
     assert complaint("docs", "nonsense").endswith(f"expected {known}, found 'nonsense'; run `lsmlake docs`")
 
 

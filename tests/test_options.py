@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import new_lake
 
 import lsmlake
+from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import InvalidOption
 from lsmlake.options import columns, rules
 from lsmlake.options.option import Change, Tables, When, options_of
@@ -20,7 +21,7 @@ from lsmlake.options.reference import OWN, reference
 from lsmlake.options.table_options import OPTIONS, Options, group_of
 
 LIBRARY = Path(lsmlake.__file__).parent
-README = (LIBRARY.parent / "README.md").read_text()
+PAGES = [LIBRARY.parent / "README.md", *DOCUMENTS.values()]
 
 
 def test_nothing_given_is_the_defaults():
@@ -302,8 +303,8 @@ def test_options_that_paimon_does_not_have():
     }
 
 
-def test_the_readme_names_only_options_that_there_are():
-    quoted = set(re.findall(r"`([a-z-]+(?:\.[a-z-]+)+)(?: = [^`]+)?`", README))
+def test_the_documents_name_only_options_that_there_are():
+    quoted = set(re.findall(r"`([a-z-]+(?:\.[a-z-]+)+)(?: = [^`]+)?`", "\n".join(page.read_text() for page in PAGES)))
     meant = {name for name in quoted if name.partition(".")[0] in {each.partition(".")[0] for each in OPTIONS}}
     assert len(meant) > 12
     assert meant <= OPTIONS.keys(), meant - OPTIONS.keys()
