@@ -103,9 +103,9 @@ def register(spark: SparkSession) -> None:
     """
     need_spark("register(spark)")
     _check_session(spark, "register(spark)")
-    from lsmlake.spark import portable_source
+    from lsmlake.spark.datasource import portable
 
-    portable_source.register(spark)
+    portable.register(spark)
 
 
 def _check_session(spark: SparkSession, where: str) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from spark_support import classic_session
 
 import lsmlake
-from lsmlake.spark.portable_source import portable_source
+from lsmlake.spark.datasource.portable import portable_source
 from lsmlake.store.local import LocalStorage
 
 

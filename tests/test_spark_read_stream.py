@@ -12,7 +12,7 @@ from spark_support import rows, same
 
 import lsmlake
 from lsmlake.errors import InvalidQuery
-from lsmlake.spark.source import ReadAllAvailable
+from lsmlake.spark.datasource.readers import ReadAllAvailable
 
 pytestmark = pytest.mark.spark
 

@@ -11,8 +11,8 @@ from spark_support import configured, rows, same
 
 import lsmlake
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.spark.datasource.source import LakeSource
 from lsmlake.spark.settings import reads_otherwise
-from lsmlake.spark.source import LakeSource
 
 pytestmark = pytest.mark.spark
 

@@ -20,10 +20,10 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.type_text import backticked
-from lsmlake.spark.portable_source import portable_source
+from lsmlake.spark.datasource.options import PATH, table_options
+from lsmlake.spark.datasource.portable import portable_source
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import shipped
-from lsmlake.spark.source import PATH, table_options
 from lsmlake.spark.types import to_spark
 
 _CATALOG = "spark_catalog"

@@ -2,7 +2,7 @@
 
 `ship` sends it to the executors of a session as a zip artifact. Two kinds of processes do not see artifacts: those in which Spark
 plans and reads a Python data source for a stream, and, on Spark Connect, those that run foreachBatch functions. Pickles for them
-carry the source code of the package and make it importable: `carried` for values, `portable_source` for the data source.
+carry the source code of the package and make it importable: `carried` for values, `datasource.portable` for the data source.
 
 The functions and classes for this are nested in functions: cloudpickle then pickles them by value, not by the name of a module
 that the other process does not have.
@@ -85,8 +85,16 @@ def carried(package: Package | None, function: Callable[..., object], *args: obj
     return _loader(), (package, pickle.dumps((function, args)))
 
 
-def restored(kind: type, state: Mapping[str, object]) -> object:
-    """Rebuilds an object from its attributes."""
+class WithPackage:
+    """An object that pickles with the package, if it was shipped: on Connect, Spark does not send it to the tasks of a stream."""
+
+    package: Package | None
+
+    def __reduce__(self) -> tuple:
+        return carried(self.package, _rebuilt, type(self), dict(self.__dict__))
+
+
+def _rebuilt(kind: type, state: Mapping[str, object]) -> object:
     made = kind.__new__(kind)
     made.__dict__.update(state)
     return made

@@ -22,8 +22,8 @@ from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema import rowkind
-from lsmlake.spark import portable_source, source
 from lsmlake.spark.caller import Arrival, Batches, caller
+from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
 from lsmlake.store.metadata import Metadata
@@ -119,22 +119,22 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
     """Returns the changes of a table as a streaming DataFrame, through the data source. Invalid arguments raise here."""
     follower = following.follower(meta, zone)
     follower.begin()
-    name = portable_source.registered(spark, meta.env)
+    name = portable.registered(spark, meta.env)
     given = {
-        source.START: following.start,
-        source.SNAPSHOT: following.snapshot,
-        source.TIMESTAMP: None if (time_ms := follower.start.time_ms) is None else time_text(time_ms, zone),
-        source.MODE: following.mode,
-        source.WHERE: following.where,
-        source.COLUMNS: json.dumps(follower.like.columns),
-        source.SCHEMA: follower.like.schema.id,
-        source.CONSUMER: following.consumer,
-        source.MAX_ROWS: following.limit.rows,
-        source.MAX_BYTES: following.limit.bytes,
-        source.MAX_FILES: following.limit.files,
-        source.ZONE: zone,
-        source.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
-        source.CHANGELOG: "true",
+        options.START: following.start,
+        options.SNAPSHOT: following.snapshot,
+        options.TIMESTAMP: None if (time_ms := follower.start.time_ms) is None else time_text(time_ms, zone),
+        options.MODE: following.mode,
+        options.WHERE: following.where,
+        options.COLUMNS: json.dumps(follower.like.columns),
+        options.SCHEMA: follower.like.schema.id,
+        options.CONSUMER: following.consumer,
+        options.MAX_ROWS: following.limit.rows,
+        options.MAX_BYTES: following.limit.bytes,
+        options.MAX_FILES: following.limit.files,
+        options.ZONE: zone,
+        options.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
+        options.CHANGELOG: "true",
     }
     reader = spark.readStream.format(name)
     return reader.options(**{n: str(v) for n, v in given.items() if v is not None}).load(meta.env.storage.place(meta.paths.root))

@@ -35,7 +35,7 @@ from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import write
 from lsmlake.spark.caller import QUERY_ID
-from lsmlake.spark.ship import Package, carried, restored
+from lsmlake.spark.ship import Package, WithPackage
 from lsmlake.store.table_files import TableFiles
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files, joined
@@ -61,7 +61,7 @@ class _Message(WriterCommitMessage):
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class _Writer:
+class _Writer(WithPackage):
     """One write: Spark calls `write` in each task, and `commit` or `abort` once with the messages of all tasks, in order of their
     partitions."""
 
@@ -70,9 +70,6 @@ class _Writer:
         self.package, self.table, self.schema = package, table, schema
         self.request = Request(replaces=replaces)
         self.columns = write.columns_for(schema, columns, self.request)
-
-    def __reduce__(self):
-        return carried(self.package, restored, type(self), dict(self.__dict__))
 
     @property
     def _files(self) -> TableFiles:

@@ -1,5 +1,5 @@
 """`format("lsmlake")` as a class that Spark can load in processes without the package: it brings the package along (`spark.ship`)
-and then passes every call to the data source of `spark.source`.
+and then passes every call to `LakeSource`.
 
 The class is nested in a function, so cloudpickle pickles it by value.
 """
@@ -65,7 +65,7 @@ def portable_source(
 
         def _source(self):
             arrive(package)
-            return import_module("lsmlake.spark.source").LakeSource({**given, **self.options}, package, pickled)
+            return import_module("lsmlake.spark.datasource.source").LakeSource({**given, **self.options}, package, pickled)
 
         def schema(self):
             return self._source().schema()

@@ -1,0 +1,1 @@
+"""`format("lsmlake")`: a table as a data source of Spark."""

@@ -1,0 +1,231 @@
+"""The options of `format("lsmlake")`: their names, and what they mean for a read, a stream or a write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from pyspark.sql.types import StructType
+
+from lsmlake.api.following import Following
+from lsmlake.cdc.follow import Limit
+from lsmlake.errors import InvalidOption
+from lsmlake.options.types import boolean
+from lsmlake.read.travel import Moment
+from lsmlake.schema.schema import Schema
+from lsmlake.write.replace import Replacement
+
+PATH, WHERE, COLUMNS, ZONE = "path", "where", "columns", "zone"
+SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
+START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
+MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
+BRANCH, SCHEMA, MERGE_SCHEMA = "branch", "read.schema-id", "write.merge-schema"
+REPLACE_WHERE, OVERWRITE_MODE = "replaceWhere", "partitionOverwriteMode"
+OPTIONS = {
+    PATH: "the table's directory",
+    BRANCH: "the branch to read or write; default: the table itself",
+    WHERE: "a predicate in SQL text",
+    COLUMNS: "names, separated by commas, or a JSON array of names",
+    ZONE: "the time zone of times without a zone, here and in `where`; default UTC",
+    SNAPSHOT: "the snapshot to read, or to start from",
+    TIMESTAMP: "the time to read at, or to start from",
+    TAG: "the tag to read",
+    START: "stream: latest-full, latest, from-snapshot, from-snapshot-full or from-timestamp",
+    MODE: "stream: changelog, diff or delta",
+    CONSUMER: "stream: the consumer that protects snapshots that are not read yet",
+    CHANGELOG: "stream: true = all changes with their `_row_kind`; false (default) = only +I and +U rows",
+    MAX_ROWS: "stream: approximate rows per micro-batch",
+    MAX_BYTES: "stream: bytes of files per micro-batch",
+    MAX_FILES: "stream: files per micro-batch",
+    SCHEMA: "stream: the schema that names the columns; default: the one in effect when the query starts",
+    MERGE_SCHEMA: "write: add the columns that the table lacks; default: the option of the table",
+    REPLACE_WHERE: "overwrite: replace the partitions for which this predicate is true; default: all rows",
+    OVERWRITE_MODE: "overwrite: static = replace all rows (default); dynamic = the partitions of the new rows",
+}
+
+_FORMAT = 'format("lsmlake")'
+_KNOWN = {name.lower(): name for name in OPTIONS}
+
+_STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
+_WRITING = {MERGE_SCHEMA, REPLACE_WHERE, OVERWRITE_MODE}
+
+_OF_SPARK = {"checkpointlocation", "queryname"}
+"""Options of a streaming write that are for Spark."""
+
+_CATALOG_PROPERTIES = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
+"""Properties that Spark adds to the options of a catalog table; it also repeats each option as `option.<name>`."""
+
+_STORED = "lsmlake.options.table_options"
+"""The metadata of the first column of a catalog table that has the options: Spark passes only the columns to a read or an
+insert."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of one use of the format.
+
+    Attributes:
+        texts: their texts, by name.
+        in_catalog: Spark is about to put the table into its catalog.
+    """
+
+    texts: Mapping[str, str]
+    in_catalog: bool = False
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> Given:
+        """Takes what Spark passes. Raises InvalidOption for a name that is not known."""
+        texts, in_catalog = {}, False
+        for name, value in options.items():
+            if name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option."):
+                in_catalog |= name.lower() == "provider"
+                continue
+            if name.lower() in _OF_SPARK:
+                continue
+            if name.lower() not in _KNOWN:
+                near = get_close_matches(name.lower(), _KNOWN, n=1)
+                cure = f"did you mean {_KNOWN[near[0]]!r}?" if near else f"use one of {', '.join(OPTIONS)}"
+                raise InvalidOption(f"unknown option {name!r}", where=_FORMAT, cure=cure)
+            texts[_KNOWN[name.lower()]] = value
+        return Given(texts, in_catalog)
+
+    def store_in(self, schema: StructType) -> None:
+        """Puts the options into the columns of a catalog table."""
+        schema.fields[0].metadata = {**schema.fields[0].metadata, _STORED: json.dumps(dict(self.texts))}
+
+    def recalled(self, schema: StructType) -> Given:
+        """With the options that the columns of a catalog table hold."""
+        if PATH in self.texts:
+            return self
+        return replace(self, texts={**(table_options(schema) or {}), **self.texts})
+
+    # -- the table ----------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        if PATH not in self.texts:
+            raise InvalidOption(
+                "the option path is missing",
+                where=_FORMAT,
+                expected="the table's directory, <warehouse>/<database>.db/<table>",
+                cure='pass it: .load(path), .save(path), or OPTIONS (path "...") of CREATE TABLE',
+            )
+        return self.texts[PATH]
+
+    @property
+    def branch(self) -> str | None:
+        return self.texts.get(BRANCH)
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    @property
+    def zone(self) -> str:
+        return self.texts.get(ZONE, "UTC")
+
+    @property
+    def where(self) -> str | None:
+        return self.texts.get(WHERE)
+
+    @property
+    def columns(self) -> list[str] | None:
+        text = self.texts.get(COLUMNS)
+        if text is None or text.startswith("["):
+            return None if text is None else json.loads(text)
+        return [name.strip() for name in text.split(",")]
+
+    @property
+    def moment(self) -> Moment:
+        """What a batch reads."""
+        return Moment(self._number(SNAPSHOT), self.texts.get(TIMESTAMP), self.texts.get(TAG))
+
+    def refuse_writing(self) -> None:
+        """Raises InvalidOption for an option that only a write has."""
+        if writing := sorted(self.texts.keys() & _WRITING):
+            raise InvalidOption(f"option {writing[0]!r} is for writes only", where=_FORMAT, cure="remove it")
+
+    def refuse_streaming(self) -> None:
+        """Raises InvalidOption for an option that only a stream has."""
+        if streaming := sorted(self.texts.keys() & _STREAMING):
+            raise InvalidOption(f"option {streaming[0]!r} is for streams only", where=_FORMAT, cure="remove it")
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether there is an option that only a stream has."""
+        return bool(self.texts.keys() & _STREAMING)
+
+    @property
+    def changelog(self) -> bool:
+        return self._boolean(CHANGELOG, self.texts.get(CHANGELOG, "false"))
+
+    @property
+    def schema_id(self) -> int | None:
+        return self._number(SCHEMA)
+
+    def following(self, columns: Sequence[str]) -> Following:
+        """What a stream of these columns follows."""
+        if TAG in self.texts:
+            cure = f"start the stream with {SNAPSHOT!r}"
+            raise InvalidOption(f"option {TAG!r} is not for streams", where=_FORMAT, cure=cure)
+        number = {name: self._number(name) for name in (SNAPSHOT, MAX_ROWS, MAX_BYTES, MAX_FILES)}
+        return Following(
+            self.texts.get(START),
+            number[SNAPSHOT],
+            self.texts.get(TIMESTAMP),
+            self.texts.get(MODE),
+            self.where,
+            columns,
+            self.texts.get(CONSUMER),
+            Limit(number[MAX_ROWS], number[MAX_BYTES], number[MAX_FILES]),
+        )
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def check_write(self, overwrite: bool) -> None:
+        """Raises InvalidOption for an option that such a write does not have."""
+        allowed = {PATH, BRANCH, MERGE_SCHEMA, *((REPLACE_WHERE, OVERWRITE_MODE, ZONE) if overwrite else ())}
+        if other := sorted(self.texts.keys() - allowed):
+            raise InvalidOption(
+                f"option {other[0]!r} is not supported for {'an overwrite' if overwrite else 'an append'}",
+                where=_FORMAT,
+                expected=f"one of {', '.join(name for name in OPTIONS if name in allowed)}",
+                cure="remove it" if other[0] not in (REPLACE_WHERE, OVERWRITE_MODE) else 'remove it, or use .mode("overwrite")',
+            )
+
+    def replacement(self, schema: Schema, name: str) -> Replacement:
+        """What an overwrite of the table `name` replaces."""
+        where, mode = self.texts.get(REPLACE_WHERE), self.texts.get(OVERWRITE_MODE, "static").lower()
+        if mode not in ("static", "dynamic") or (where is not None and mode == "dynamic"):
+            raise InvalidOption(
+                f"option {OVERWRITE_MODE!r} is not valid",
+                where=_FORMAT,
+                expected=f"static or dynamic; no {REPLACE_WHERE} with dynamic",
+                found=repr(self.texts[OVERWRITE_MODE]),
+                cure="remove it, or correct it",
+            )
+        return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name)
+
+    def evolves(self, default: bool) -> bool:
+        """Whether the write adds the columns that the table lacks. `default`: the option of the table."""
+        given = self.texts.get(MERGE_SCHEMA)
+        return default if given is None else self._boolean(MERGE_SCHEMA, given)
+
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def _number(self, name: str) -> int | None:
+        text = self.texts.get(name)
+        if text is None or text.strip().isdigit():
+            return None if text is None else int(text)
+        raise InvalidOption(f"option {name!r} is a number", where=_FORMAT, found=repr(text), cure="pass an integer")
+
+    def _boolean(self, name: str, text: str) -> bool:
+        return boolean.parse(name, text, _FORMAT)
+
+
+def table_options(schema: StructType) -> dict[str, str] | None:
+    """The options of a table in Spark's catalog; None if it is not a table of lsmlake."""
+    text = schema.fields[0].metadata.get(_STORED) if schema.fields else None
+    return None if text is None else json.loads(text)

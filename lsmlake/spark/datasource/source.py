@@ -1,0 +1,152 @@
+"""`LakeSource`: a table as a data source, for batches and streams. The readers are in `readers`, the writers in `writers`.
+
+`Table.df` is faster, because Python data sources cannot prune columns by themselves.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from lsmlake.api.lake import table_at
+from lsmlake.api.runtime import Runtime
+from lsmlake.api.table import Table
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.lsm.difference import KIND_FIELD
+from lsmlake.maintain.alter import evolve
+from lsmlake.read.plan import Projection
+from lsmlake.read.travel import resolve
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.widening import widens
+from lsmlake.spark.datasource.options import START, Given
+from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, StreamReader
+from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
+from lsmlake.spark.ship import Package
+from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.store.version import Version
+
+Writer = TypeVar("Writer", BatchWriter, StreamWriter)
+
+
+class _InZone(Runtime):
+    """The runtime of this process with the time zone of a read: a data source cannot see the session's time zone."""
+
+    def __init__(self, zone: str) -> None:
+        self._zone = zone
+
+    @property
+    def zone(self) -> str:
+        return self._zone
+
+
+class LakeSource(DataSource):
+    """One table, identified by its directory."""
+
+    def __init__(self, options: Mapping[str, str], package: Package | None = None, env: bytes | None = None) -> None:
+        """`package`: the package for readers in processes that may lack lsmlake. `env`: the pickled Env of the warehouse; None:
+        its address is enough. It is no option, since Spark shows options."""
+        super().__init__(options)
+        self.package, self.env, self.given = package, env, Given.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "lsmlake"
+
+    def _table(self, given: Given) -> Table:
+        table = table_at(given.path, None if self.env is None else pickle.loads(self.env))
+        return table if given.branch is None else table.branch(given.branch)
+
+    def schema(self) -> StructType:
+        given = self.given
+        schema = _offered(given, self._table(given))
+        names = Projection.of(schema, None, given.columns).columns
+        made = to_spark(_fields(schema, names, [KIND_FIELD] if given.changelog else []))
+        if given.in_catalog:
+            given.store_in(made)
+        return made
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self.given.refuse_writing()
+        given = self.given.recalled(schema)
+        given.refuse_streaming()
+        table, asked = replace(self._table(given), runtime=_InZone(given.zone)), to_arrow(schema)
+        moment = given.moment
+        stored = Version.at(table.meta, resolve(table.meta, moment, given.zone)).schema
+        _check_asked(asked, stored, table.path, "load the DataFrame again, or drop and create the table in Spark's catalog again")
+        scan = table.scan(where=given.where, columns=asked.names, **asdict(moment))
+        return BatchReader(self.package, scan.plan(), asked)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        self.given.refuse_writing()
+        given = self.given.recalled(schema)
+        table, asked = self._table(given), to_arrow(schema)
+        columns = pa.schema(list(asked)[1:]) if given.changelog else asked
+        followed = _followed(given, table) or table.current
+        again = f"load the stream again, with option {START!r} if it starts at a snapshot or a time"
+        _check_asked(columns, followed, table.path, again)
+        following = given.following(columns.names)
+        follower = following.follower(table.meta, given.zone, followed)
+        kind = LimitedStreamReader or StreamReader
+        return kind(self.package, follower, following.limit, asked, given.changelog)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return self._writer(BatchWriter, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """`overwrite`: the output mode is complete."""
+        return self._writer(StreamWriter, schema, overwrite)
+
+    def _writer(self, kind: type[Writer], schema: StructType, overwrite: bool) -> Writer:
+        self.given.check_write(overwrite)
+        given = self.given.recalled(schema)
+        table, found = self._table(given), to_arrow(schema)
+        version = table.version
+        replaces = given.replacement(version.schema, table.name) if overwrite else None
+        if given.evolves(version.options.write.merge_schema):
+            version = evolve(version, table.name, found, None, partial(table.runtime.compactions, table.meta))
+        return kind(self.package, table, version.schema, found, replaces)
+
+
+def _offered(given: Given, table: Table) -> Schema:
+    """A batch has the columns of the snapshot that it reads, a stream those of now. Spark does not tell which of them is
+    wanted; options may."""
+    if given.streams:
+        return _followed(given, table) or table.current
+    try:
+        return Version.at(table.meta, resolve(table.meta, given.moment, given.zone)).schema
+    except SnapshotNotFound:  # a batch fails later; a stream can start there
+        return table.current
+
+
+def _followed(given: Given, table: Table) -> Schema | None:
+    """The schema that names the columns of a stream, if an option does."""
+    return None if given.schema_id is None else table.meta.schemas.get(given.schema_id)
+
+
+def _fields(schema: Schema, names: Sequence[str], kind: Sequence[pa.Field] = ()) -> pa.Schema:
+    return pa.schema([*kind, *(schema.plain_columns.field(name).with_nullable(True) for name in names)])
+
+
+def _check_asked(asked: pa.Schema, stored: Schema, where: str, cure: str) -> None:
+    """Raises InvalidQuery unless the table has the columns of a DataFrame or of a table in Spark's catalog, with types that
+    these can hold."""
+    offered = _fields(stored, [name for name in asked.names if name in stored.columns.names])
+    given, found = to_spark(asked), to_spark(offered)
+    if given.simpleString() == found.simpleString():
+        return
+    if asked.names == offered.names and all(map(widens, offered.types, asked.types)):
+        return
+    raise InvalidQuery(
+        "the table does not have the columns that Spark asks for; it may have been altered",
+        where=where,
+        expected=given.simpleString(),
+        found=to_spark(stored.plain_columns).simpleString(),
+        cure=cure,
+    )
