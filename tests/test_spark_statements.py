@@ -16,7 +16,8 @@ from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan
-from lsmlake.spark import statements, write
+from lsmlake.spark import write
+from lsmlake.spark.statements import by_position, target
 from lsmlake.store.env import Limits
 from lsmlake.store.version import Version
 from lsmlake.write import candidates
@@ -84,7 +85,7 @@ def test_what_only_spark_can_evaluate_and_what_is_refused(spark, of_kind, kind):
 def test_a_statement_that_is_overtaken_is_evaluated_again(lake, of_kind, kind, monkeypatch):
     table = of_kind(kind)
     writes = {"key": (write, "upsert"), "key, changes collected": (write, "upsert_collected")}
-    place, name = writes.get(kind, (statements, "replace_rows"))
+    place, name = writes.get(kind, (by_position, "replace_rows"))
     publish, left = getattr(place, name), [1]
 
     def overtaken(*args, **named):
@@ -126,13 +127,13 @@ def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, 
     for first in range(0, 500, 100):
         write = lake.table("d.t").upsert if kind == "key" else lake.table("d.t").append
         write([{"id": n, "k": 1, "v": n, "s.1": f"a{n}"} for n in range(first, first + 100)])
-    table, planned, made = small.table("d.t"), [], statements.plan
+    table, planned, made = small.table("d.t"), [], target.plan
 
     def noted(version: Version, predicate: Predicate | None = None) -> Plan:
         planned.append(made(version, predicate))
         return planned[-1]
 
-    monkeypatch.setattr(statements, "plan", noted)
+    monkeypatch.setattr(target, "plan", noted)
     source = spark.range(150, 351, 200).selectExpr("cast(id as int) id", "cast(rand() * 1e9 as long) a").selectExpr("*", "a b")
     for listed in (10_000, 1):
         monkeypatch.setattr(candidates, "_LISTED", listed)

@@ -24,9 +24,11 @@ from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, Projection, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
-from lsmlake.spark.merge_source import MergeSource
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
+from lsmlake.spark.statements.in_driver import decided_by_partitions, is_small
+from lsmlake.spark.statements.merge_source import MergeSource, small_source
+from lsmlake.spark.statements.target import Target
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
@@ -92,46 +94,44 @@ class SparkRuntime(Runtime):
         return write.upsert(version, data, identity, request=request, compact=compact, uneven=self.uneven)
 
     def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
-        from lsmlake.spark import statements  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
         predicate, reason = self.parsed(where, version.schema, filters=True)
         planned = plan(version, predicate)
-        if reason is None and (statements.is_small(planned) or statements.decided_by_partitions(planned)):
+        if reason is None and (is_small(planned) or decided_by_partitions(planned)):
             return super().delete(version, where, isolation)
-        return statements.Target(self.spark, version, where, predicate, isolation, uneven=self.uneven).delete()
+        return execute.delete(Target(self.spark, version, where, predicate, isolation, uneven=self.uneven))
 
     def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
-        from lsmlake.spark import statements  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
         predicate, reason = self.parsed(where, version.schema, filters=True)
         types = tuple(version.schema.plain_columns.types)
         otherwise = reason or next((why for text in values.values() if (why := self.reads_otherwise(text, types))), None)
-        if otherwise is None and statements.is_small(plan(version, predicate)):
+        if otherwise is None and is_small(plan(version, predicate)):
             try:
                 return super().update(version, values, where, isolation, now)
             except (InvalidQuery, MissingDependency):  # Spark may know the expression, or refuses it in its own words
                 pass
-        return statements.Target(self.spark, version, where, predicate, isolation, uneven=self.uneven).update(values)
+        return execute.update(Target(self.spark, version, where, predicate, isolation, uneven=self.uneven), values)
 
     def source(self, version: Version, data: object) -> MergeSource | None:
-        from lsmlake.spark import statements  # loads sqlglot
-
         if self.owns(data):
             return MergeSource(data)
-        small = statements.is_small(plan(version))
+        small = is_small(plan(version))
         if isinstance(data, Scan):
-            small = small and statements.is_small(plan(Version.latest(data.meta)))
+            small = small and is_small(plan(Version.latest(data.meta)))
             return None if small else MergeSource(replace(data, runtime=self).to_spark())
         limit = version.meta.env.limits.driver_statement_bytes
-        return None if small else MergeSource(statements.small_source(self.spark, as_input(data).tables, limit))
+        return None if small else MergeSource(small_source(self.spark, as_input(data).tables, limit))
 
     def merge(
         self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str, own: bool
     ) -> DmlReport:
-        from lsmlake.spark import statements  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
-        target = statements.Target(source.session, version, isolation=isolation, own=own, uneven=self.uneven)
-        return target.merge(source, on, clauses)
+        target = Target(source.session, version, isolation=isolation, own=own, uneven=self.uneven)
+        return execute.merge(target, source, on, clauses)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)

@@ -33,8 +33,10 @@ from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked
-from lsmlake.spark.clauses import converted
-from lsmlake.spark.statements import Target, translated
+from lsmlake.spark.statements import execute
+from lsmlake.spark.statements.clauses import converted
+from lsmlake.spark.statements.errors import translated
+from lsmlake.spark.statements.target import Target
 from lsmlake.spark.types import is_connect
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.change import without_database
@@ -105,8 +107,8 @@ class SparkEngine:
                 self.spark, version, isolation=change.isolation(version), refine=refine, own=reads_itself, uneven=self.uneven
             )
             if change.deletes:
-                return target.delete()
-            return target.update({column: f"{_VALUE}{number}" for number, column in enumerate(change.values)})
+                return execute.delete(target)
+            return execute.update(target, {column: f"{_VALUE}{number}" for number, column in enumerate(change.values)})
 
         return evaluated(change.table.meta, evaluate)
 

@@ -25,7 +25,7 @@ from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked, format_type
-from lsmlake.spark.row_edit import ACTION, column
+from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.write.changeable import OLDER
 from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause

@@ -16,7 +16,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import CommitMessage
 from lsmlake.read.positions import Matched
 from lsmlake.spark import tasks
-from lsmlake.spark.places import FILE, POSITION
+from lsmlake.spark.statements.places import FILE, POSITION
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.prepare import Request, prepare

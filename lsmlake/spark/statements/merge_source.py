@@ -10,17 +10,20 @@ A source of few rows is fetched by the driver instead, and is a constant of the 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
 from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected
+from lsmlake.spark.statements.target import Target
 from lsmlake.spark.types import to_arrow, to_spark
 
 
@@ -109,6 +112,44 @@ class MergeSource:
             return tuple(pc.min_max(self._rows[column].cast(self.columns.field(column).type)).as_py().values())
         place, kind = self.columns.names.index(column), self.columns.field(column).type
         return tuple(self._summary[f"{what}{place}"].cast(kind)[0].as_py() for what in ("low", "high"))
+
+
+class Few(NamedTuple):
+    """A source of few rows. `matches_few`: a row of it matches at most one of the target. `matched_once`: a row of the target
+    matches at most one of it."""
+
+    matches_few: bool
+    matched_once: bool
+
+
+def few_rows(target: Target, source: MergeSource, on: str, equal: Sequence[tuple[str, str]]) -> Few | None:
+    """Fetches the source if it may be small; None if it is not. `equal`: the columns of both that the join compares."""
+    schema = target.version.schema
+    limit = collected.row_limit(target.version, target.picker, source.frame, target.uneven)
+    if not limit or "select" in on.lower():  # Spark has no subqueries in every kind of join
+        return None
+    if not source.fetch(limit):
+        target.uneven.add(target.version.meta.paths.root)
+    if not source.is_fetched:
+        return None
+    alike = [other for own, other in equal if schema.plain_columns.field(own).type == source.columns.field(other).type]
+    matches_few = bool(schema.primary_key) and {own for own, _ in equal} >= set(schema.primary_key)
+    return Few(matches_few, bool(alike) and not source.has_repeats(alike))
+
+
+def small_source(spark, tables: Iterator[pa.Table], limit: int):
+    """Returns data in this process as a DataFrame. Raises InvalidQuery if it is larger than `limit` bytes."""
+    held, size = [], 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size > limit:
+            raise InvalidQuery(
+                "the source of the merge is too large to pass it through the driver",
+                expected=f"at most {limit >> 20} MiB",
+                cure="read it with Spark, and pass the DataFrame",
+            )
+    return spark.createDataFrame(pa.concat_tables(held))
 
 
 def as_text(predicate: Predicate | None) -> str | None:

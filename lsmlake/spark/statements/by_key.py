@@ -1,0 +1,85 @@
+"""A statement on a table with a primary key: the changes are an upsert of rows with row kinds (`spark.write`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from lsmlake.commit.replay import Identity
+from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.schema.rowkind import Source
+from lsmlake.schema.type_text import backticked
+from lsmlake.spark import read, write
+from lsmlake.spark.statements.clauses import Clauses
+from lsmlake.spark.statements.row_edit import ACTION, column
+from lsmlake.spark.statements.statement import Statement
+from lsmlake.write.clause import DELETE, INSERT, UPDATE
+from lsmlake.write.keys_written import KeysWritten
+from lsmlake.write.prepare import Request, delete_columns
+from lsmlake.write.replace import Check
+from lsmlake.write.statement import DmlReport
+
+_KIND = "_lsmlake_kind"
+
+
+def run(statement: Statement) -> DmlReport:
+    """Carries out a statement."""
+    target, clauses, version = statement.target, statement.clauses, statement.target.version
+    planned = target.plan()
+    if not planned.files and statement.source is None:
+        return DmlReport()
+    rows = statement.acting(read.frame(target.spark, planned, target.where, read.AUTO), version.schema.primary_key)
+    counts = Observation()
+    numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
+    rows = clauses.new_rows(rows, [], deleted=True)
+    request, columns = _request(clauses, KeysWritten(version, statement.wanted).check)
+    identity = Identity(version.meta.env.ids())
+    found, limit = statement.collected(rows, [ACTION, *columns])
+    if found is not None:
+        action = found[ACTION].to_numpy()
+        changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
+        return DmlReport(
+            write.upsert_collected(version, found.drop_columns([ACTION]), identity, request, target.picker), **changed
+        )
+    rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
+    by_tasks = {version.meta.paths.root}  # the driver was tried
+    snapshot = write.upsert(version, rows.selectExpr(*columns), identity, request=request, compact=None, uneven=by_tasks)
+    changed = {name: int(counts.get.get(name) or 0) for name in numbers}
+    statement.note(sum(changed.values()), limit)
+    return DmlReport(snapshot, **changed)
+
+
+def _request(clauses: Clauses, check: Check) -> tuple[Request, list[str]]:
+    """The upsert that carries out the changes, and its columns: keys to delete, rows, or both with row kinds."""
+    schema = clauses.schema
+    names, deleting = schema.columns.names, clauses.numbers(DELETE)
+    if len(deleting) == len(clauses.clauses):
+        request = Request(deletes=True, of_rows=True, check=check)
+        names = [name for name in names if name in delete_columns(schema, request)]
+        return request, _renamed(schema.columns.names, names)
+    if not deleting:
+        if schema.parsed_options.merge.engine == PARTIAL_UPDATE and not clauses.numbers(INSERT):
+            names = _written(clauses)
+        return Request(check=check), _renamed(schema.columns.names, names)
+    kind = f"if({ACTION} in ({', '.join(map(str, deleting))}), '-D', '+I') as {_KIND}"
+    return Request(Source(_KIND), check=check), [*_renamed(names, names), kind]
+
+
+def _written(clauses: Clauses) -> list[str]:
+    """The columns that an UPDATE writes under partial-update: the others keep their values."""
+    schema = clauses.schema
+    kept = {*schema.primary_key, *schema.parsed_options.merge.sequence_field}
+    kept.update(name for values in clauses.values for name in values)
+    kept.update(name for sequence in schema.parsed_options.columns.sequence_groups for name in sequence)
+    return [name for name in schema.columns.names if name in kept]
+
+
+def _renamed(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [f"{column(columns.index(name))} as {backticked(name)}" for name in names]
+
+
+def _counted(numbers: Sequence[int]) -> str:
+    return f"count(if({ACTION} in ({', '.join(map(str, numbers))}), 1, null))" if numbers else "count(null)"
