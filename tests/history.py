@@ -64,7 +64,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.lsm.levels import SortedRun
-from lsmlake.schema.alterations import Alteration
+from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
 

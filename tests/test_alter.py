@@ -18,7 +18,7 @@ from lsmlake.cdc.changes import view_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQuery
 from lsmlake.maintain.alter import must_settle
 from lsmlake.options.table_options import Options
-from lsmlake.schema.alterations import altered
+from lsmlake.schema.alterations.altered import altered
 from lsmlake.store.memory import MemoryStorage
 
 VECTORS = {"deletion-vectors.enabled": "true"}

@@ -16,7 +16,7 @@ from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.cdc.follow import Offset
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.schema.alterations import altered
+from lsmlake.schema.alterations.altered import altered
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.metadata import Metadata
 

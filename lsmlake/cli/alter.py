@@ -14,7 +14,7 @@ from lsmlake.cli.opening import open_lake, open_table, pairs
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidOption
-from lsmlake.schema.alterations import Alteration
+from lsmlake.schema.alterations.alteration import Alteration
 
 _COLUMN = re.compile(
     r"(?P<name>\S+)\s+(?P<type>.+?)(?:\s+DEFAULT\s+(?P<quote>'?)(?P<default>.*)(?P=quote))?", re.IGNORECASE | re.DOTALL

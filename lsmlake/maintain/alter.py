@@ -36,7 +36,9 @@ from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.answers import count
 from lsmlake.read.plan import RAW, plan
 from lsmlake.schema import types
-from lsmlake.schema.alterations import Alteration, additions, altered
+from lsmlake.schema.alterations.additions import additions
+from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.altered import altered
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import combines_rows, through
 from lsmlake.schema.rowkind import Source

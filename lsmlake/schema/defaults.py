@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidSchema
-from lsmlake.schema import types
+from lsmlake.errors import InvalidSchema, LakeError
+from lsmlake.schema import lossless, types
+from lsmlake.schema.type_text import format_type
 
 INITIAL, WRITE = DEFAULTS = types.DEFAULTS
 
@@ -68,6 +69,23 @@ def decoded(content: object, type_: pa.DataType) -> pa.Scalar:
         raise ValueError(str(unfit)) from unfit
 
 
+def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
+    """Returns a default that a user gives as a scalar of the field's type. Raises InvalidSchema."""
+    if value is None:
+        return pa.scalar(None, types.plain(of.type))
+    _no_default_of_nested(of.type, of.name)
+    try:
+        return lossless.convert(pa.array([value]), of.type, "UTC")[0]
+    except (lossless.Unfit, LakeError, pa.ArrowException, ValueError, OverflowError, TypeError) as unfit:
+        raise InvalidSchema(
+            "the default does not fit the type",
+            where=f"{where}, column {of.name!r}",
+            expected=format_type(of.type),
+            found=repr(value),
+            cure="correct the default",
+        ) from unfit
+
+
 def check_defaults(fields: Iterable[pa.Field], where: str) -> None:
     """Raises InvalidSchema if a default, at any level, is no value of its field."""
     for field in fields:
@@ -82,7 +100,7 @@ def check_defaults(fields: Iterable[pa.Field], where: str) -> None:
         check_defaults(types.inner_fields(field.type), where)
 
 
-def no_default_of_nested(type_: pa.DataType, column: str) -> None:
+def _no_default_of_nested(type_: pa.DataType, column: str) -> None:
     """Raises InvalidSchema for a nested type."""
     if pa.types.is_nested(type_):
         raise InvalidSchema(

@@ -9,7 +9,12 @@ from sqlglot import exp
 
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.text import Text
-from lsmlake.schema import alterations, ddl
+from lsmlake.schema import ddl
+from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.attributes import ChangeType, SetComment, SetDefault, SetNullable
+from lsmlake.schema.alterations.columns import AddColumn, DropColumn, MoveColumn, RenameColumn
+from lsmlake.schema.alterations.options import SetOption
+from lsmlake.schema.alterations.partition_fields import AddPartitionField, DropPartitionField, ReplacePartitionField
 from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.sql.create import option_of
 from lsmlake.sql.defaults import constant
@@ -44,7 +49,7 @@ def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
         if not words.take(")"):
             words.refuse("expected )")
         words.end()
-        lake.table(name).alter(*(alterations.SetOption(option, None) for option in options))
+        lake.table(name).alter(*(SetOption(option, None) for option in options))
         return pa.table({})
     if (change := _partition_change(words)) is not None:
         words.end()
@@ -54,27 +59,27 @@ def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
         column = words.name().split(".")
         if words.take("FIRST"):
             words.end()
-            lake.table(name).alter(alterations.MoveColumn(column, None, True))
+            lake.table(name).alter(MoveColumn(column, None, True))
             return pa.table({})
         if words.take("AFTER"):
             after = words.one("a column")
             words.end()
-            lake.table(name).alter(alterations.MoveColumn(column, after, False))
+            lake.table(name).alter(MoveColumn(column, after, False))
             return pa.table({})
     return None
 
 
-def _partition_change(words: Words) -> alterations.Alteration | None:
+def _partition_change(words: Words) -> Alteration | None:
     """ADD | DROP | REPLACE PARTITION FIELD, as in Iceberg's extension of Spark's SQL. None for other forms."""
     if words.take("ADD", "PARTITION", "FIELD"):
-        return alterations.AddPartitionField(_field_of(words), _name_after_as(words))
+        return AddPartitionField(_field_of(words), _name_after_as(words))
     if words.take("DROP", "PARTITION", "FIELD"):
-        return alterations.DropPartitionField(_field_of(words))
+        return DropPartitionField(_field_of(words))
     if words.take("REPLACE", "PARTITION", "FIELD"):
         old = _field_of(words)
         if not words.take("WITH"):
             words.refuse("expected WITH", cure="write REPLACE PARTITION FIELD old WITH new")
-        return alterations.ReplacePartitionField(old, _field_of(words), _name_after_as(words))
+        return ReplacePartitionField(old, _field_of(words), _name_after_as(words))
     return None
 
 
@@ -100,19 +105,19 @@ def _name_after_as(words: Words) -> str | None:
     return words.one("a name") if words.take("AS") else None
 
 
-def _alterations(action: exp.Expression, columns: pa.Schema, text: Text, zone: str) -> Iterable[alterations.Alteration]:
+def _alterations(action: exp.Expression, columns: pa.Schema, text: Text, zone: str) -> Iterable[Alteration]:
     match action:
         case exp.Schema():
             return [_added(item, text, zone) for item in action.expressions]
         case exp.ColumnDef():
             return [_added(action, text, zone)]
         case exp.RenameColumn():
-            return [alterations.RenameColumn(_path(action.this), action.args["to"].name)]
+            return [RenameColumn(_path(action.this), action.args["to"].name)]
         case exp.Drop():
-            return [alterations.DropColumn(_path(column)) for column in action.args["tables"]]
+            return [DropColumn(_path(column)) for column in action.args["tables"]]
         case exp.AlterSet():
             found = [item for part in action.expressions for item in part.expressions]
-            return [alterations.SetOption(*option_of(item)) for item in found]
+            return [SetOption(*option_of(item)) for item in found]
         case exp.AlterColumn():
             return [_changed(action, columns, text, zone)]
     text.refuse(action, "this ALTER is not supported")
@@ -122,7 +127,7 @@ def _path(node: exp.Expression) -> list[str]:
     return [part.name for part in node.parts] if isinstance(node, (exp.Column, exp.Dot)) else [node.name]
 
 
-def _added(item: exp.Expression, text: Text, zone: str) -> alterations.Alteration:
+def _added(item: exp.Expression, text: Text, zone: str) -> Alteration:
     if not isinstance(item, exp.ColumnDef):
         text.refuse(item, "this is not a column", cure="write name TYPE")
     comment = default = None
@@ -138,20 +143,20 @@ def _added(item: exp.Expression, text: Text, zone: str) -> alterations.Alteratio
     after = place.this.name if place is not None and place.this is not None else None
     first = place is not None and str(place.args.get("position")).upper() == "FIRST"
     kind = format_type(ddl.type_of(item.args["kind"]))
-    return alterations.AddColumn(_path(item.this), kind, after, first, default, comment)
+    return AddColumn(_path(item.this), kind, after, first, default, comment)
 
 
-def _changed(action: exp.AlterColumn, columns: pa.Schema, text: Text, zone: str) -> alterations.Alteration:
+def _changed(action: exp.AlterColumn, columns: pa.Schema, text: Text, zone: str) -> Alteration:
     path, given = _path(action.this), action.args
     if given.get("dtype") is not None:
-        return alterations.ChangeType(path, format_type(ddl.type_of(given["dtype"])))
+        return ChangeType(path, format_type(ddl.type_of(given["dtype"])))
     if given.get("allow_null") is not None:
-        return alterations.SetNullable(path, bool(given["allow_null"]))
+        return SetNullable(path, bool(given["allow_null"]))
     if given.get("comment") is not None:
-        return alterations.SetComment(path, given["comment"].this)
+        return SetComment(path, given["comment"].this)
     if given.get("default") is not None:
         kind = columns.field(path[0]).type if len(path) == 1 and path[0] in columns.names else None
-        return alterations.SetDefault(path, constant(given["default"], text, zone, kind))
+        return SetDefault(path, constant(given["default"], text, zone, kind))
     if given.get("drop"):
-        return alterations.SetDefault(path, None, dropped=True)
+        return SetDefault(path, None, dropped=True)
     text.refuse(action, "this ALTER COLUMN is not supported")

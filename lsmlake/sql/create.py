@@ -13,8 +13,7 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableNotFound
 from lsmlake.schema import ddl
-from lsmlake.schema.alterations import scalar_of
-from lsmlake.schema.defaults import WRITE, with_default
+from lsmlake.schema.defaults import WRITE, scalar_of, with_default
 from lsmlake.schema.type_text import backticked
 from lsmlake.sql.defaults import constant
 

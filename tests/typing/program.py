@@ -31,7 +31,7 @@ from lsmlake.maintain.copy import CopyReport
 from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.rollback import RollbackReport
-from lsmlake.schema.alterations import Alteration
+from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
 

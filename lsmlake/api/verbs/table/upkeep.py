@@ -36,7 +36,7 @@ from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snaps
 from lsmlake.maintain.verify import verify
 from lsmlake.read.partitions import partition_matches
 from lsmlake.read.travel import Moment, milliseconds
-from lsmlake.schema.alterations import Alteration
+from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
 from lsmlake.store.location import storage_at

@@ -1,4 +1,4 @@
-"""A schema while it is being altered, and the place of one field in it. `schema.alterations` are steps from draft to draft."""
+"""A schema while it is being altered, and the place of one field in it. Alterations are steps from draft to draft."""
 
 from __future__ import annotations
 
