@@ -22,7 +22,7 @@ from test_tidy import LIBRARY, ROOMS, ROOT
 
 import lsmlake
 from lsmlake.cli.docs import DOCUMENTS
-from lsmlake.format import branch, manifest, manifest_list, packed, snapshot, statistics, tag, vector_index
+from lsmlake.format import branch, manifest, manifest_checks, manifest_list, packed, snapshot, statistics, tag, vector_index
 from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS
 from lsmlake.schema import schema
@@ -100,11 +100,11 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: packed.type_name(type_) for name, type_ in (*manifest._FIXED, *manifest._INDEX, manifest._SPEC)}
+    fixed = {name: packed.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
-    assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest._MAY_BE_NULL, *dict(manifest._INDEX)}
+    assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_checks._MAY_BE_NULL, *dict(manifest.INDEX)}
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}
-    assert ranges == manifest._RANGES
+    assert ranges == manifest_checks._RANGES
     columns = pa.schema([("d", pa.date32()), ("k", pa.int64()), ("v", pa.list_(pa.string()))])
     made = manifest.entries_schema(Schema.create(columns, ["d", "k"], ["d"], {}, None, 0, "u", "t"))
     kinds = {re.sub(r"\d+$", "<i>" if name[0] in "pk" else "<id>", name) for name in made.names if ":" in name}

@@ -27,7 +27,7 @@ from test_damage import QUESTIONS, with_file, world
 
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError
-from lsmlake.format import manifest, packed, puffin
+from lsmlake.format import manifest_codec, packed, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.store.checksum import footer_in
@@ -165,7 +165,7 @@ def test_content_that_claims_or_has_a_great_size_is_not_unpacked():
     bomb = pa.Codec("zstd").compress(raw, asbytes=True)
     for size in (len(raw), 1 << 50, (1 << 64) - 1):
         with pytest.raises(Corrupt, match="content is too large"):
-            manifest.decode(wrap("MANF", size.to_bytes(8, "big") + bomb), "m")
+            manifest_codec.decode(wrap("MANF", size.to_bytes(8, "big") + bomb), "m")
     assert unwrap("MANF", wrap("MANF", b"x"), "m") == b"x"
 
 

@@ -26,7 +26,7 @@ from test_forged import closed, opened, verbs
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError, StorageFailed, UnsupportedFormat
-from lsmlake.format import branch, file_index, manifest, manifest_list, puffin, snapshot, statistics, tag, vector_index
+from lsmlake.format import branch, file_index, manifest_codec, manifest_list, puffin, snapshot, statistics, tag, vector_index
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.paths import TablePaths
 from lsmlake.schema.envelope import wrap, wrap_json
@@ -202,7 +202,7 @@ def test_directories_and_names_of_data_files_stay_in_the_table(column, values):
     (stored,) = [one["values"] for one in content["columns"] if one["name"] == column]
     for stored[0] in values:
         with pytest.raises(Corrupt, match=column):
-            manifest.decode(closed("MANF", content), path)
+            manifest_codec.decode(closed("MANF", content), path)
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "branch-work": lambda data: branch.Work.decode(data, "x"),
     "consumer": lambda data: progress_in(data),
     "statistics": lambda data: statistics.TableStatistics.decode(data, "x"),
-    "MANF": lambda data: manifest.decode(data, "x"),
+    "MANF": lambda data: manifest_codec.decode(data, "x"),
     "MLST": lambda data: manifest_list.decode_list(data, "x"),
     "INDX": lambda data: vector_index.decode_index(data, "x"),
     "FIDX": lambda data: file_index.decode(data, 9, "x"),

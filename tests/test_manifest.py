@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import manifest, manifest_list, packed, vector_index
+from lsmlake.format import live_set, manifest, manifest_checks, manifest_codec, manifest_list, packed, vector_index
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, VectorIndex
@@ -82,8 +82,8 @@ def test_what_is_written_is_read(key, partition, data):
     shape, schema = schema_of(key, partition)
     given_entries = data.draw(entries(shape, schema))
     table = manifest.to_table(given_entries, schema)
-    again = manifest.decode(manifest.encode(table), "manifest-1")
-    manifest.under(again, schema, "manifest-1")
+    again = manifest_codec.decode(manifest_codec.encode(table), "manifest-1")
+    manifest_checks.under(again, schema, "manifest-1")
     assert again.equals(table)
     assert values_of(again, schema) == given_entries
 
@@ -112,7 +112,7 @@ def test_every_value_of_a_type_survives_as_a_bound(ddl):
         for i, value in enumerate(values)
     ]
     made = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 1, file) for file in files], table.current)
-    assert [entry.file for entry in values_of(manifest.decode(manifest.encode(made), ""), table.current)] == files
+    assert [entry.file for entry in values_of(manifest_codec.decode(manifest_codec.encode(made), ""), table.current)] == files
 
 
 def naive_fold(entries: list[ManifestEntry]) -> dict[str, ManifestEntry]:
@@ -131,7 +131,7 @@ def by_name(table: pa.Table, schema: Schema) -> dict[str, ManifestEntry]:
 def test_the_live_set_is_the_fold_of_the_entries(data, parts):
     shape, schema = schema_of("bigint", "string")
     tables = [data.draw(entries(shape, schema)) for _ in range(parts)]
-    folded = manifest.fold([manifest.to_table(part, schema) for part in tables], schema)
+    folded = live_set.fold([manifest.to_table(part, schema) for part in tables], schema)
     assert by_name(folded, schema) == naive_fold([entry for part in tables for entry in part])
 
 
@@ -150,9 +150,9 @@ def test_merging_manifests_changes_no_fold(data, before, merged, after):
             live ^= {name}
             part.append(entry._replace(kind=kind))
         parts.append(manifest.to_table(part, schema))
-    one = manifest.merge(parts[before : before + merged], schema)
-    assert by_name(manifest.fold([*parts[:before], one, *parts[before + merged :]], schema), schema) == by_name(
-        manifest.fold(parts, schema), schema
+    one = live_set.merge(parts[before : before + merged], schema)
+    assert by_name(live_set.fold([*parts[:before], one, *parts[before + merged :]], schema), schema) == by_name(
+        live_set.fold(parts, schema), schema
     )
     assert one.num_rows <= sum(part.num_rows for part in parts[before : before + merged])
     if before == 0:
@@ -166,9 +166,9 @@ def test_a_file_inherits_the_sequence_of_its_commit_once():
         for name, sequence in (("a", None), ("b", 4))
     ]
     table = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file) for file in files], schema)
-    inherited = manifest.inherit(table, 9)
+    inherited = live_set.inherit(table, 9)
     assert inherited["sequence"].to_pylist() == inherited["min_sequence"].to_pylist() == [9, 4]
-    assert manifest.inherit(inherited, 12).equals(inherited)
+    assert live_set.inherit(inherited, 12).equals(inherited)
 
 
 def test_states_group_the_live_set_by_partition_and_bucket():
@@ -236,10 +236,10 @@ INDEX = {"kind": "deletion-vector-v1", "follows": None, "parts": [], "file": []}
 @pytest.mark.parametrize(
     ("decode", "kind", "content"),
     [
-        (manifest.decode, "MANF", {"rows": 2, "columns": [{"name": "kind", "type": "TINYINT", "values": [0]}]}),
-        (manifest.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "NO SUCH TYPE", "values": [0]}]}),
-        (manifest.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "TINYINT", "values": ["x"]}]}),
-        (manifest.decode, "MANF", {"rows": 1}),
+        (manifest_codec.decode, "MANF", {"rows": 2, "columns": [{"name": "kind", "type": "TINYINT", "values": [0]}]}),
+        (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "NO SUCH TYPE", "values": [0]}]}),
+        (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "TINYINT", "values": ["x"]}]}),
+        (manifest_codec.decode, "MANF", {"rows": 1}),
         (manifest_list.decode_list, "MLST", {"name": ["manifest-1"]}),
         (vector_index.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
         (
@@ -260,7 +260,7 @@ def test_content_that_is_whole_but_not_right_is_refused_by_name(decode, kind, co
 def test_content_that_does_not_unpack_is_refused_by_name():
     for payload in (b"", b"\0" * 8, (10).to_bytes(8, "big") + b"not zstd"):
         with pytest.raises(Corrupt, match="somewhere/manifest-7"):
-            manifest.decode(envelope.wrap("MANF", payload), "somewhere/manifest-7")
+            manifest_codec.decode(envelope.wrap("MANF", payload), "somewhere/manifest-7")
 
 
 def with_value(table: pa.Table, column: str, value: object) -> pa.Table:
@@ -299,12 +299,12 @@ def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
     good = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file)], schema)
 
     def read(table: pa.Table) -> None:
-        manifest.under(manifest.decode(manifest.encode(table), "manifest-7"), schema, "manifest-7")
+        manifest_checks.under(manifest_codec.decode(manifest_codec.encode(table), "manifest-7"), schema, "manifest-7")
 
     def read_after_good_ones(table: pa.Table) -> None:
         named = {"manifest-5": good, "manifest-6": good, "manifest-7": table}
-        contents = [manifest.content(manifest.encode(table), name) for name, table in named.items()]
-        assert [table.equals(good) for table in manifest.decode_under(contents, schema)] == [True] * 3
+        contents = [manifest_codec.content(manifest_codec.encode(table), name) for name, table in named.items()]
+        assert [table.equals(good) for table in manifest_codec.decode_under(contents, schema)] == [True] * 3
 
     for reading in (read, read_after_good_ones):
         reading(good)

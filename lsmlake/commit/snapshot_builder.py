@@ -13,7 +13,7 @@ from typing import TypeVar
 from lsmlake.commit.invariants import apply
 from lsmlake.commit.replay import Identity
 from lsmlake.commit.tiers import full_tail
-from lsmlake.format import manifest
+from lsmlake.format import live_set, manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.manifest_list import ManifestMeta
@@ -166,13 +166,13 @@ class SnapshotBuilder:
             return metas
         merged = [meta for group in groups[-tail:] for meta in group]
         kept = metas[: len(metas) - len(merged)]
-        table = manifest.merge((manifests.entries(one, schema) for one in merged), schema, whole=not kept)
+        table = live_set.merge((manifests.entries(one, schema) for one in merged), schema, whole=not kept)
         if not table.num_rows:
             return kept
         entry_bytes = sum(meta.bytes for meta in merged) / sum(sizes[-tail:])
         rows = max(1, int(options.manifest_target_bytes / entry_bytes))
         if table.num_rows > rows:
-            table = manifest.clustered(table, schema)
+            table = live_set.clustered(table, schema)
         parts = [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
         return (*kept, *(self._tracked(manifests.put(part, schema, number)) for part in parts))
 

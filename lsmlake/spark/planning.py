@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lsmlake.format import manifest
+from lsmlake.format import live_set, manifest
 from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.spark import tasks
 from lsmlake.store.live import Selection
@@ -34,7 +34,7 @@ def live(spark, version: Version, selection: Selection | None, columns: Collecti
     if errors:
         raise errors[0]
     tables = (pa.ipc.open_stream(data).read_all() for _, data in sorted(found))
-    return manifest.fold(tables, version.schema)
+    return live_set.fold(tables, version.schema)
 
 
 def _names(version: Version, columns: Collection[str]) -> list[str]:

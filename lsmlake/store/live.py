@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format import manifest
+from lsmlake.format import live_set, manifest
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.schema.schema import Schema
 
@@ -51,12 +51,12 @@ class Live(NamedTuple):
         """The same with all entries folded."""
         if self.later is None:
             return self
-        return self._replace(files=manifest.fold([self.files, self.later], schema), later=None)
+        return self._replace(files=live_set.fold([self.files, self.later], schema), later=None)
 
     def select(self, selection: Selection, schema: Schema) -> pa.Table:
         """The files of a selection."""
         found = selection.of(self.files)
-        return found if self.later is None else manifest.fold([found, selection.of(self.later)], schema)
+        return found if self.later is None else live_set.fold([found, selection.of(self.later)], schema)
 
     def after(self, number: int, metas: tuple[ManifestMeta, ...], added: Sequence[pa.Table], schema: Schema) -> Live:
         """The live files of a newer snapshot, which added some entries."""

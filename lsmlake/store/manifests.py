@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format import manifest, manifest_list, vector_index
+from lsmlake.format import live_set, manifest, manifest_list, vector_index
 from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.manifest_codec import Content, content, decode_under, encode
 from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.vector_index import IndexManifest, VectorIndex
@@ -59,18 +60,18 @@ class Manifests:
         with closing(ahead(map(self._content, missing), workers)) as contents:
             for group, tables in zip(groups, known, strict=True):
                 places = [place for place, table in enumerate(tables) if table is None]
-                for place, table in zip(places, manifest.decode_under(list(islice(contents, len(places))), schema), strict=True):
+                for place, table in zip(places, decode_under(list(islice(contents, len(places))), schema), strict=True):
                     tables[place] = table
                     self.files.cache.put(self._key(group[place].name, schema), table)
-                yield from map(manifest.inherit, tables, (meta.sequence for meta in group))
+                yield from map(live_set.inherit, tables, (meta.sequence for meta in group))
                 tables.clear()  # the caller may need none of them any more
 
     def _key(self, name: str, schema: Schema) -> tuple[object, ...]:
         return self.files.paths.manifest(name), schema.types_by_id
 
-    def _content(self, meta: ManifestMeta) -> Generator[manifest.Content]:
+    def _content(self, meta: ManifestMeta) -> Generator[Content]:
         path = self.files.paths.manifest(meta.name)
-        yield manifest.content(self.files.read(path, meta.bytes), path)
+        yield content(self.files.read(path, meta.bytes), path)
 
     def delta(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
         """The entries that the snapshot itself added, in order."""
@@ -94,14 +95,14 @@ class Manifests:
             known: pa.Table | None = cache.known(key)
             if known is None and (pruned := self._pruned(snapshot, schema, selection)) is not None:
                 return pruned
-            known = cache.get(key, lambda: manifest.fold(self.entries_of(self.metas(snapshot), schema), schema))
+            known = cache.get(key, lambda: live_set.fold(self.entries_of(self.metas(snapshot), schema), schema))
             return known if selection is None else selection.of(known)
         live = self._continued(snapshot, schema)
         if live is None:
             if (pruned := self._pruned(snapshot, schema, selection)) is not None:
                 return pruned
             metas = self.metas(snapshot)
-            live = Live(snapshot.id, schema.types_by_id, metas, manifest.fold(self.entries_of(metas, schema), schema))
+            live = Live(snapshot.id, schema.types_by_id, metas, live_set.fold(self.entries_of(metas, schema), schema))
         if selection is None:
             live = live.all(schema)
         cache.newest = live
@@ -133,7 +134,7 @@ class Manifests:
         opened = self.opened(snapshot, selection)
         if selection is None or len(opened) == len(self.metas(snapshot)):
             return None
-        return manifest.fold(map(selection.of, self.entries_of(opened, schema)), schema)
+        return live_set.fold(map(selection.of, self.entries_of(opened, schema)), schema)
 
     def opened(self, snapshot: Snapshot, selection: Selection | None) -> list[ManifestMeta]:
         """The manifests that may have entries of a selection."""
@@ -159,7 +160,7 @@ class Manifests:
 
     def put(self, table: pa.Table, schema: Schema, sequence: int) -> ManifestMeta:
         """Write a manifest. `table`: its entries, with the columns that `schema` gives them."""
-        data = manifest.encode(table)
+        data = encode(table)
         name = self.files.write_new("manifest", data).name
         self.files.cache.put(self._key(name, schema), table)
         return manifest_list.describe(name, data, table, schema, sequence)

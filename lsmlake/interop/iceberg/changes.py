@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidOption
-from lsmlake.format import manifest
+from lsmlake.format import live_set, manifest
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE
@@ -104,7 +104,7 @@ def touched(before: View | None, after: View) -> list[Touched]:
         return _differing(before, after)
     delta = meta.manifests.delta(snapshot, schema)
     gone = {file.name: (bucket, file) for bucket, _, file in _files(delta, DELETE, schema)}
-    there = {file.name: (bucket, file) for bucket, _, file in _files(manifest.fold([delta], schema), ADD, schema)}
+    there = {file.name: (bucket, file) for bucket, _, file in _files(live_set.fold([delta], schema), ADD, schema)}
     found = {name: Touched(bucket, file, None) for name, (bucket, file) in gone.items()}
     for name, (bucket, file) in there.items():
         found[name] = Touched(bucket, gone[name][1] if name in gone else None, file)
