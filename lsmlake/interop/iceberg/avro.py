@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -190,3 +190,18 @@ _LIST = {
         _field(520, "first_row_id", "long"),
     ],
 }
+
+
+def _names(schema: object) -> Iterator[tuple[int, str]]:
+    if isinstance(schema, dict):
+        for field in schema.get("fields", ()):
+            yield field["field-id"], field["name"]
+            yield from _names(field["type"])
+        yield from _names(schema.get("items"))
+    elif isinstance(schema, list):
+        for one in schema:
+            yield from _names(one)
+
+
+NAMES = dict([*_names(_manifest_schema((), PartitionSpec(0, ()))), *_names(_LIST)])
+"""Field id -> name in the specification, of the fields of manifests and manifest lists."""

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, UnsupportedFormat
 from lsmlake.extras import need
+from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.values import number_of
 from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignTable, ForeignVector, PositionDeletes
 from lsmlake.interop.imports.iceberg_avro import Record, records
@@ -38,8 +39,6 @@ _FILE = re.compile(r".*\.metadata\.json(\.gz)?")
 _NUMBER = re.compile(r"v?([0-9]{1,18})[.-]")
 _IDENTIFIER = re.compile(r"[\w-]+(\.[\w-]+){2,}")
 _NEWEST_VERSION = 3
-_DATA, _POSITIONS, _EQUALITY = 0, 1, 2
-_DELETED = 2
 _FORMS = "the path or address of a *.metadata.json file or of a table folder, or catalog.namespace.table"
 _COMPACT_THERE = "rewrite the data files of the table there, which applies its deletes, and import it again"
 
@@ -158,11 +157,11 @@ class _Entry(NamedTuple):
 
     @property
     def scope(self) -> tuple:
-        return self.spec, tuple(sorted((self.file.get(102) or {}).items()))
+        return self.spec, tuple(sorted((self.file.get("partition") or {}).items()))
 
     @property
     def uri(self) -> str:
-        return self.file[100]
+        return self.file["file_path"]
 
 
 @dataclass(frozen=True)
@@ -221,21 +220,27 @@ class _Reader:
             partitioning,
             self._files(entries, columns, partitioning, known, specs),
             [
-                PositionDeletes(self._moved(one.uri), one.file[104], one.scope, one.sequence, one.file.get(143))
-                for one in self._of(entries, _POSITIONS)
+                PositionDeletes(
+                    self._moved(one.uri),
+                    one.file["file_size_in_bytes"],
+                    one.scope,
+                    one.sequence,
+                    one.file.get("referenced_data_file"),
+                )
+                for one in self._of(entries, POSITION_DELETES)
                 if _format(one) == "parquet"
             ],
             [
                 EqualityDeletes(
                     self._moved(one.uri),
-                    one.file[104],
-                    one.file[103],
+                    one.file["file_size_in_bytes"],
+                    one.file["record_count"],
                     one.scope,
                     one.spec in everywhere,
                     one.sequence,
-                    tuple(one.file[135]),
+                    tuple(one.file["equality_ids"]),
                 )
-                for one in self._of(entries, _EQUALITY)
+                for one in self._of(entries, EQUALITY_DELETES)
             ],
             self._dropped(schemas, columns),
             properties.get("comment"),
@@ -273,17 +278,17 @@ class _Reader:
         return list(records(data, uri))
 
     def _live(self, manifest: Record) -> list[_Entry]:
-        _refuse_encrypted(manifest.get(519), manifest[500])
-        inherited, found = manifest.get(515) or 0, []
-        for entry in self._records(manifest[500]):
-            if entry[0] != _DELETED:
-                _refuse_encrypted(entry[2].get(131), entry[2][100])
-                sequence = entry.get(3)
-                found.append(_Entry(entry[2], manifest[502], inherited if sequence is None else sequence))
+        _refuse_encrypted(manifest.get("key_metadata"), manifest["manifest_path"])
+        inherited, found = manifest.get("sequence_number") or 0, []
+        for entry in self._records(manifest["manifest_path"]):
+            if entry["status"] != DELETED:
+                file, sequence = entry["data_file"], entry.get("sequence_number")
+                _refuse_encrypted(file.get("key_metadata"), file["file_path"])
+                found.append(_Entry(file, manifest["partition_spec_id"], inherited if sequence is None else sequence))
         return found
 
     def _of(self, entries: Sequence[_Entry], content: int) -> list[_Entry]:
-        return [entry for entry in entries if (entry.file.get(134) or 0) == content]
+        return [entry for entry in entries if (entry.file.get("content") or DATA) == content]
 
     # -- files ----------------------------------------------------------------------------------------------------------
 
@@ -299,9 +304,9 @@ class _Reader:
         values = _Values(columns, partitioning, specs)
         floats = [types.field_id(field) for field in columns if pa.types.is_floating(field.type)]
         found = []
-        for entry in self._of(entries, _DATA):
-            file, spec, partition = entry.file, known[entry.spec], entry.file.get(102) or {}
-            nans = {one[138]: one[139] for one in file.get(137) or ()}
+        for entry in self._of(entries, DATA):
+            file, spec, partition = entry.file, known[entry.spec], entry.file.get("partition") or {}
+            nans = {one["key"]: one["value"] for one in file.get("nan_value_counts") or ()}
             vector = vectors.get(entry.uri)
             if vector is not None and vector[0] < entry.sequence:
                 vector = None
@@ -310,8 +315,8 @@ class _Reader:
                     entry.uri,
                     self._moved(entry.uri),
                     _format(entry),
-                    file[104],
-                    file[103],
+                    file["file_size_in_bytes"],
+                    file["record_count"],
                     spec.id,
                     tuple(values.of(id, partition.get(id)) for id in spec.fields),
                     entry.scope,
@@ -326,11 +331,12 @@ class _Reader:
     def _vectors(self, entries: Sequence[_Entry]) -> dict[str, tuple[int, ForeignVector]]:
         """The vector of each data file, by the address of the file as in the metadata, with its sequence number."""
         found: dict[str, tuple[int, ForeignVector]] = {}
-        for entry in self._of(entries, _POSITIONS):
+        for entry in self._of(entries, POSITION_DELETES):
             format_, file = _format(entry), entry.file
             if format_ == "puffin":
-                vector = ForeignVector(self._moved(entry.uri), file[144], file[145], file[103])
-                found[file[143]] = entry.sequence, vector
+                place = file["content_offset"], file["content_size_in_bytes"]
+                vector = ForeignVector(self._moved(entry.uri), *place, file["record_count"])
+                found[file["referenced_data_file"]] = entry.sequence, vector
             elif format_ != "parquet":
                 raise InvalidData(
                     "a file of position deletes has a format that is not read",
@@ -353,7 +359,7 @@ class _Reader:
 
 
 def _format(entry: _Entry) -> str:
-    return entry.file[101].lower()
+    return entry.file["file_format"].lower()
 
 
 def _refuse_encrypted(key: object, where: str) -> None:

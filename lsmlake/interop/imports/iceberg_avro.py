@@ -1,4 +1,5 @@
-"""The manifests of any writer of Iceberg, format versions 1 to 3: records by field id, because names may differ.
+"""The manifests of any writer of Iceberg, format versions 1 to 3. Fields are found by their ids, because writers may name them
+otherwise; a record has them under the names of the specification (`interop.iceberg.avro`).
 
 Source: the specification of Apache Iceberg, "Manifests" and "Manifest Lists".
 """
@@ -12,10 +13,13 @@ from typing import Any
 
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
+from lsmlake.interop.iceberg.avro import NAMES
 
-Record = dict[int, Any]
-"""Field id -> value. A field that the writer left out is missing; a nested record is one of these, too."""
+Record = dict[Any, Any]
+"""Name -> value; of a record of partition values, field id -> value. A field that the writer left out is missing."""
 
+_PARTITION = "partition"
+"""The record of partition values, whose fields are those of a partition spec."""
 _CURE = "the file is damaged: restore it, or choose another snapshot of the table"
 
 
@@ -25,47 +29,49 @@ def records(data: bytes, where: str) -> Iterator[Record]:
     try:
         reader = fastavro.reader(io.BytesIO(data))
         schema = json.loads(reader.metadata["avro.schema"])
-        named: dict[str, Mapping] = {}
-        _name(schema, named)
+        types: dict[str, Mapping] = {}
+        _collect(schema, types)
         for record in reader:
-            yield _by_id(record, schema, named)
+            yield _read(record, schema, types)
     except Exception as broken:  # of many kinds
         raise Corrupt("a manifest of Iceberg cannot be read", where=where, found=repr(broken), cure=_CURE) from broken
 
 
-def _name(schema: object, named: dict[str, Mapping]) -> None:
+def _collect(schema: object, types: dict[str, Mapping]) -> None:
     """Collect the types with names, which Avro repeats by name."""
     if isinstance(schema, list):
         for one in schema:
-            _name(one, named)
+            _collect(one, types)
     elif isinstance(schema, dict):
         if "name" in schema and "type" in schema and schema["type"] in ("record", "fixed", "enum"):
-            named[schema["name"]] = schema
+            types[schema["name"]] = schema
         for one in schema.get("fields", ()):
-            _name(one["type"], named)
+            _collect(one["type"], types)
         for inner in ("items", "values"):
-            _name(schema.get(inner), named)
+            _collect(schema.get(inner), types)
         if isinstance(schema.get("type"), (dict, list)):
-            _name(schema["type"], named)
+            _collect(schema["type"], types)
 
 
-def _by_id(value: object, schema: object, named: Mapping[str, Mapping]) -> Any:
-    """A value whose records have field ids in place of names."""
+def _read(value: object, schema: object, types: Mapping[str, Mapping], *, named: bool = True) -> Any:
+    """A value whose records have the names of the specification or, unless `named`, field ids. Fields that this release does not
+    know are left out."""
     if value is None:
         return None
     if isinstance(schema, str):
-        schema = named.get(schema, schema)
+        schema = types.get(schema, schema)
     if isinstance(schema, list):
         schema = next(one for one in schema if one != "null")
-        return _by_id(value, schema, named)
+        return _read(value, schema, types, named=named)
     if not isinstance(schema, Mapping):
         return value
     if schema["type"] == "record":
+        fields = [(field, field["field-id"]) for field in schema["fields"] if "field-id" in field]
         return {
-            field["field-id"]: _by_id(value[field["name"]], field["type"], named)
-            for field in schema["fields"]
-            if "field-id" in field
+            NAMES[id] if named else id: _read(value[field["name"]], field["type"], types, named=named and NAMES[id] != _PARTITION)
+            for field, id in fields
+            if not named or id in NAMES
         }
     if schema["type"] == "array":
-        return [_by_id(one, schema["items"], named) for one in value]
+        return [_read(one, schema["items"], types, named=named) for one in value]
     return value
