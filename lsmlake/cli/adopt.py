@@ -53,8 +53,8 @@ def adopt(
 ) -> None:
     """Make a table of an Iceberg or Delta table, or Parquet files.
 
-    The files stay as they are: the table gets its own names of them, so both sides may change and expire theirs. Files that not
-    every reader of lsmlake reads as they are are written anew. `lsmlake docs import` says more.
+    The files stay as they are: the table gets its own names of them, so both sides may change and expire theirs. Files in a form
+    that some reader of tables misreads are written anew. `lsmlake docs import` says more.
     """
     lake = open_lake(ctx, warehouse, debug)
     with _database(lake, split_name(table)[0]), spinner() as progress:

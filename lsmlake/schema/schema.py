@@ -12,7 +12,7 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope, types
-from lsmlake.schema.checks import check_are_columns, check_keys, check_options
+from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options
 from lsmlake.schema.defaults import WRITE, check_defaults, default_of
 from lsmlake.schema.partitioning import (
     FIRST_ID,
@@ -32,8 +32,12 @@ from lsmlake.schema.transform import IDENTITY, Transform
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
 UNPARTITIONED = Wording(
-    "pass partition_by=[]: the files are adopted into a table without partitions",
-    command="add --unpartitioned: the files are adopted into a table without partitions",
+    "pass partition_by=[]: the table then has no partitions",
+    command="add --unpartitioned: the table then has no partitions",
+)
+"""The cure where an import cannot keep the partitions."""
+_KEY_OR_UNPARTITIONED = Wording(
+    f"add them to the primary key, or {UNPARTITIONED}", command=f"add them to the primary key, or {UNPARTITIONED.command}"
 )
 RESERVED = "_lsmlake_"
 """The prefix of temporary columns that reads and writes add."""
@@ -141,7 +145,7 @@ class Schema:
                 found=f"files of {len(partitioning.specs)} specs",
                 cure=UNPARTITIONED,
             )
-        schema.check(parsed, where)
+        schema.check(parsed, where, _KEY_OR_UNPARTITIONED)
         required = pa.schema([field.with_nullable(False) if field.name in schema.key else field for field in columns])
         return replace(schema, columns=required)
 
@@ -173,9 +177,9 @@ class Schema:
         made.check(parsed, where)
         return made
 
-    def check(self, options: Options, where: str) -> None:
-        """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns."""
-        check_keys(self.columns, self.primary_key, self.key, self.partition_columns, where)
+    def check(self, options: Options, where: str, cure: str = PARTITION_BY_KEY) -> None:
+        """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns. `cure`: see `check_keys`."""
+        check_keys(self.columns, self.primary_key, self.key, self.partition_columns, where, cure)
         check_options(self.columns, self.primary_key, self.key, self.partition_columns, options, where)
 
     @cached_property

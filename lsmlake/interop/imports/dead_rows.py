@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector, check
-from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
+from lsmlake.interop.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
 from lsmlake.interop.imports.sources import Sources
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
@@ -30,7 +30,6 @@ from lsmlake.store.together import together
 
 _PATH, _POSITION = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""
-_COMPACT = "rewrite the data files of the table there, which applies its deletes, and import it again"
 _BEYOND = "deletion vector marks a row past the end of its file"
 _ROWS = 1 << 18
 
@@ -70,7 +69,7 @@ def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int,
     dead = DeletionVector.decode(data, f"{vector.uri}, vector of {of}", rows)
     if len(dead) != vector.cardinality:
         what, found = "deletion vector marks another number of rows", len(dead)
-        raise Corrupt(what, where=vector.uri, expected=vector.cardinality, found=found, cure=_COMPACT)
+        raise Corrupt(what, where=vector.uri, expected=vector.cardinality, found=found, cure=COMPACT_THERE)
     return dead
 
 
@@ -98,7 +97,7 @@ def _by_position(sources: Sources, rows: Mapping[str, int]) -> dict[str, Deletio
                         where=deletes.uri,
                         expected=f"positions below {rows[name]} of {name}",
                         found=int(positions.max()),
-                        cure=_COMPACT,
+                        cure=COMPACT_THERE,
                     )
                 found.setdefault(name, []).append(positions)
         return {name: DeletionVector.of(np.concatenate(parts)) for name, parts in found.items()}
@@ -124,7 +123,7 @@ def _positions(sources: Sources, deletes: PositionDeletes) -> Iterator[tuple[str
         if not stored.keys() >= {_PATH, _POSITION}:
             expected = f"columns with the field ids {_PATH} and {_POSITION}"
             raise Corrupt(
-                "not a file of position deletes", where=deletes.uri, expected=expected, found=sorted(stored), cure=_COMPACT
+                "not a file of position deletes", where=deletes.uri, expected=expected, found=sorted(stored), cure=COMPACT_THERE
             )
         names = [parquet.schema_arrow.names[stored[id]] for id in (_PATH, _POSITION)]
         for batch in parquet.iter_batches(_ROWS, columns=names):
@@ -194,7 +193,7 @@ class _Keys:
                 where=deletes.uri,
                 expected="columns that are neither nested nor floating-point numbers",
                 found=f"field ids {bad}",
-                cure=_COMPACT,
+                cure=COMPACT_THERE,
             )
         return pa.schema([field.with_nullable(True) for field in found])
 

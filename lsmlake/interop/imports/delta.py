@@ -19,10 +19,11 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidQuery, InvalidSchema, SnapshotNotFound, StorageFailed, UnsupportedFormat
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, StorageFailed, UnsupportedFormat
 from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.interop.imports.foreign import ForeignFile, ForeignTable
+from lsmlake.interop.imports.type_names import COMMON, primitive, unknown_type
 from lsmlake.schema import types
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
@@ -33,20 +34,13 @@ from lsmlake.store.outside import Outside, joined
 
 _WHAT = "tables of Delta Lake"
 _TYPES = {
-    "boolean": pa.bool_(),
+    **COMMON,
     "byte": pa.int8(),
     "short": pa.int16(),
     "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:/", re.I)
 _VECTORS, _WIDENING = "deletionVectors", "typeWidening"
 _READ = {"columnMapping", _VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", _WIDENING}
@@ -214,10 +208,8 @@ class _Columns:
 
     def _type(self, content: object, path: str) -> tuple[pa.DataType, tuple[Named, ...]]:
         if isinstance(content, str):
-            if found := _DECIMAL.fullmatch(content):
-                return pa.decimal128(int(found[1]), int(found[2])), ()
-            if content in _TYPES:
-                return _TYPES[content], ()
+            if (found := primitive(content, _TYPES)) is not None:
+                return found, ()
         elif content["type"] == "struct":
             fields, names = self._fields(content, f"{path}.")
             return pa.struct(fields), names
@@ -228,13 +220,7 @@ class _Columns:
             key, of_keys = self._inner("key", content["keyType"], False, path)
             value, of_values = self._inner("value", content["valueType"], content["valueContainsNull"], path)
             return pa.map_(key, value), (of_keys, of_values)
-        raise InvalidSchema(
-            "a column has a type that lsmlake does not have",
-            where=f"{self.where}, column {path!r}",
-            expected=f"{', '.join(_TYPES)}, decimal, struct, array or map",
-            found=content if isinstance(content, str) else content["type"],
-            cure="drop the column there, or store its values in another type, such as string",
-        )
+        raise unknown_type(content, f"{self.where}, column {path!r}", f"{', '.join(_TYPES)}, decimal, struct, array or map")
 
     def _inner(self, name: str, content: object, nullable: bool, path: str) -> tuple[pa.Field, Named]:
         id = next(self.next_id)

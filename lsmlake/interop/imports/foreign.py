@@ -14,6 +14,9 @@ from lsmlake.schema.checks import check_are_columns
 from lsmlake.schema.partitioning import Partitioning, Term
 from lsmlake.schema.types import field_id
 
+COMPACT_THERE = "rewrite the data files of the table there, which applies its deletes, and import it again"
+"""The cure for deletes that are not read."""
+
 
 class ForeignVector(NamedTuple):
     """The deleted positions of one data file: blob [offset, offset + length) of the file `uri`, a `deletion-vector-v1`."""

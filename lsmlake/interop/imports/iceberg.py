@@ -27,7 +27,14 @@ from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, Sn
 from lsmlake.extras import need
 from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.values import number_of
-from lsmlake.interop.imports.foreign import EqualityDeletes, ForeignFile, ForeignTable, ForeignVector, PositionDeletes
+from lsmlake.interop.imports.foreign import (
+    COMPACT_THERE,
+    EqualityDeletes,
+    ForeignFile,
+    ForeignTable,
+    ForeignVector,
+    PositionDeletes,
+)
 from lsmlake.interop.imports.iceberg_avro import Record, records
 from lsmlake.interop.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
 from lsmlake.schema import types
@@ -40,7 +47,6 @@ _NUMBER = re.compile(r"v?([0-9]{1,18})[.-]")
 _IDENTIFIER = re.compile(r"[\w-]+(\.[\w-]+){2,}")
 _NEWEST_VERSION = 3
 _FORMS = "the path or address of a *.metadata.json file or of a table folder, or catalog.namespace.table"
-_COMPACT_THERE = "rewrite the data files of the table there, which applies its deletes, and import it again"
 
 
 def read_iceberg(outside: Outside, table: str, snapshot: int | None, *, partitioned: bool, workers: int) -> ForeignTable:
@@ -343,7 +349,7 @@ class _Reader:
                     where=entry.uri,
                     expected="Parquet or Puffin",
                     found=format_,
-                    cure=_COMPACT_THERE,
+                    cure=COMPACT_THERE,
                 )
         return found
 

@@ -6,7 +6,6 @@ The inverse of `interop.iceberg.schemas`. Source: the specification of Apache Ic
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
+from lsmlake.interop.imports.type_names import COMMON, primitive, unknown_type
 from lsmlake.schema import types
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
@@ -21,19 +21,7 @@ from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionS
 from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
 
-_TYPES = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_TYPES = {**COMMON, "int": pa.int32(), "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
 _VOID = "void"
 
 
@@ -56,10 +44,8 @@ def _field(content: Mapping, path: str, where: str) -> pa.Field:
 
 def _type(content: object, path: str, where: str) -> pa.DataType:
     if isinstance(content, str):
-        if found := _DECIMAL.fullmatch(content):
-            return pa.decimal128(int(found[1]), int(found[2]))
-        if content in _TYPES:
-            return _TYPES[content]
+        if (found := primitive(content, _TYPES)) is not None:
+            return found
     elif content.get("type") == "struct":
         return pa.struct([_field(one, f"{path}.{one['name']}", where) for one in content["fields"]])
     elif content.get("type") == "list":
@@ -67,13 +53,7 @@ def _type(content: object, path: str, where: str) -> pa.DataType:
     elif content.get("type") == "map":
         key = _inner(content, "key", path, False, where)
         return pa.map_(key, _inner(content, "value", path, not content["value-required"], where))
-    raise InvalidSchema(
-        "a column has a type that lsmlake does not have",
-        where=f"{where}, column {path!r}",
-        expected=f"{', '.join(_TYPES)}, decimal, struct, list or map",
-        found=content if isinstance(content, str) else content.get("type"),
-        cure="drop the column there, or store its values in another type, such as string",
-    )
+    raise unknown_type(content, f"{where}, column {path!r}", f"{', '.join(_TYPES)}, decimal, struct, list or map")
 
 
 def _inner(content: Mapping, name: str, path: str, nullable: bool, where: str) -> pa.Field:

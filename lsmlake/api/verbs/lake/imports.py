@@ -38,9 +38,9 @@ class Imports(Catalog):
         """Make a table of an Iceberg table, whose data files stay as they are.
 
         The table gets its own names of the files: hard links in a local file system, copies that the store makes in an object
-        store. So both tables may be written to and expire their files. Deletes of Iceberg become deletion vectors. Files that not
-        every reader of lsmlake can read as they are, such as those with times in INT96, are written anew. A process that is
-        killed leaves no table.
+        store. So both tables may be written to and expire their files. Deletes of Iceberg become deletion vectors. Files in a
+        form that some reader of tables misreads, such as times in INT96, are written anew. A process that is killed leaves no
+        table.
 
         With a primary key, the keys of all rows are read: none may be null or occur twice. With `bucket = 1`, the default, files
         stay as they are, too: their rows are not in the order of the key, so `compact` sorts them, in one go per partition. Until
@@ -148,15 +148,15 @@ class Imports(Catalog):
         """Make a table of Parquet files, which stay as they are where that is sound.
 
         The table has the columns of all files, by name; a column that some files lack is null there. Files are copied without
-        being decoded. Files that not every reader of lsmlake can read as they are are written anew. A process that is killed
-        leaves no table. With a primary key, files stay as they are or not as in `import_iceberg`.
+        being decoded. Files in a form that some reader of tables misreads, and those without a column that only folders name,
+        are written anew. With a primary key see `import_iceberg`. A process that is killed leaves no table.
 
         Args:
             files: a path, a glob or a folder, or the address of one in an object store. Folders such as `dt=2026-01-01` are
                 partitions, as Hive writes them.
             name: "database.table".
-            primary_key: as in `create_table`.
-            partition_by: None: by the columns that folders name; else as in `create_table`.
+            primary_key: the key columns, among them the partition columns. Empty: an append-only table.
+            partition_by: None: by the columns that folders name; []: a table without partitions; others as in `create_table`.
             options: as in `create_table`.
             comment: as in `create_table`.
             link: the files never change in place, so hard links of them are enough in a local file system.
@@ -168,7 +168,7 @@ class Imports(Catalog):
         Raises:
             TableExists: the table exists.
             TableNotFound: the database does not exist.
-            InvalidSchema: the columns of the files do not fit together, or no table can have them.
+            InvalidSchema: the columns of the files do not fit together, or no table can have them, or not with this key.
             InvalidData: there are no such files, a value does not fit the table, or two rows have one key.
             Corrupt: a file is damaged.
 
