@@ -174,7 +174,7 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
 
         return evaluated(meta, noted)
 
-    monkeypatch.setattr("lsmlake.api.verbs.table.statements.evaluated", counted)
+    monkeypatch.setattr("lsmlake.api.table_verbs.statements.evaluated", counted)
     for own, other in (pair for number, pair in enumerate(product(OWN, OTHERS)) if sampled(number, 3)):
         storage = MemoryStorage()
         table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 3, 30, "c")])

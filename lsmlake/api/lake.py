@@ -1,14 +1,14 @@
-"""The lake handle: all verbs of a lake, from the files of `api.verbs.lake`; and opening a table by its folder."""
+"""The lake handle: all verbs of a lake, from the files of `api.lake_verbs`; and opening a table by its folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lsmlake.api.lake_verbs.imports import Imports
+from lsmlake.api.lake_verbs.loading import Loading
+from lsmlake.api.lake_verbs.sql import Sql
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.api.verbs.lake.imports import Imports
-from lsmlake.api.verbs.lake.loading import Loading
-from lsmlake.api.verbs.lake.sql import Sql
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.store.env import Env

@@ -1,13 +1,13 @@
-"""The table handle: all verbs of a table, from the files of `api.verbs.table`."""
+"""The table handle: all verbs of a table, from the files of `api.table_verbs`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lsmlake.api.verbs.table.history import History
-from lsmlake.api.verbs.table.listings import Listings
-from lsmlake.api.verbs.table.statements import Statements
-from lsmlake.api.verbs.table.upkeep import Upkeep
+from lsmlake.api.table_verbs.history import History
+from lsmlake.api.table_verbs.listings import Listings
+from lsmlake.api.table_verbs.statements import Statements
+from lsmlake.api.table_verbs.upkeep import Upkeep
 from lsmlake.border import public
 
 

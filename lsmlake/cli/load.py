@@ -12,8 +12,8 @@ from rich.progress import Progress
 
 from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.lake import Lake
+from lsmlake.api.lake_verbs.loading import added, created_from
 from lsmlake.api.table import Table
-from lsmlake.api.verbs.lake.loading import added, created_from
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
 from lsmlake.cli.output import Sentences, emit

@@ -7,7 +7,7 @@ from typing import Literal, overload
 
 import pyarrow as pa
 
-from lsmlake.api.verbs.table.handle import Handle, Handled
+from lsmlake.api.table_verbs.handle import Handle, Handled
 from lsmlake.border import verbs_of
 from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, rename_branch
 from lsmlake.commit.forwarding import fast_forward

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lsmlake.api.inputs import as_input
+from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import (
     BatchFunction,
     Data,
@@ -18,7 +19,6 @@ from lsmlake.api.types import (
     StreamingQuery,
     Trigger,
 )
-from lsmlake.api.verbs.table.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import InvalidData

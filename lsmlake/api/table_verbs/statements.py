@@ -13,12 +13,12 @@ import pyarrow as pa
 from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.merge import Merge, OwnRows
 from lsmlake.api.scan import Scan
+from lsmlake.api.table_verbs.reading import Reading
+from lsmlake.api.table_verbs.writing import Writing
 from lsmlake.api.types import (
     Data,
     Isolation,
 )
-from lsmlake.api.verbs.table.reading import Reading
-from lsmlake.api.verbs.table.writing import Writing
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.read.travel import Moment

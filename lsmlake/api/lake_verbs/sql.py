@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.result import Result
 from lsmlake.api.types import Data, SparkDataFrame, SparkSession
-from lsmlake.api.verbs.lake.catalog import Catalog
 from lsmlake.border import verbs_of
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 from lsmlake.api.readable import Readable
 from lsmlake.api.scan import Scan
 from lsmlake.api.system_tables import Asked, AuditLog, Binlog, system_table
+from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import (
     MetadataTable,
 )
-from lsmlake.api.verbs.table.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.maintain import listings, named_files

@@ -9,10 +9,10 @@ from pathlib import PurePath
 
 import pyarrow as pa
 
+from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import (
     RepairAction,
 )
-from lsmlake.api.verbs.table.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.commit.commit import drop_buckets
 from lsmlake.commit.partition_expiry import PartitionExpiryReport, expire_partitions

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from lsmlake.api.inferred import with_columns
 from lsmlake.api.inputs import Input
+from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.table import Table
 from lsmlake.api.types import Data, OptionValue, RowKinds
-from lsmlake.api.verbs.lake.catalog import Catalog
 from lsmlake.border import verbs_of
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import rowkind

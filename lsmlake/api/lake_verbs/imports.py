@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
+from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.types import OptionValue
-from lsmlake.api.verbs.lake.catalog import Catalog
 from lsmlake.border import verbs_of
 from lsmlake.interop.imports.delta import read_delta
 from lsmlake.interop.imports.foreign import ForeignTable, repartitioned

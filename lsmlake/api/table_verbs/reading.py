@@ -13,6 +13,7 @@ from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
 from lsmlake.api.key_input import as_keys
 from lsmlake.api.scan import Scan, check_order
+from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import (
     ArrowExpression,
     ChangesMode,
@@ -21,7 +22,6 @@ from lsmlake.api.types import (
     SparkDataFrame,
     StartMode,
 )
-from lsmlake.api.verbs.table.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidQuery

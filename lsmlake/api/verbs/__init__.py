@@ -1,1 +1,0 @@
-"""The verbs of what users hold: those of a table, and those of a lake."""
