@@ -20,6 +20,7 @@ from lsmlake.schema.transform import BUCKET, IDENTITY, TRUNCATE, Transform
 from lsmlake.schema.type_text import PLAIN_NAME, backticked
 
 FIRST_ID = 1000
+"""The id of the first partition field of a table, as in Iceberg."""
 _ID_MAX = (1 << 31) - 1
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*[^`,\s]))\s*(,|$)", re.DOTALL)

@@ -130,8 +130,8 @@ def _ask(
     except LakeError:
         raise
     except TooLate:
-        told = f"an answer within {seconds:g} seconds"
-        raise StorageFailed("the catalog did not answer", where=name, expected=told, cure=f"try again; {cure}") from None
+        expected = f"an answer within {seconds:g} seconds"
+        raise StorageFailed("the catalog did not answer", where=name, expected=expected, cure=f"try again; {cure}") from None
     except Exception as refused:  # of many kinds
         raise _error(refused, name, secrets, failed, cure) from None  # its traceback may show secrets
 

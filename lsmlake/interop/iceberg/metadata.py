@@ -1,4 +1,4 @@
-"""The metadata file of an Iceberg table: pure edits of its JSON.
+"""The metadata file of an Iceberg table: pure edits of its JSON. Each function `with_...` returns changed metadata.
 
 Snapshots of Iceberg have the numbers of the snapshots of the table as ids; those of branches have others (`lines`). A snapshot
 notes in its summary which snapshot it is, as a rollback with cut gives numbers again. Sequence numbers grow with each snapshot
@@ -16,6 +16,7 @@ from lsmlake.format.paths import MAIN
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg.schemas import schema_json, sort_fields, spec_json
 from lsmlake.schema.by_name import Named, names_of
+from lsmlake.schema.partitioning import FIRST_ID
 from lsmlake.schema.schema import Schema
 
 Metadata = dict[str, Any]
@@ -27,6 +28,7 @@ OF_BRANCHES = 1 << 62
 """Ids of snapshots of branches begin here."""
 _SCHEMAS_OF_BRANCHES = 1 << 30
 COMMIT, SNAPSHOT = "lsmlake.commit", "lsmlake.snapshot"
+"""In the summary of a snapshot: which snapshot of the table it is (`identity_of`), and its number there."""
 _PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
 """Other programs that commit must not delete files: Iceberg refuses to expire snapshots then."""
 
@@ -44,7 +46,7 @@ def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
         "schemas": [],
         "default-spec-id": 0,
         "partition-specs": [],
-        "last-partition-id": 999,
+        "last-partition-id": FIRST_ID - 1,
         "default-sort-order-id": UNSORTED,
         "sort-orders": [{"order-id": UNSORTED, "fields": []}],
         "properties": {},
@@ -66,7 +68,7 @@ def uuid_of(table_uuid: str) -> str:
 
 
 def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
-    """With a schema, its specs and its order of rows as the current ones; returns the id of the order, too."""
+    """Make a schema, its specs and its order of rows the current ones; returns the id of the order, too."""
     schemas = {one["schema-id"]: one for one in metadata["schemas"]} | {schema.id: schema_json(schema)}
     found, order = _with_parts(metadata, schema, schemas)
     changed = {
@@ -79,7 +81,7 @@ def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
 
 
 def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple[Metadata, int, int]:
-    """With a schema of a branch; returns its id and that of its order of rows, too. `common`: the newest schema that the branch
+    """Add a schema of a branch; returns its id and that of its order of rows, too. `common`: the newest schema that the branch
     has from the table; later ones get ids of their own, as the table may have other schemas of these numbers."""
     schemas, wanted = {one["schema-id"]: one for one in metadata["schemas"]}, schema_json(schema)
     if schema.id <= common:
@@ -92,7 +94,7 @@ def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple
 
 
 def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict]) -> tuple[Metadata, int]:
-    """With these schemas, by id, and the specs and the order of rows of `schema`; returns the id of the order, too."""
+    """Put in these schemas, by id, and add the specs and the order of rows of `schema`; returns the id of the order, too."""
     specs = {one["spec-id"]: one for one in metadata["partition-specs"]}
     specs |= {spec.id: spec_json(spec) for spec in schema.partitioning.specs}
     orders, fields = metadata["sort-orders"], sort_fields(schema)
@@ -111,7 +113,7 @@ def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict])
 
 
 def with_names(metadata: Metadata, schemas: Iterable[Schema]) -> Metadata:
-    """With the names of columns in files without field ids, which belong to one of these schemas."""
+    """Add the names of columns in files without field ids, which belong to one of these schemas."""
     names: dict[int, dict] = {}
     for schema in schemas:
         _collect(names, names_of(schema.columns))
@@ -140,7 +142,7 @@ def identity_of(snapshot: Snapshot) -> str:
 
 
 def published(metadata: Metadata) -> dict[int, str]:
-    """The snapshots by number, each with its identity."""
+    """Id -> identity of each snapshot that lsmlake published."""
     return {one["snapshot-id"]: one["summary"][COMMIT] for one in ours(metadata)}
 
 
@@ -157,7 +159,12 @@ def is_ours(metadata: Metadata) -> bool:
 def with_snapshots(
     metadata: Metadata, made: Iterable[Mapping], kept: Iterable[int], current: int | None, next_row: int
 ) -> Metadata:
-    """With more snapshots, and without those whose ids are not `kept`."""
+    """Add snapshots, and remove those whose ids are not `kept`.
+
+    Args:
+        current: the id of the newest snapshot of the table; None: there is none.
+        next_row: the first row id that no row has yet.
+    """
     every = {one["snapshot-id"]: one for one in (*metadata["snapshots"], *made)}
     snapshots = sorted((one for id, one in every.items() if id in set(kept)), key=_place)
     ids = {one["snapshot-id"] for one in snapshots}
@@ -187,8 +194,8 @@ def _used(schemas: Sequence[Mapping], ids: set[int]) -> list[Mapping]:
 
 
 def with_refs(metadata: Metadata, tags: Mapping[str, int], branches: Mapping[str, int]) -> Metadata:
-    """With the ids of tags and branches as references, and the newest snapshot as the main branch. Of a tag and a branch of one
-    name, the tag stays."""
+    """Make tags and branches the references, by name, and the newest snapshot the main branch. Of a tag and a branch of one name,
+    the tag stays."""
     refs = {name: {"snapshot-id": id, "type": "branch"} for name, id in branches.items()}
     refs |= {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if name != MAIN}
     current = metadata.get("current-snapshot-id")
@@ -198,6 +205,6 @@ def with_refs(metadata: Metadata, tags: Mapping[str, int], branches: Mapping[str
 
 
 def logged(metadata: Metadata, before: str, before_ms: int, now_ms: int) -> Metadata:
-    """With the name of the metadata file before this one."""
+    """Add the name of the metadata file before this one to the log. The times are those of both files."""
     log = [*metadata["metadata-log"], {"metadata-file": before, "timestamp-ms": before_ms}] if before else []
     return {**metadata, "metadata-log": log[-KEPT:], "last-updated-ms": now_ms}

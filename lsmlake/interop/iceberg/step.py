@@ -155,14 +155,14 @@ class Step(NamedTuple):
             "added-records": done.added_rows,
             "deleted-records": done.removed_rows,
         }
-        told = {name: str(count) for name, count in counts.items() if count}
+        nonzero = {name: str(count) for name, count in counts.items() if count}
         identity = {
             metadata.COMMIT: metadata.identity_of(snapshot),
             metadata.SNAPSHOT: str(snapshot.id),
             "engine-name": "lsmlake",
         }
         totals = {name: str(count) for name, count in there.totals().items()}
-        return {"operation": operation, **told, **totals, **identity}
+        return {"operation": operation, **nonzero, **totals, **identity}
 
 
 def _point(one: Touched) -> Point:

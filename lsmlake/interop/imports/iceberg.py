@@ -38,7 +38,7 @@ from lsmlake.interop.imports.foreign import (
 from lsmlake.interop.imports.iceberg_avro import Record, records
 from lsmlake.interop.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
 from lsmlake.schema import types
-from lsmlake.schema.partitioning import Partitioning
+from lsmlake.schema.partitioning import FIRST_ID, Partitioning
 from lsmlake.store.outside import Outside, joined
 from lsmlake.store.together import side_by_side
 
@@ -204,7 +204,7 @@ class _Reader:
         columns = columns_of(schema, self.where)
         highest = max(content["last-column-id"], *types.field_ids(columns))
         specs = content.get("partition-specs") or [{"spec-id": 0, "fields": content["partition-spec"]}]
-        last = content.get("last-partition-id") or max((f["field-id"] for s in specs for f in s["fields"]), default=999)
+        last = content.get("last-partition-id") or max((f["field-id"] for s in specs for f in s["fields"]), default=FIRST_ID - 1)
         entries = [] if snapshot is None else self._entries(snapshot)
         current = content.get("default-spec-id", 0)
         used = {entry.spec for entry in entries} | {current}
@@ -212,7 +212,7 @@ class _Reader:
             [spec for spec in specs if spec["spec-id"] in used],
             current,
             columns,
-            max(last, 999),
+            max(last, FIRST_ID - 1),
             kept=partitioned,
             where=self.where,
         )
