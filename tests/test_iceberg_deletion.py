@@ -173,7 +173,7 @@ def drop(table: Table) -> None:
 
 
 def copy(table: Table) -> None:
-    with patch("lsmlake.api.table_verbs.upkeep.storage_at", lambda url, options: table.meta.env.storage):
+    with patch("lsmlake.api.table_verbs.sharing.storage_at", lambda url, options: table.meta.env.storage):
         table.copy("", name="d.u")
         table.copy("", name="d.u")
 
