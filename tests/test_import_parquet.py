@@ -300,7 +300,9 @@ def test_files_that_do_not_fit(lake, tmp_path):
     written(files / "a.parquet", {"k": [1], "v": ["x"]})
     refused(lake, InvalidSchema, "key column 'id' is neither in the files nor the name of folders", files, primary_key=["id"])
     written(files / "b.parquet", {"k": [None], "v": pa.array([None], pa.string())})
-    refused(lake, InvalidData, "null", files, primary_key=["k"])
+    for options in ({}, {"bucket": 2}):  # files stay, or are written anew
+        message = r"d.refused, column 'k': a row has no primary key: its value is null or NaN, found 1 rows of .*b.parquet"
+        refused(lake, InvalidData, message, files, primary_key=["k"], options=options)
     written(files / "b.parquet", {"k": ["text"]})
     refused(
         lake,

@@ -39,7 +39,7 @@ from lsmlake.interop.imports.sources import Sources
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import last_level_of
-from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, key_ranges, repeated_keys
+from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
 from lsmlake.schema import types
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
@@ -113,7 +113,6 @@ def adopt(
     """
     schema = Schema.adopted(
         table.columns,
-        table.highest_field_id,
         primary_key,
         table.partitioning,
         options,
@@ -121,25 +120,29 @@ def adopt(
         env.clock(),
         env.ids(),
         name,
+        table.highest_field_id,
     )
     rule_of(schema, name)  # refuses functions that do not fit their columns
-    work = _Adoption(env, Sources(env, outside, table), schema, Metadata.of(env, TablePaths(root, schema.table_uuid)), link)
+    meta = Metadata.of(env, TablePaths(root, schema.table_uuid))
+    work = _Adoption(env, name, Sources(env, outside, table), schema, meta, link)
     try:
-        report, schemas, snapshot = work.run(name)
+        report, schemas, snapshot = work.run()
     except BaseException:
-        work.meta.files.delete_quietly(work.written)
+        meta.files.delete_quietly(work.written)
         raise
-    _create(work, schemas, snapshot, name)
+    _create(work, schemas, snapshot)
     if snapshot is not None:
-        housekeep(work.meta, snapshot, schemas[-1].parsed_options, drop_buckets)
+        housekeep(meta, snapshot, schemas[-1].parsed_options, drop_buckets)
     return report
 
 
 @dataclass
 class _Adoption:
-    """`schema`: with the columns of the table. `written`: the paths of all files written so far."""
+    """Steps 1 to 3. `name`: of the table, for messages. `schema`: with the columns of the table. `written`: the paths of all
+    files written so far."""
 
     env: Env
+    name: str
     sources: Sources
     schema: Schema
     meta: Metadata
@@ -151,7 +154,7 @@ class _Adoption:
         sources = {self.sources.outside.place(file.uri).storage.at_once for file in self.sources.table.files[:1]}
         return max(self.env.workers, self.env.storage.at_once, *sources)
 
-    def run(self, name: str) -> tuple[ImportReport, list[Schema], Snapshot | None]:
+    def run(self) -> tuple[ImportReport, list[Schema], Snapshot | None]:
         """The report, the schemas and the snapshot to be stored."""
         looked = together(partial(examine, self.sources, self.schema), self.sources.table.files, self.workers, lambda done: None)
         looked.sort(key=lambda one: one.of.name)
@@ -162,7 +165,7 @@ class _Adoption:
         ranges: dict[str, KeyRange] = {}
         if adopted and not self.schema.append_only:
             placed = all(map(self._is_placed, [*adopted, *rewritten]))
-            ranges = self._key_ranges([*adopted, *rewritten], dead, name) if placed else {}
+            ranges = self._key_ranges([*adopted, *rewritten], dead) if placed else {}
             why = _DEAD_KEY if placed else _ELSEWHERE
             rewritten += [Rewritten(one.of, one.rows, why) for one in adopted if one.of.name not in ranges]
             adopted = [one for one in adopted if one.of.name in ranges]
@@ -173,33 +176,31 @@ class _Adoption:
         brought.sort(key=lambda pair: pair[1].name)
         written = self._write(rewritten, dead)
         if not self.schema.append_only and not adopted:
-            self._check_unique(rewritten, dead, written, name)
+            self._check_unique(rewritten, dead, written)
         messages = self._messages(brought, written, dead)
         counts: dict[str, int] = {}
         for one in rewritten:
             counts[one.why] = counts.get(one.why, 0) + 1
         total, gone = sum(rows.values()), sum(map(len, dead.values()))
         snapshot = self._snapshot(messages) if messages else None
-        report = ImportReport(name, None if snapshot is None else snapshot.id, len(adopted), counts, total - gone, gone)
+        report = ImportReport(self.name, None if snapshot is None else snapshot.id, len(adopted), counts, total - gone, gone)
         return report, schemas, snapshot
 
-    # -- 1: the keys ------------------------------------------------------------------------------------------------------
+    # -- the keys ---------------------------------------------------------------------------------------------------------
 
     def _is_placed(self, one: Adopted | Rewritten) -> bool:
         """Whether all rows of a file lie in the partition that it has."""
-        told = not self.sources.table.by_folder or isinstance(one, Adopted) or not one.of.partition
-        return self.schema.has_spec(one.of.spec) and told
+        trusted = not self.sources.table.by_folder or isinstance(one, Adopted) or not one.of.partition
+        return self.schema.has_spec(one.of.spec) and trusted
 
-    def _key_ranges(
-        self, looked: Sequence[Adopted | Rewritten], dead: Mapping[str, DeletionVector], name: str
-    ) -> dict[str, KeyRange]:
+    def _key_ranges(self, looked: Sequence[Adopted | Rewritten], dead: Mapping[str, DeletionVector]) -> dict[str, KeyRange]:
         """The range of keys of each file, without those with a dead row that has no key."""
         partitions: dict[tuple, list[KeyedFile]] = {}
         for one in looked:
             file = KeyedFile(one.of.name, partial(self._chunks, one, self.schema.key), dead.get(one.of.name, EMPTY))
             partitions.setdefault(one.of.partition, []).append(file)
         window = self.env.limits.window_bytes
-        found = (key_ranges(files, self.schema, window, name) for files in partitions.values())
+        found = (key_ranges(files, self.schema, window, self.name) for files in partitions.values())
         return {file: keys for some in found for file, keys in some.items()}
 
     # -- the schemas ----------------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ class _Adoption:
             self.meta.schemas.keep(schema)
         return made
 
-    # -- 3: the files ---------------------------------------------------------------------------------------------------
+    # -- the files --------------------------------------------------------------------------------------------------------
 
     def _bring(self, numbers: Mapping[str, int], ranges: Mapping[str, KeyRange], one: Adopted) -> tuple[ForeignFile, DataFile]:
         """`numbers`: of the schemas, by shape. `ranges`: those of keys, by the names of files."""
@@ -260,22 +261,31 @@ class _Adoption:
         if not files:
             return []
         version, names = Version(self.meta, None, self.schema), self.schema.columns.names
-        tables = (live_rows(chunk, dead.get(one.of.name, EMPTY)) for one in files for chunk in self._chunks(one, names))
+        tables = (self._with_keys(rows, one) for one in files for rows in self._live(one, names, dead))
         made = append_files(version, tables) if self.schema.append_only else sorted_files(version, tables)
         self.written += [path for message in made for path in message.written]
         return made
 
+    def _live(self, one: Rewritten, names: Sequence[str], dead: Mapping[str, DeletionVector]) -> Iterator[pa.Table]:
+        """Some columns of the live rows of a file."""
+        return (live_rows(chunk, dead.get(one.of.name, EMPTY)) for chunk in self._chunks(one, names))
+
+    def _with_keys(self, rows: pa.Table, one: Rewritten) -> pa.Table:
+        """Returns `rows` of a file. Raises InvalidData if one has no key."""
+        check_valid(rows.select(self.schema.key), self.name, one.of.name)
+        return rows
+
     def _check_unique(
-        self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector], written: Iterable[CommitMessage], name: str
+        self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector], written: Iterable[CommitMessage]
     ) -> None:
         """Raises InvalidData if fewer rows were written than read, since rows of one key become one."""
         rows = sum(one.rows - len(dead.get(one.of.name, ())) for one in files)
         lost = rows - sum(message.rows for message in written)
         if lost:
             key = list(self.schema.primary_key)
-            live = (live_rows(chunk, dead.get(one.of.name, EMPTY)) for one in files for chunk in self._chunks(one, key))
-            counts = pa.concat_tables(live).group_by(key).aggregate([([], "count_all")])
-            raise repeated_keys(name, lost, counts.filter(pc.greater(counts["count_all"], 1)).select(key).slice(0, 1))
+            live = pa.concat_tables(rows for one in files for rows in self._live(one, key, dead))
+            counts = live.group_by(key).aggregate([([], "count_all")])
+            raise repeated_keys(self.name, lost, counts.filter(pc.greater(counts["count_all"], 1)).select(key).slice(0, 1))
 
     def _chunks(self, one: Adopted | Rewritten, names: Sequence[str]) -> Iterator[Chunk]:
         """Some columns of a file, dead rows included."""
@@ -317,7 +327,7 @@ class _Adoption:
             made.append(CommitMessage(bucket, compact=edit, rows=live))
         return made
 
-    # -- 3 and 4: the snapshot ------------------------------------------------------------------------------------------
+    # -- the snapshot -----------------------------------------------------------------------------------------------------
 
     def _snapshot(self, messages: Sequence[CommitMessage]) -> Snapshot:
         edits = tuple(message.compact for message in messages)
@@ -330,7 +340,7 @@ class _Adoption:
             self.written += [self.meta.paths.manifest(meta.name) for meta in builder.manifests.values()]
 
 
-def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None, name: str) -> None:
+def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None) -> None:
     """Step 4. After an error, what was written stays only if the table may be there."""
     meta, paths = work.meta, work.meta.paths
     first, *later = schemas
@@ -351,7 +361,7 @@ def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | Non
         raise
     if not created:
         meta.files.delete_quietly(written)
-        raise TableExists(f"table {name!r} exists", cure="another process has created it meanwhile: choose another name")
+        raise TableExists(f"table {work.name!r} exists", cure="another process has created it meanwhile: choose another name")
 
 
 def _is_created(meta: Metadata, first: Schema) -> bool:

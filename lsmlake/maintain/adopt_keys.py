@@ -57,7 +57,7 @@ def key_ranges(files: Iterable[KeyedFile], schema: Schema, window_bytes: int, wh
             whole = True
             for chunk in file.read():
                 keys = live_rows(chunk, file.dead)
-                _check_valid(keys, where, file.name)
+                check_valid(keys, where, file.name)
                 whole = whole and (keys.num_rows == chunk.table.num_rows or not any(map(_lacking, chunk.table.columns)))
                 bounds += ends(chunk.table) if whole and chunk.table.num_rows else ()
                 yield keys
@@ -90,7 +90,8 @@ def repeated_keys(where: str, repeated: int, example: pa.Table) -> InvalidData:
     )
 
 
-def _check_valid(keys: pa.Table, where: str, file: str) -> None:
+def check_valid(keys: pa.Table, where: str, file: str) -> None:
+    """Raises InvalidData if a row of `file` has no key. `where`: the table."""
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         if count := _lacking(column):
             raise InvalidData(

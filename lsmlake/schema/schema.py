@@ -119,7 +119,6 @@ class Schema:
     @staticmethod
     def adopted(
         columns: pa.Schema,
-        highest_field_id: int,
         primary_key: Sequence[str],
         partitioning: Partitioning,
         options: Mapping[str, object],
@@ -127,6 +126,7 @@ class Schema:
         time_ms: int,
         table_uuid: str,
         where: str,
+        highest_field_id: int,
     ) -> Schema:
         """The first schema of a table whose columns and partition fields have ids already. Raises InvalidSchema or InvalidOption;
         `where` names the table."""
