@@ -1,4 +1,4 @@
-"""Servers on loopback that speak the protocols of object stores: moto for S3, Azurite for Azure.
+"""Servers on loopback that speak the protocols of object stores: moto for S3, Azurite for Azure; and of AWS Glue: moto.
 
 moto comes with the extra "test". Azurite is a program of Node.js: tests use it if LSMLAKE_AZURITE names its command or
 `azurite-blob` is installed; otherwise they are skipped, or fail if LSMLAKE_REQUIRE_AZURITE is set.
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -47,15 +48,29 @@ class Server(NamedTuple):
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    port = _free_port()
-    endpoint = f"http://127.0.0.1:{port}"
-    with _running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], f"{endpoint}/moto-api/"):
+    with _moto("-m", "moto.server") as endpoint:
         urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
         yield Server(endpoint, f"s3://{BUCKET}", s3_options(endpoint))
 
 
 def s3_options(endpoint: str) -> dict[str, object]:
     return {"endpoint": endpoint, "access_key_id": "key", "secret_access_key": SECRET, "region": "us-east-1"}
+
+
+@contextmanager
+def glue_server() -> Iterator[dict[str, str]]:
+    """The properties of an empty catalog, as PyIceberg takes them."""
+    with _moto(str(Path(__file__).with_name("glue_program.py"))) as endpoint:
+        keys = {"glue.access-key-id": "key", "glue.secret-access-key": SECRET}
+        yield {"type": "glue", "glue.endpoint": endpoint, "glue.region": "us-east-1", **keys}
+
+
+@contextmanager
+def _moto(*program: str) -> Iterator[str]:
+    port = _free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with _running([sys.executable, *program, "-H", "127.0.0.1", "-p", str(port)], f"{endpoint}/moto-api/"):
+        yield endpoint
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from threading import Event, Thread
 
 import pytest
 from hive_catalog import hive_catalog
-from object_servers import s3_server
+from object_servers import glue_server
 from rest_catalog import rest_catalog
 
 import lsmlake
@@ -54,9 +54,8 @@ def rest(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def glue():
-    with s3_server() as server:  # moto speaks the protocol of Glue, too
-        keys = {"glue.access-key-id": "key", "glue.secret-access-key": SECRET}
-        yield {"type": "glue", "glue.endpoint": server.endpoint, "glue.region": "us-east-1", **keys}
+    with glue_server() as properties:
+        yield properties
 
 
 @pytest.fixture(scope="module")
@@ -284,10 +283,9 @@ def add_plain(catalog, name, folder, parameters) -> None:
             made = {"Name": last, "TableType": "EXTERNAL_TABLE", "Parameters": parameters, "StorageDescriptor": columns}
             found.glue.create_table(DatabaseName=namespace, TableInput=made)
             return
-        from hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor, Table
-
-        columns = StorageDescriptor([FieldSchema("id", "bigint")], f"file://{folder}", serdeInfo=SerDeInfo())
-        made = Table(last, namespace, sd=columns, parameters={"EXTERNAL": "TRUE", **parameters}, tableType="EXTERNAL_TABLE")
+        of = import_module("hive_metastore.ttypes")
+        columns = of.StorageDescriptor([of.FieldSchema("id", "bigint")], f"file://{folder}", serdeInfo=of.SerDeInfo())
+        made = of.Table(last, namespace, sd=columns, parameters={"EXTERNAL": "TRUE", **parameters}, tableType="EXTERNAL_TABLE")
         with found._client as client:
             client.create_table(made)
 
@@ -362,6 +360,46 @@ def test_of_two_that_register_the_older_gives_way(table, catalog, name, monkeypa
     assert others
     with loaded(catalog, name) as found:
         assert found.current_snapshot().snapshot_id == table.version.number
+
+
+@pytest.mark.parametrize("catalog", ["sql", "glue"], indirect=True)
+def test_of_two_that_commit_the_later_tries_again(table, tmp_path, catalog, name, monkeypatch):
+    """The other one commits after PyIceberg has checked the table: SQL and Glue then compare it once more."""
+    table.publish_iceberg(catalog=catalog, name=name)
+    writer, others = catalogs._writer, []
+
+    def overtaken(*arguments):
+        def write(metadata, io, metadata_path):
+            if not others:
+                others.append(name)
+                table.publish_iceberg(catalog=catalog, name=name)
+            writer(*arguments)(metadata, io, metadata_path)
+
+        return write
+
+    written(table, 2)
+    older = mirror.publish(table.meta)
+    written(table, 3)
+    monkeypatch.setattr(catalogs, "_writer", overtaken)
+    catalogs.register(older.metadata_file, older.content, catalog, name)
+    assert others
+    with loaded(catalog, name) as found:
+        assert found.current_snapshot().snapshot_id == table.version.number
+        named = {found.metadata_location, *(one.metadata_file for one in found.metadata.metadata_log)}
+    there = (tmp_path / "lake" / "d.db" / "t" / "metadata").glob("0*")
+    assert {file.as_uri() for file in there} <= named, "the file of the commit that was lost is deleted"
+
+
+@pytest.mark.parametrize("catalog", [HIVE], indirect=True)
+def test_a_table_that_another_program_has_locked(table, catalog, name):
+    table.publish_iceberg(catalog=catalog, name=name)
+    written(table, 2)
+    with closing(load_catalog("default", **catalog)) as found, found._client as client:
+        held = client.lock(found._create_lock_request(*name.split(".")))
+        with pytest.raises(StorageFailed, match=r"Failed to acquire lock.*expires after some minutes; the table is published"):
+            table.publish_iceberg(catalog={**catalog, "lock-check-retries": "1"}, name=name)
+        client.unlock(import_module("hive_metastore.ttypes").UnlockRequest(held.lockid))
+    follow(table, catalog, name)
 
 
 def test_a_catalog_that_changes_on_every_attempt(table, tmp_path, name, monkeypatch):

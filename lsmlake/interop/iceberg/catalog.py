@@ -45,6 +45,8 @@ _PUBLISHED = re.compile(r"/v[0-9]+\.metadata\.json$")
 _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGNORECASE)
 _COLUMNS = re.compile("types incompatible with the existing columns|expected at the position")
 """What a metastore of Hive says if it does not replace the columns of a table; those of a new table may be any."""
+_LOCKED = "acquire lock"
+_LOCK_SECONDS = 0.25
 _LEVELS = "hierarchical namespaces are not supported"
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
@@ -71,8 +73,10 @@ def register(
     parsed = need("pyiceberg.table.metadata", _WHAT).TableMetadataUtil.parse_obj
 
     def run(found: Any) -> None:
-        found._write_metadata = _writer(content)
-        _Registration(found, name, metadata_file, parsed(content)).run()
+        written: list[str] = []
+        found._write_metadata = _writer(content, written)
+        _wait_for_locks(found, seconds)
+        _Registration(found, name, metadata_file, parsed(content), written).run()
 
     _ask(catalog, name, run, seconds, *_REGISTER)
 
@@ -148,12 +152,13 @@ def check_name(name: str) -> None:
 
 
 class _Registration(NamedTuple):
-    """`ours`: the content of the metadata file, as PyIceberg parses it."""
+    """`ours`: the content of the metadata file, as PyIceberg parses it. `written`: the metadata files of attempts to commit."""
 
     catalog: Any
     name: str
     metadata_file: str
     ours: Any
+    written: list[str]
 
     def run(self) -> None:
         errors = need("pyiceberg.exceptions", _WHAT)
@@ -164,24 +169,30 @@ class _Registration(NamedTuple):
                 continue
             self._check(table.metadata)
             if updates.shows(table.metadata, self.metadata_file, self.ours):
+                self._delete_unnamed(table, table)
                 return
             changes = updates.updates(of, table.metadata, self.ours, self.metadata_file)
             if changes is None:
-                self._register_anew()
+                self._register_anew(errors)
                 continue
             same = (
                 of.AssertTableUUID(uuid=table.metadata.table_uuid),
                 of.AssertRefSnapshotId(ref="main", snapshot_id=table.metadata.current_snapshot_id),
             )
             try:
-                _delete_old(table, self.catalog.commit_table(table, same, changes).metadata)
-            except errors.CommitFailedException:
+                committed = self.catalog.commit_table(table, same, changes)
+            except errors.CommitFailedException as lost:
+                if _LOCKED in str(lost):
+                    raise
                 continue
             except Exception as refused:
                 if not _only_registers(refused):
                     raise
                 if table.metadata_location != self.metadata_file:
-                    self._register_anew()
+                    self._register_anew(errors)
+                    continue
+                committed = table
+            self._delete_unnamed(table, committed)
             return
         raise CommitConflict(
             "other programs changed the table in the catalog on every attempt",
@@ -229,9 +240,29 @@ class _Registration(NamedTuple):
                 cure=f"write with lsmlake only; to give up what the other program wrote, {_DROP}",
             )
 
-    def _register_anew(self) -> None:
-        self.catalog.drop_table(self.name)
-        self.catalog.register_table(self.name, self.metadata_file)
+    def _register_anew(self, errors: ModuleType) -> None:
+        """Does nothing if another program registers the table at the moment."""
+        with suppress(errors.NoSuchTableError, errors.TableAlreadyExistsError):
+            self.catalog.drop_table(self.name)
+            table = self.catalog.register_table(self.name, self.metadata_file)
+            self._delete_unnamed(table, table)
+
+    def _delete_unnamed(self, before: Any, after: Any) -> None:
+        """Delete metadata files that the catalog named before, or that attempts wrote, and that it does not name after.
+
+        It may have done so itself, and an attempt may have succeeded though it seemed to fail. Publications delete their own.
+        """
+        for file in {*_logged(before), *self.written} - {after.metadata_location, *_logged(after)}:
+            if not _PUBLISHED.search(file):
+                with suppress(OSError):
+                    before.io.delete(file)
+
+
+def _wait_for_locks(catalog: Any, seconds: float) -> None:
+    """Look often for a lock of Hive, which commits hold for a tenth of a second: PyIceberg looks after 2, 4 and 8 seconds."""
+    if not {"lock-check-max-wait-time", "lock-check-retries"} & catalog.properties.keys():
+        catalog._lock_check_max_wait_time = _LOCK_SECONDS
+        catalog._lock_check_retries = max(1, seconds * 0.8 // _LOCK_SECONDS)
 
 
 def _only_registers(refused: Exception) -> bool:
@@ -239,10 +270,11 @@ def _only_registers(refused: Exception) -> bool:
     return isinstance(refused, NotImplementedError) or bool(_COLUMNS.search(str(refused)))
 
 
-def _writer(content: Metadata) -> Callable[..., None]:
+def _writer(content: Metadata, written: list[str]) -> Callable[..., None]:
     """Writes the metadata file of a commit, for SQL, Glue and Hive: PyIceberg 0.12 does not write those of version 3."""
 
     def write(metadata: Any, io: Any, metadata_path: str) -> None:
+        written.append(metadata_path)
         log = [one.model_dump(by_alias=True) for one in metadata.metadata_log]
         made = {**content, "properties": metadata.properties, "metadata-log": log}
         with io.new_output(metadata_path).create() as sink:
@@ -251,13 +283,8 @@ def _writer(content: Metadata) -> Callable[..., None]:
     return write
 
 
-def _delete_old(before: Any, after: Any) -> None:
-    """Delete the metadata files of a catalog that its metadata does not name any more, unless the catalog has done so."""
-    gone = {one.metadata_file for one in before.metadata.metadata_log} - {one.metadata_file for one in after.metadata_log}
-    for file in gone:
-        if not _PUBLISHED.search(file):  # publications delete their own
-            with suppress(OSError):
-                before.io.delete(file)
+def _logged(table: Any) -> set[str]:
+    return {one.metadata_file for one in table.metadata.metadata_log}
 
 
 def _within(seconds: float, call: Callable[[], Result]) -> Result:
@@ -295,8 +322,10 @@ def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: 
         return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
     if _OF_CATALOG.search(text):
         cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
+    elif _LOCKED in text:
+        cure = f"try again; the lock of a program that was killed expires after some minutes; {cure}"
     elif _LEVELS in text:
-        cure = "give a name of two parts, such as sales.orders; the table is published"
+        cure = f"give a name of two parts, such as sales.orders; {cure}"
     else:
         cure = f"correct the properties of the catalog, or try again; {cure}"
     return StorageFailed(failed, where=name, found=found, cure=cure)

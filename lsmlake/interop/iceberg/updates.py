@@ -9,7 +9,8 @@ from typing import Any
 from lsmlake.interop.iceberg.metadata import COMMIT, KEPT
 
 FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
-"""Properties of the table in the catalog: the publication that it shows, and the time of that."""
+"""Properties of the table in the catalog: the publication that it shows, and the time of that. One that was registered, and
+not committed since, has none: its metadata is the publication."""
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(KEPT),
@@ -18,7 +19,7 @@ _PROPERTIES = {
 
 def shows(theirs: Any, metadata_file: str, ours: Any) -> bool:
     """Whether the catalog has this publication, or a newer one."""
-    there, of = theirs.properties.get(FILE), int(theirs.properties.get(TIME, "0"))
+    there, of = theirs.properties.get(FILE), int(theirs.properties.get(TIME, theirs.last_updated_ms))
     return of > ours.last_updated_ms or (there, of) == (metadata_file, ours.last_updated_ms)
 
 
