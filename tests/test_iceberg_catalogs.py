@@ -499,6 +499,16 @@ def same_rows(table, catalog, name) -> None:
         assert rows(found.scan()) == rows(table.scan())
 
 
+def test_a_table_is_imported_by_its_name_in_a_catalog(lake, configured, name):
+    database = name.split(".")[0]
+    table = in_prod(lake, database)
+    assert lake.import_iceberg(f"prod.{database}.t", "d.imported").rows == table.scan().count()
+    assert rows(lake.table("d.imported").scan()) == rows(table.scan())
+    for lacking in (f"{database}.none", "none.t"):
+        with pytest.raises(InvalidQuery, match=rf"prod.{lacking}: the catalog has no such table"):
+            lake.import_iceberg(f"prod.{lacking}", "d.lacking")
+
+
 def test_a_renamed_table_has_its_new_name_in_the_catalog(lake, configured, name, caplog):
     database = name.split(".")[0]
     table = in_prod(lake, database)

@@ -47,6 +47,7 @@ from lsmlake.errors import (
     InvalidSchema,
     LakeError,
     SnapshotNotFound,
+    StorageFailed,
     TableExists,
     TableNotFound,
     UnsupportedFormat,
@@ -482,7 +483,7 @@ def test_wrong_arguments(lake, tmp_path):
     found = str(written(tmp_path / "iceberg"))
     refused(lake, InvalidQuery, "nothing: no Iceberg metadata found, expected the path", str(tmp_path / "nothing"))
     refused(lake, InvalidQuery, "no Iceberg metadata found", str(tmp_path / "x.metadata.json"))
-    refused(lake, InvalidQuery, "cat.n.t: the catalog has no such table", "cat.n.t")
+    refused(lake, StorageFailed, "n.t: the catalog did not show the table, found URI missing.*CATALOG__CAT__URI", "cat.n.t")
     refused(lake, TableNotFound, "no database 'e'", found, name="e.t")
     refused(lake, InvalidQuery, "'t': not a table name", found, name="t")
     refused(lake, InvalidOption, "unknown option 'buckets'; did you mean 'bucket'", found, options={"buckets": 4})

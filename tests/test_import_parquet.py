@@ -325,6 +325,24 @@ def test_files_that_do_not_fit(lake, tmp_path):
     refused(lake, InvalidData, "belong to a table", tmp_path / "lake")
 
 
+def test_tables_of_other_formats_are_not_read_as_files(lake, tmp_path):
+    """Some of their rows may be deleted."""
+    source = lake.create_table_from("d.source", {"k": [1]})
+    for marker, verb in (("_delta_log/0.json", "import_delta"), ("metadata/v1.metadata.json", "import_iceberg")):
+        folder = tmp_path / verb
+        path = written(folder / "data" / "a.parquet", {"k": [1]})
+        store = memory.named(verb)
+        for name, content in ((marker, b"{}"), ("data/a.parquet", path.read_bytes())):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+            store.put_if_absent(f"t/{name}", content)
+        message = rf"belong to a table of .*: lake\.{verb}\("
+        for files in (folder, folder / "data" / "*.parquet", f"memory://{verb}/t"):
+            refused(lake, InvalidData, message, files)
+        with pytest.raises(InvalidData, match=message):
+            source.append(folder)
+
+
 def test_addresses_in_a_store(monkeypatch):
     """Folders, files and globs, without the names that begin with an underscore."""
     store = memory.named("imports")

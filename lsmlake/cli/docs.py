@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 def docs(ctx: typer.Context, name: Name = None, path: Where = False, debug: Debug = False) -> None:
-    """Print a document: file format, implementation, other readers.
+    """Print a document, such as sql, iceberg or format.
 
     Without NAME, list the documents and their titles.
     """

@@ -26,6 +26,8 @@ _DELIMITERS = {_CSV: ",", _TSV: "\t"}
 _LEADING_ZERO, _INTEGER, _INTEGER_OF_38_DIGITS = r"^\s*[+-]?0\d", r"^\s*[+-]?\d+\s*$", r"^\s*[+-]?\d{1,38}\s*$"
 _COMPRESSED = "gz", "bz2", "zst", "lz4"
 _HIDDEN = "_", "."
+DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata/*.metadata.json"
+"""What the folder of a table of another format has."""
 _BATCH_ROWS = 1 << 16
 _EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also with ." + ", .".join(_COMPRESSED)
 
@@ -73,6 +75,10 @@ def _matching(pattern: Path) -> list[str]:
 def _check_no_table(files: list[str]) -> None:
     """Raises InvalidData if one of `files` belongs to a table, since its data files include superseded and deleted rows."""
     for folder in sorted({folder for file in files for folder in Path(file).resolve().parents}):
+        if (folder / DELTA_LOG).is_dir():
+            raise of_other_format("Delta Lake", "import_delta", str(folder))
+        if any(folder.glob(ICEBERG_METADATA)):
+            raise of_other_format("Iceberg", "import_iceberg", str(folder))
         if Path(first_schema(str(folder))).is_file():
             raise InvalidData(
                 "the input files belong to a table, so they include superseded and deleted rows",
@@ -83,6 +89,19 @@ def _check_no_table(files: list[str]) -> None:
                     command="copy the table in a program: pass table.scan() to create_table_from or upsert",
                 ),
             )
+
+
+def of_other_format(format: str, verb: str, folder: str) -> InvalidData:
+    """The error for input files that belong to a table of another format. `verb`: that imports such a table."""
+    return InvalidData(
+        f"the input files belong to a table of {format}, so they may include superseded and deleted rows",
+        where=folder,
+        expected="files outside of tables",
+        cure=Wording(
+            f"make a table of that table: lake.{verb}(folder, name)",
+            command="make a table of that table: lsmlake adopt FOLDER TABLE",
+        ),
+    )
 
 
 def is_text(path: str) -> bool:

@@ -69,7 +69,8 @@ class Imports(Catalog):
             InvalidSchema: it has a column or a partition field that no table of lsmlake can have, or not with this key.
             InvalidData: it has files that are not read, such as ORC files; or rows without a key, or several of one key.
             Corrupt: a file is damaged or missing.
-            MissingDependency: fastavro is not installed.
+            StorageFailed: a file cannot be read, or a catalog refused or did not answer.
+            MissingDependency: fastavro is not installed, or PyIceberg for a table in a catalog.
 
         Example:
             >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders", ["order_id"])

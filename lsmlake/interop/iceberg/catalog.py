@@ -38,6 +38,7 @@ _LONG = 8  # shorter secrets may be parts of words
 _WHAT = "a catalog of Iceberg"
 _REGISTER = "the catalog did not register the table", "the table is published"
 _LOOK = "the catalog did not show the table", "if it is there under its old name, drop it there, but not its files"
+_FIND = "the catalog did not show the table", "or name the folder of the table"
 _REMOVE = "the catalog did not remove the table", "drop it there, but not its files"
 _DROP = "drop the table in the catalog, but not its files, and publish again"
 _OF_CATALOG = re.compile(r"/[0-9]+-[^/]+\.metadata\.json")
@@ -93,6 +94,19 @@ def has(catalog: str, name: str, table_uuid: str, location: str, seconds: float)
         return (str(there.table_uuid), there.location.rstrip("/")) == (table_uuid, location)
 
     return _ask(catalog, name, run, seconds, *_LOOK)
+
+
+def metadata_file(catalog: str, name: str) -> str | None:
+    """The address of the metadata file of the table `name` of a catalog; None: it has no such table. Raises as `register`."""
+    errors = need("pyiceberg.exceptions", _WHAT)
+
+    def run(found: Any) -> str | None:
+        try:
+            return found.load_table(name).metadata_location
+        except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
+            return None
+
+    return _ask(catalog, name, run, ASKED_SECONDS, *_FIND)
 
 
 def remove(catalog: str, name: str, seconds: float) -> None:

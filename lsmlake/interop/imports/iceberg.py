@@ -24,8 +24,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, UnsupportedFormat
-from lsmlake.extras import need
 from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
+from lsmlake.interop.iceberg.catalog import metadata_file
 from lsmlake.interop.iceberg.values import number_of
 from lsmlake.interop.imports.foreign import (
     COMPACT_THERE,
@@ -64,8 +64,9 @@ def read_iceberg(outside: Outside, table: str, snapshot: int | None, *, partitio
         SnapshotNotFound: there is no such snapshot.
         InvalidSchema: a column or partition field is none that lsmlake has.
         InvalidData: the table has files that are not read.
-        Corrupt, UnsupportedFormat, StorageFailed: the metadata is damaged or newer, or cannot be read.
+        Corrupt, UnsupportedFormat: the metadata is damaged, or newer.
         MissingDependency: fastavro is not installed, or PyIceberg for the name of a table in a catalog.
+        StorageFailed: the metadata cannot be read; or the catalog refused, or did not answer.
     """
     uri = _metadata_file(outside, table)
     content = _metadata(outside, uri)
@@ -105,13 +106,10 @@ def _number(name: str) -> int | None:
 def _in_catalog(table: str) -> str:
     """The metadata file of catalog.namespace.table, by the configuration of PyIceberg."""
     catalog, _, name = table.partition(".")
-    load_catalog = need("pyiceberg.catalog", "a catalog of Iceberg").load_catalog
-    try:
-        return load_catalog(catalog).load_table(name).metadata_location
-    except Exception as refused:  # of many kinds
-        raise InvalidQuery(
-            "the catalog has no such table", where=table, expected=_FORMS, found=repr(refused), cure="correct the name"
-        ) from refused
+    found = metadata_file(catalog, name)
+    if found is None:
+        raise InvalidQuery("the catalog has no such table", where=table, expected=_FORMS, cure="correct the name")
+    return found
 
 
 def _metadata(outside: Outside, uri: str) -> dict:

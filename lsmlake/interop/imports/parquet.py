@@ -136,6 +136,10 @@ def _in_store(outside: Outside, url: str) -> Iterator[_Found]:
         return
     for entry in outside.list(root):
         parts = PurePosixPath(entry.path).parts
+        if parts[0] == input_files.DELTA_LOG:
+            raise input_files.of_other_format("Delta Lake", "import_delta", root)
+        if fnmatchcase(entry.path, input_files.ICEBERG_METADATA):
+            raise input_files.of_other_format("Iceberg", "import_iceberg", root)
         if any(part.startswith(("_", ".")) for part in parts) or not entry.path.lower().endswith(_ENDINGS):
             continue
         if not pattern or _matches(parts, pattern):
