@@ -50,7 +50,7 @@ COMMANDS = {
     "repair": Entry("lsmlake.cli.repair", "List or repair rows that cannot be merged."),
     "alter": Entry("lsmlake.cli.alter", "Change columns and options of a table, as one commit."),
     "options": Entry("lsmlake.cli.options", "List the options of a table, or all supported options."),
-    "docs": Entry("lsmlake.cli.docs", "Print a document: file format, implementation, other readers."),
+    "docs": Entry("lsmlake.cli.docs", "Print a document, such as sql, iceberg or format."),
 }
 
 
