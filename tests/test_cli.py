@@ -875,3 +875,15 @@ def test_repair_of_snapshots_needs_consent(copy: Path):
     done = call("repair", "sales.orders", "--roll-back-to", "2", "--drop", "3", "-w", copy).splitlines()
     assert done[-2:] == ["sales.orders: rolled back to snapshot 2, as snapshot 4", "sales.orders: dropped 3"]
     assert call("verify", "sales.orders", "-w", copy).startswith("sales.orders: sound")
+
+
+def test_repair_of_iceberg_metadata(copy: Path):
+    assert call("repair", "sales.orders", "--iceberg", "-w", copy) == "sales.orders: its Iceberg metadata needs no repair\n"
+    call("iceberg", "sales.orders", "-w", copy)
+    (copy / "sales.db/orders/metadata/version-hint.text").unlink()
+    assert "lsmlake repair TABLE --iceberg" in call("verify", "sales.orders", "-w", copy, code=1)
+    found, done = call("repair", "sales.orders", "--iceberg", "-w", copy).splitlines()
+    assert "the hint of the Iceberg metadata is missing" in found
+    assert done == "sales.orders: its Iceberg metadata was made anew"
+    assert json.loads(call("repair", "sales.orders", "--iceberg", "--json", "-w", copy)) == {"findings": []}
+    assert "one after the other" in complaint("repair", "sales.orders", "--iceberg", "--snapshots", "-w", copy)

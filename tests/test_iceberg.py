@@ -245,7 +245,7 @@ def test_a_commit_does_not_fail_with_its_publication_and_the_next_one_catches_up
     table = made(lake, [("id", pa.int64())], {"metadata.iceberg": "true"})
     table.upsert(pa.table({"id": [1]}))
     with monkeypatch.context() as broken:
-        broken.setattr(published, "current", lambda meta: 1 / 0)
+        broken.setattr(published, "newest", lambda meta: 1 / 0)
         table.upsert(pa.table({"id": [2]}))
         assert "Iceberg metadata was not brought up to date" in caplog.text
     table.upsert(pa.table({"id": [3]}))

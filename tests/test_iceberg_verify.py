@@ -14,19 +14,19 @@ import fastavro
 import pytest
 from effort import one_in
 from faults import FaultStorage, every_fault, interleavings
+from iceberg_reader import IcebergReader
 from strategies import contents, copied
-from test_iceberg_deletion import ROOT, history, made, named_by, newest, opened, rows
-from test_orphans import Clock
+from test_iceberg_deletion import ROOT, TOMORROW, history, made, named_by, newest, opened, rows
+from test_orphans import Clock, aged
 
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.interop.iceberg import published
+from lsmlake.interop.iceberg.avro import CURE
 from lsmlake.maintain.iceberg_check import iceberg_findings
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage, read_bytes
-
-CURE = "delete the folder `metadata` of the table; the next publication makes it anew"
 
 
 @pytest.fixture(autouse=True)
@@ -246,15 +246,112 @@ def test_damage_is_a_finding(world, damage, what):
     assert all(CURE in one.what for one in found)
 
 
-def test_the_cure_cures(world):
-    other_positions(world)
+@pytest.mark.parametrize("damage", ["vector of other rows", "bound", "sequence", "ref", "schema", "malformed", "hint"])
+def test_the_cure_cures(world, damage):
+    DAMAGES[damage][0](world)
     table = opened(world)
-    assert table.verify()
+    found = table.repair_iceberg()
+    assert found and all(CURE in one.what for one in found)
+    assert opened(world, "again").verify() == []
+    assert table.repair_iceberg() == []
+    same(world)
+
+
+def same(storage: Storage) -> None:
+    """All snapshots, tags and branches, as a reader sees them that is written from the specification."""
+    table, (path,) = opened(storage, "same"), newest(storage)
+    found = IcebergReader(json.loads(read_bytes(storage, path)), lambda uri: read_bytes(storage, uri.removeprefix(ROOT)))
+    refs, branches = found.metadata["refs"], table.branches()["branch_name"].to_pylist()
+    scans = {refs[name]["snapshot-id"]: table.scan(branch=name) for name in branches}
+    scans |= {number: table.scan(snapshot=number) for number in table.snapshots()["snapshot_id"].to_pylist()}
+    assert found.metadata["current-snapshot-id"] == table.version.number
+    assert scans.keys() <= found.snapshots.keys()
+    for number, scan in scans.items():
+        assert sorted(found.rows(number), key=repr) == sorted(scan.to_arrow().to_pylist(), key=repr)
+
+
+HOW: dict[str, Callable[[bytes], bytes | None]] = {
+    "gone": lambda data: None,
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "flipped": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 255]) + data[len(data) // 2 + 1 :],
+    "zeros": lambda data: bytes(len(data)),
+    "other": lambda data: b"[1]",
+}
+
+
+def test_any_damage_of_any_file_is_found_and_repaired_and_commits_go_on(world):
+    """Of older metadata files, no reader needs one, and nobody can tell whether one is missing."""
+    table = opened(world, "branch")
+    table.create_branch("b").upsert(rows(9))
+    table.branch("b").create_tag("t")
+    start = copied(world)
+    newest_files = {newest(start)[0], "d.db/t/metadata/version-hint.text"}
+    cases = [(path, how) for path in contents(start, "d.db/t/metadata") for how in HOW]
+    for path, how in cases[:: one_in(13)]:
+        damaged = copied(start)
+        made = HOW[how](read_bytes(start, path))
+        if made is None:
+            damaged.delete(path)
+        else:
+            write(damaged, path, made)
+        is_older = path.endswith(".json") and path not in newest_files
+        findings = iceberg_findings(opened(damaged, "verify").meta, lambda what: None)
+        unseen = (is_older and how == "gone") or (path.endswith("hint.text") and how == "cut")  # 10 -> 1 is a hint that lags
+        assert findings or unseen, (path, how)
+        later = copied(damaged)
+        opened(later, "commit").upsert(rows(70))
+        assert newest_id(later) == opened(later).version.number, "no damage stops publications"
+        if path in newest_files:
+            assert iceberg_findings(opened(later, "after").meta, lambda what: None) == []
+            opened(damaged, "publish").publish_iceberg()
+            assert iceberg_findings(opened(damaged, "after").meta, lambda what: None) == []
+        opened(later, "expiry").expire_snapshots(retain_max=2, retain_min=1)
+        opened(later, "repair").repair_iceberg()
+        assert opened(later, "after").verify() == []
+        same(later)
+        opened(aged(later), "orphans").remove_orphan_files(TOMORROW)
+        same(later)
+
+
+@pytest.mark.parametrize("how", ["unreadable", "a list is gone"])
+def test_a_repair_of_snapshots_is_published_at_once(world, how):
+    table = opened(world)
+    table.upsert(rows(20))
+    number = table.version.number
+    if how == "unreadable":
+        write(world, table.meta.paths.snapshot(number), b"{")
+        drop = [number]
+    else:
+        world.delete(table.meta.paths.manifest(table.version.snapshot.delta_manifest_list.name))
+        drop = []
+    repaired = opened(world, "repair")
+    sound = repaired.repair_snapshots().newest_sound
+    assert sound == number - 1
+    repaired.repair_snapshots(roll_back_to=sound, drop=drop)
+    (path,) = newest(world)
+    found = IcebergReader(json.loads(read_bytes(world, path)), lambda uri: read_bytes(world, uri.removeprefix(ROOT)))
+    assert found.metadata["current-snapshot-id"] == number + 1
+    assert sorted(found.rows(), key=repr) == sorted(opened(world, "look").scan().to_arrow().to_pylist(), key=repr)
+    assert iceberg_findings(opened(world, "look").meta, lambda what: None) == [] or not drop
+
+
+def test_a_snapshot_that_cannot_be_read_is_left_out(world):
+    """All metadata is made anew, with what is sound."""
+    table = opened(world)
+    number = table.version.number
+    write(world, table.meta.paths.snapshot(number - 1), b"{")
     for path in contents(world, "d.db/t/metadata"):
         world.delete(path)
-    assert table.verify() == []
-    table.publish_iceberg()
-    assert table.verify() == []
+    opened(world, "later").upsert(rows(30))
+    (path,) = newest(world)
+    numbers = [one["snapshot-id"] for one in json.loads(read_bytes(world, path))["snapshots"]]
+    assert numbers == [one for one in range(1, number + 2) if one != number - 1]
+
+
+def newest_id(storage: Storage) -> int:
+    (path,) = newest(storage)
+    return json.loads(read_bytes(storage, path))["current-snapshot-id"]
 
 
 def test_a_missing_data_file_is_a_finding(world):

@@ -167,6 +167,7 @@ VERBS = {
     "rename_branch": ("'b0', 'b2'", "name => 'b0', new_name => 'b2'", set()),
     "rename_tag": ("'eod', 't2'", "name => 'eod', new_name => 't2'", {"name"}),
     "repair": ("", "", {"key", "reason"}),
+    "repair_iceberg": ("", "", set()),
     "repair_snapshots": ("", "", set()),
     "reset_consumer": ("'c', 1", "name => 'c', next_snapshot => 1", set()),
     "rollback": ("1", "snapshot => 1", {"id"}),

@@ -1,8 +1,10 @@
-"""`lsmlake repair`: rows that cannot be merged with the older rows of their key."""
+"""`lsmlake repair`: rows that cannot be merged with the older rows of their key, damaged snapshots, and Iceberg metadata."""
 
 from __future__ import annotations
 
 import json as json_text
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -13,6 +15,7 @@ from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery
+from lsmlake.maintain.iceberg_repair import repair_iceberg
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.repair_snapshots import repair_snapshots
 from lsmlake.report.text import counted, printable
@@ -35,6 +38,7 @@ Snapshots = Annotated[bool, typer.Option("--snapshots", help="Examine the newest
 RollBackTo = Annotated[
     int | None, typer.Option("--roll-back-to", metavar="N", help="Roll back to this snapshot, the newest sound one.")
 ]
+Iceberg = Annotated[bool, typer.Option("--iceberg", help="Compare Iceberg metadata with the table; if it differs, make it anew.")]
 Drop = Annotated[list[int] | None, typer.Option("--drop", metavar="N", help="Drop this unreadable snapshot; may be repeated.")]
 
 
@@ -46,6 +50,7 @@ def repair(
     snapshots: Snapshots = False,
     roll_back_to: RollBackTo = None,
     drop: Drop = None,
+    iceberg: Iceberg = False,
     json: Json = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
@@ -55,12 +60,18 @@ def repair(
     Such a row makes every scan and compaction of its bucket fail. An example is a row that takes a sum beyond its type.
     """
     found = open_table(open_lake(ctx, warehouse, debug), table)
-    if snapshots or roll_back_to is not None or drop:
-        if action or key:
-            raise InvalidQuery(
-                "rows and snapshots are repaired one after the other", where=table, cure="leave --action and --key out"
-            )
+    of_rows, of_snapshots = bool(action or key), bool(snapshots or roll_back_to is not None or drop)
+    if of_rows + of_snapshots + iceberg > 1:
+        raise InvalidQuery(
+            "rows, snapshots and Iceberg metadata are repaired one after the other",
+            where=table,
+            cure="leave the flags of the others out, such as --action, --roll-back-to or --iceberg",
+        )
+    if of_snapshots:
         _repair_snapshots(found, roll_back_to, drop or [], json)
+        return
+    if iceberg:
+        _repair_iceberg(found, json)
         return
     report = found.repair(action=action, keys=[_parsed(one) for one in key] if key else None)
     rows = list(json_rows(report.rows))
@@ -71,13 +82,25 @@ def repair(
     )
 
 
-def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int], json: bool) -> None:
+@contextmanager
+def _shown() -> Iterator[Callable[[str], None]]:
+    """A context that shows each file that is read."""
     with spinner() as progress:
         task = progress.add_task("reading files", total=None)
+        yield lambda what: progress.update(task, description=what.rpartition("/")[2])
 
-        def show(what: str) -> None:
-            progress.update(task, description=what.rpartition("/")[2])
 
+def _repair_iceberg(table: Table, json: bool) -> None:
+    with _shown() as show:
+        found = repair_iceberg(table.meta, show)
+    lines = [one.what for one in found]
+    lines.append(f"{table.name}: {'its Iceberg metadata was made anew' if found else 'its Iceberg metadata needs no repair'}")
+    data = [{"where": one.where, "what": one.what} for one in found]
+    emit({"findings": data}, Sentences(tuple(map(printable, lines))), json)
+
+
+def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int], json: bool) -> None:
+    with _shown() as show:
         report = repair_snapshots(table.meta, roll_back_to, drop, table.name, show)
     rows = report.snapshots.to_pylist()
     lines = [f"snapshot {row['snapshot_id']}: {row['state']}{'; ' + row['finding'] if row['finding'] else ''}" for row in rows]

@@ -1,5 +1,5 @@
 """Housekeeping after a commit: automatic tags, Iceberg metadata, and the expiry of partitions, tags and snapshots by the options
-of the table, or on a branch by those of the branch. `mirror_references` is that of other verbs, which change tags or branches.
+of the table, or on a branch by those of the branch. `mirror_references` is that of other verbs, such as those of tags.
 
 The commit is already published, so errors are logged, never raised.
 """
@@ -56,8 +56,8 @@ def housekeep(meta: Metadata, snapshot: Snapshot, options: Options, drop: Drop) 
 
 
 def mirror_references(meta: Metadata) -> None:
-    """After tags or branches changed: publish Iceberg metadata if every commit of the table does so. One request if it was never
-    published. An error is logged."""
+    """After tags or branches changed, or snapshots without a commit: publish Iceberg metadata if every commit of the table does.
+    One request if it was never published. An error is logged."""
     main = meta.on(None)
     try:
         if is_published(main) and Version.latest(main).options.iceberg.enabled:

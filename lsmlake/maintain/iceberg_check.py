@@ -25,7 +25,7 @@ from lsmlake.interop.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETE
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.interop.iceberg.entries import Key, Point, key_of
 from lsmlake.interop.iceberg.lines import branches_of, id_on, tag_on, tags_of
-from lsmlake.interop.iceberg.published import Current, name_of, path_of, uri_of
+from lsmlake.interop.iceberg.published import Current, Newest, name_of, path_of, uri_of
 from lsmlake.interop.iceberg.schemas import schema_json, spec_json
 from lsmlake.interop.iceberg.values import binary, number_of
 from lsmlake.maintain.finding import Finding, finding
@@ -48,11 +48,12 @@ def iceberg_findings(meta: Metadata, progress: Callable[[str], None]) -> list[Fi
     found: list[Finding] = []
     for _ in range(_LOOKS):
         try:
-            newest = published.current(meta)
-            if newest is None:  # a publisher died before its first metadata file
-                return []
-            found = [*_Check(meta, newest, progress).run()]
-            if not found or published.current(meta) == newest:
+            newest = published.newest(meta)
+            found = [*_of_files(meta, newest)]
+            if newest is not None:
+                current = Current(newest.number, published.content(meta, newest.number))
+                found += _Check(meta, current, progress).run()
+            if not found or published.newest(meta) == newest:
                 return found
         except MissingDependency as missing:
             _log.warning("%s: its Iceberg metadata was not verified: %s", meta.paths.root, missing)
@@ -60,6 +61,26 @@ def iceberg_findings(meta: Metadata, progress: Callable[[str], None]) -> list[Fi
         except LakeError as broken:
             return [finding(folder, broken)]
     return found
+
+
+def _of_files(meta: Metadata, newest: Newest | None) -> Iterator[Finding]:
+    """What is wrong with the hint, and with older metadata files."""
+    path, last = meta.paths.iceberg(published.HINT), 0 if newest is None else newest.number
+    hint = published.hint(meta) if newest is None else newest.hint
+    if hint is None:
+        yield damage(path, "the hint of the Iceberg metadata is missing, or it is no number", last, "none")
+    elif hint > max(last, 1):  # the first publisher writes 1 before the file
+        yield damage(meta.paths.iceberg(name_of(hint)), "the metadata file that the hint names is missing", "a file", "none")
+    elif hint < last:  # a publisher died before it wrote the hint
+        _log.info("%s: the hint of its Iceberg metadata lags behind", meta.paths.root)
+    for number in published.numbers(meta):
+        if number < last:
+            yield from guarded(meta.paths.iceberg(name_of(number)), partial(_readable, meta, number))
+
+
+def _readable(meta: Metadata, number: int) -> Iterator[Finding]:
+    published.content(meta, number)
+    yield from ()
 
 
 class Told(NamedTuple):
@@ -93,9 +114,6 @@ class _Check:
 
     def run(self) -> Iterator[Finding]:
         meta = self.meta
-        if meta.env.storage.size(meta.paths.iceberg(published.HINT)) is None:
-            what = "a hint, without which data files are deleted before the metadata is brought up to date"
-            yield damage(meta.paths.iceberg(published.HINT), "the hint of the Iceberg metadata is missing", what, "none")
         try:
             if self.content["location"] != uri_of(meta, meta.paths.root):
                 _log.info("%s: its Iceberg metadata is that of before it was renamed or moved", meta.paths.root)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
@@ -14,9 +13,9 @@ from lsmlake.errors import Corrupt, LakeError
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.interop.iceberg import avro
-from lsmlake.interop.iceberg.avro import ADDED, DATA, DELETED, EXISTING
+from lsmlake.interop.iceberg.avro import ADDED, CURE, DATA, DELETED, EXISTING
 from lsmlake.interop.iceberg.entries import Entry, decode, key_of
-from lsmlake.interop.iceberg.published import CURE, path_of
+from lsmlake.interop.iceberg.published import decoding, path_of
 from lsmlake.interop.iceberg.values import number_of
 from lsmlake.maintain.finding import Finding, finding
 from lsmlake.store.metadata import Metadata
@@ -104,17 +103,6 @@ def content_of(meta: Metadata, path: str) -> bytes:
         return read_bytes(meta.env.storage, path)
     except FileNotFoundError as missing:
         raise Corrupt("Iceberg metadata is missing", where=path, expected="a file", found="none", cure=CURE) from missing
-
-
-@contextmanager
-def decoding(where: str) -> Iterator[None]:
-    """Turns the errors of a malformed file into Corrupt."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as broken:
-        if isinstance(broken, LakeError):
-            raise
-        raise Corrupt("Iceberg metadata is malformed", where=where, found=repr(broken), cure=CURE) from broken
 
 
 def damage(where: str, what: str, expected: object, found: object) -> Finding:

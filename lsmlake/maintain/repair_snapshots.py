@@ -8,6 +8,7 @@
    The commits of unreadable snapshots are lost; their writers may repeat them.
 4. Drop: replace the files by the marks of a rollback, which keep the numbers taken. Files that only dropped snapshots named are
    orphans from then on.
+5. Publish Iceberg metadata, if commits do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lsmlake.commit.housekeeping import mirror_references
 from lsmlake.commit.pinned import pinned
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import OVERWRITE, Snapshot
@@ -65,6 +67,7 @@ def repair_snapshots(
             restored = rollback(meta, Moment(roll_back_to), "UTC", name)[0].id
     if drop:
         meta.snapshots.cut(sorted(drop, reverse=True))
+    mirror_references(meta)
     return replace(report, snapshot_id=restored, dropped=tuple(sorted(drop)))
 
 

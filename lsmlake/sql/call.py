@@ -36,6 +36,7 @@ PROCEDURES = (
     "rename_branch",
     "rename_tag",
     "repair",
+    "repair_iceberg",
     "repair_snapshots",
     "reset_consumer",
     "rollback",

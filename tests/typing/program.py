@@ -215,6 +215,7 @@ def maintained(orders: lsmlake.Table) -> None:
     expired = assert_type(orders.expire_snapshots(retain_max=5, retain_min=1, older_than="2026-01-01", limit=3), ExpireReport)
     assert_type(orders.expire_partitions(dry_run=True).rows, int)
     orders.expire_snapshots(dry_run=True)
+    assert_type(orders.repair_iceberg(), list[Finding])
     assert_type(orders.repair_snapshots(roll_back_to=5, drop=[6]).newest_sound, int | None)
     orders.remove_orphan_files(dry_run=True, limit=5).kinds["data"]
     assert_type(orders.copy("s3://backup/lake", tag="eod", storage_options={"region": "eu-west-1"}), CopyReport)

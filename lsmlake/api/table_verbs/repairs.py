@@ -8,6 +8,7 @@ from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import RepairAction
 from lsmlake.border import verbs_of
 from lsmlake.maintain.finding import Finding
+from lsmlake.maintain.iceberg_repair import repair_iceberg
 from lsmlake.maintain.repair import RepairReport, repair
 from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
 from lsmlake.maintain.verify import verify
@@ -39,6 +40,21 @@ class Repairs(Handle):
             InvalidQuery: 'null' cannot repair a row.
         """
         return repair(self.version, action, keys, self.name)
+
+    def repair_iceberg(self) -> list[Finding]:
+        """Compare all Iceberg metadata with the table, and make it anew if something is wrong: a file of it is damaged or
+        missing, or shows something else than the table.
+
+        A publication notices only damage of files that it reads. This reads all of them, as `verify` does, but no data file. Rows
+        get new row ids. A catalog that the option `metadata.iceberg.catalog` names registers the table anew.
+
+        Returns:
+            What was wrong; empty if nothing was, or the table was never published.
+
+        Raises:
+            As `publish_iceberg`.
+        """
+        return repair_iceberg(self.meta)
 
     def repair_snapshots(self, *, roll_back_to: int | None = None, drop: Sequence[int] = ()) -> SnapshotRepairReport:
         """Find damaged snapshots; with consent, roll back to the newest sound one and drop unreadable ones.

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lsmlake.errors import InvalidOption, InvalidSchema
+from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg import metadata
 from lsmlake.interop.iceberg.changes import View
 from lsmlake.interop.iceberg.entries import Number
 from lsmlake.interop.iceberg.lines import Line
+from lsmlake.interop.iceberg.published import is_of
 from lsmlake.interop.iceberg.step import Step
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -29,10 +30,11 @@ class Additions:
     made: list[dict] = field(default_factory=list)
 
     def add(self, lines: Sequence[Line]) -> None:
-        """Add what the metadata lacks. What Iceberg cannot express is left out.
+        """Add what the metadata lacks. What Iceberg cannot express is left out, and so are damaged snapshots.
 
         Raises:
             InvalidSchema: with `whole`, the newest snapshot of the table has files of a type that Iceberg does not widen.
+            Corrupt: with `whole`, the newest snapshot of the table is damaged; or the metadata is.
         """
         known = metadata.published(self.content)
         read = [(line, one) for line in lines for _, one in sorted(line.kept.items()) if one is not None]
@@ -43,15 +45,23 @@ class Additions:
         newest = max((one.id for line, one in todo if line is lines[0]), default=None)
         for line, snapshot in todo:
             try:
-                made = self._made(files, lines[0], line, snapshot, there)
+                made = self._sound(files, lines[0], line, snapshot, there)
             except InvalidOption:
                 continue
-            except InvalidSchema:
-                if self.whole and line is lines[0] and snapshot.id == newest:
+            except (InvalidSchema, Corrupt) as failed:  # no reader of Iceberg could read it
+                if is_of(self.meta, failed.where) or (self.whole and line is lines[0] and snapshot.id == newest):
                     raise
-                continue  # no reader of Iceberg could read it
+                continue
             there[made["snapshot-id"]] = made
             self.made.append(made)
+
+    def _sound(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, there: Mapping[int, Mapping]) -> dict:
+        try:
+            return self._made(files, main, line, snapshot, there)
+        except Corrupt as damaged:
+            if is_of(self.meta, damaged.where):
+                raise
+            return self._made(files, main, line, snapshot, {})  # the snapshot before it may be the damaged one
 
     def _made(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, there: Mapping[int, Mapping]) -> dict:
         view, schema_id = View.of(Version.at(files if line is main else line.meta, snapshot)), snapshot.schema_id

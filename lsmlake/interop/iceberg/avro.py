@@ -26,6 +26,9 @@ EXISTING, ADDED, DELETED = 0, 1, 2
 VERSION = "3"
 NOTES = "lsmlake"
 """Of the header: what only lsmlake reads."""
+CURE = "repair_iceberg(), or `lsmlake repair TABLE --iceberg`, makes the metadata anew"
+"""Of damaged Iceberg metadata."""
+_FOUND_CHARS = 200
 _UNNAMED = re.compile("[^A-Za-z0-9_]")
 _DATE = {"type": "int", "logicalType": "date"}
 _TIME = {"type": "long", "logicalType": "timestamp-micros"}
@@ -70,8 +73,7 @@ def read(data: bytes, where: str) -> tuple[list[dict], Mapping[str, str]]:
         reader = fastavro.reader(io.BytesIO(data))
         return list(reader), reader.metadata
     except Exception as broken:  # of many kinds
-        cure = "delete the folder `metadata` of the table; the next publication makes it anew"
-        raise Corrupt("Iceberg metadata cannot be read", where=where, found=repr(broken), cure=cure) from broken
+        raise Corrupt("Iceberg metadata cannot be read", where=where, found=repr(broken)[:_FOUND_CHARS], cure=CURE) from broken
 
 
 def _written(schema: Mapping, records: Sequence[Mapping], header: Mapping[str, str]) -> bytes:

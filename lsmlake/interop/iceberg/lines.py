@@ -128,8 +128,8 @@ def _branch(on: Metadata, state: State, table: Schema, known: Mapping[int, str])
 
 
 def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping[int, str]) -> dict[int, Snapshot | None]:
-    """The snapshots with greater numbers that are retained or tagged. The newest of those in the metadata that is still itself
-    proves those before, which are not read."""
+    """The readable snapshots with greater numbers that are retained or tagged. The newest of those in the metadata that is still
+    itself proves those before, which are not read."""
     proven = False
     kept: dict[int, Snapshot | None] = {snapshot.id: snapshot for snapshot in tagged if snapshot.id > after}
     for number in reversed([number for number in meta.snapshots.ids() if number > after]):
@@ -138,7 +138,7 @@ def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping
             named = kept.get(number)
             kept[number] = named if named and identity_of(named) == identity else None
             continue
-        with suppress(SnapshotNotFound):  # it has expired since it was listed
+        with suppress(SnapshotNotFound, Corrupt):  # it has expired since it was listed, or it is damaged
             found = kept[number] = meta.snapshots.get(number)
             proven = proven or identity == identity_of(found)
     return kept

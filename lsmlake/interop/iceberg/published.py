@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from lsmlake.errors import Corrupt
+from lsmlake.errors import Corrupt, LakeError
 from lsmlake.interop.iceberg import entries
-from lsmlake.interop.iceberg.avro import DELETED, POSITION_DELETES
+from lsmlake.interop.iceberg.avro import CURE, DELETED, POSITION_DELETES
 from lsmlake.interop.iceberg.entries import Entry, Point
 from lsmlake.interop.iceberg.manifests import Manifest, Manifests
 from lsmlake.interop.iceberg.metadata import KEPT, Metadata, ours
@@ -18,8 +18,14 @@ from lsmlake.store.metadata import Metadata as TableMetadata
 from lsmlake.store.storage import read_bytes
 
 HINT = "version-hint.text"
-CURE = "delete the folder `metadata` of the table; the next publication makes it anew"
 _FILE = re.compile(r"v([1-9][0-9]{0,17})\.metadata\.json")
+
+
+class Newest(NamedTuple):
+    """The number of the newest metadata file, and that in the hint; None: there is no hint, or it is no number."""
+
+    number: int
+    hint: int | None
 
 
 class Current(NamedTuple):
@@ -31,19 +37,26 @@ class Current(NamedTuple):
 
 def is_published(meta: TableMetadata) -> bool:
     """Whether the table has Iceberg metadata, or may have it in a moment. One request."""
-    return meta.env.storage.size(meta.paths.iceberg(HINT)) is not None
+    return next(iter(meta.env.storage.list(meta.paths.iceberg("")[:-1])), None) is not None
 
 
-def current(meta: TableMetadata) -> Current | None:
-    """The newest Iceberg metadata; None: there is none. Raises Corrupt."""
-    storage, number = meta.env.storage, _hint(meta)
+def newest(meta: TableMetadata) -> Newest | None:
+    """None: there is no metadata file."""
+    storage, hinted = meta.env.storage, hint(meta)
+    number = hinted
     if number is None or storage.size(meta.paths.iceberg(name_of(number))) is None:
         number = max(numbers(meta), default=None)
         if number is None:
             return None
     while storage.size(meta.paths.iceberg(name_of(number + 1))) is not None:
         number += 1
-    return Current(number, content(meta, number))
+    return Newest(number, hinted)
+
+
+def current(meta: TableMetadata) -> Current | None:
+    """The newest Iceberg metadata; None: there is none. Raises Corrupt."""
+    found = newest(meta)
+    return None if found is None else Current(found.number, content(meta, found.number))
 
 
 def name_of(number: int) -> str:
@@ -60,10 +73,28 @@ def numbers(meta: TableMetadata) -> list[int]:
 def content(meta: TableMetadata, number: int) -> Metadata:
     """A metadata file. Raises Corrupt."""
     path = meta.paths.iceberg(name_of(number))
+    with decoding(path):
+        return dict(json.loads(_read(meta, path)))
+
+
+def delete_unreadable(meta: TableMetadata) -> None:
+    """Delete the metadata files that cannot be read."""
+    for number in numbers(meta):
+        try:
+            content(meta, number)
+        except Corrupt:
+            meta.files.delete_quietly([meta.paths.iceberg(name_of(number))])
+
+
+@contextmanager
+def decoding(where: str) -> Iterator[None]:
+    """Turns the errors of a malformed file into Corrupt."""
     try:
-        return json.loads(_read(meta, path))
-    except ValueError as broken:
-        raise Corrupt("Iceberg metadata cannot be read", where=path, found=repr(broken), cure=CURE) from broken
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as broken:
+        if isinstance(broken, LakeError):
+            raise
+        raise Corrupt("Iceberg metadata is malformed", where=where, found=repr(broken), cure=CURE) from broken
 
 
 def uri_of(meta: TableMetadata, path: str) -> str:
@@ -75,6 +106,11 @@ def uri_of(meta: TableMetadata, path: str) -> str:
 def path_of(meta: TableMetadata, uri: str) -> str:
     """The path of a file of the metadata."""
     return meta.paths.iceberg(uri.rpartition("/")[2])
+
+
+def is_of(meta: TableMetadata, path: str) -> bool:
+    """Whether this is the path of a file of the metadata."""
+    return path.startswith(meta.paths.iceberg(""))
 
 
 def manifests_of(meta: TableMetadata, snapshot: Mapping) -> Manifests:
@@ -112,23 +148,25 @@ class Kept:
         self._read: set[str] = set()
 
     def new(self) -> list[str]:
-        """The paths of such files since the last call. Files that only older metadata names may be gone. Raises Corrupt."""
-        newest = current(self.meta)
-        if newest is None or not self._is_new(name_of(newest.number)):
+        """The paths of such files since the last call. Older metadata may be damaged, and files that only it names may be gone.
+        Raises Corrupt."""
+        last = current(self.meta)
+        if last is None or not self._is_new(name_of(last.number)):
             return []
-        paths = [self.meta.paths.iceberg(name_of(newest.number))]
-        for snapshot in ours(newest.content):
-            paths += self._of_snapshot(snapshot)
+        paths = [self.meta.paths.iceberg(name_of(last.number))]
+        with decoding(paths[0]):
+            for snapshot in ours(last.content):
+                paths += self._of_snapshot(snapshot)
         for number in numbers(self.meta):
-            if newest.number - KEPT < number < newest.number and self._is_new(name_of(number)):
+            if last.number - KEPT < number < last.number and self._is_new(name_of(number)):
                 paths += self._of_older(number)
         return paths
 
     def _of_older(self, number: int) -> list[str]:
         paths = [self.meta.paths.iceberg(name_of(number))]
-        with _unless_missing():
+        with suppress(Corrupt), decoding(paths[0]):
             for snapshot in ours(content(self.meta, number)):
-                with _unless_missing():
+                with suppress(Corrupt):
                     paths += self._of_snapshot(snapshot)
         return paths
 
@@ -148,17 +186,8 @@ class Kept:
         return True
 
 
-@contextmanager
-def _unless_missing() -> Iterator[None]:
-    """Ends the body where a file is missing."""
-    try:
-        yield
-    except Corrupt as broken:
-        if not isinstance(broken.__cause__, FileNotFoundError):
-            raise
-
-
-def _hint(meta: TableMetadata) -> int | None:
+def hint(meta: TableMetadata) -> int | None:
+    """The number in the hint; None: there is no hint, or it is no number."""
     try:
         text = read_bytes(meta.env.storage, meta.paths.iceberg(HINT))
     except FileNotFoundError:
