@@ -83,8 +83,8 @@ def _readable(meta: Metadata, number: int) -> Iterator[Finding]:
     yield from ()
 
 
-class Told(NamedTuple):
-    """What an entry says of a file, as far as readers depend on it."""
+class Facts(NamedTuple):
+    """What an entry states of a file, as far as readers depend on it."""
 
     sequence: int
     rows: int
@@ -94,7 +94,7 @@ class Told(NamedTuple):
     equality_ids: tuple[int, ...] = ()
 
 
-class Expected(NamedTuple):
+class TableFile(NamedTuple):
     """A file of the table that entries name."""
 
     bucket: Bucket
@@ -136,25 +136,27 @@ class _Check:
     # -- the metadata file --------------------------------------------------------------------------------------------
 
     def _metadata(self) -> Iterator[Finding]:
-        content, told = self.content, partial(damage, self.path)
+        content, damaged = self.content, partial(damage, self.path)
         ids = [one["snapshot-id"] for one in content["snapshots"]]
         if len(set(ids)) < len(ids):
-            yield told("Iceberg metadata names a snapshot twice", "different ids", sorted(ids))
+            yield damaged("Iceberg metadata names a snapshot twice", "different ids", sorted(ids))
         for name, ref in content["refs"].items():
             if ref["snapshot-id"] not in ids:
-                yield told(f"the reference {name!r} names no snapshot", f"one of {ids}", ref["snapshot-id"])
+                yield damaged(f"the reference {name!r} names no snapshot", f"one of {ids}", ref["snapshot-id"])
         current, main = content.get("current-snapshot-id"), content["refs"].get("main", {}).get("snapshot-id")
         if current != main:
-            yield told("the current snapshot is not that of the branch main", main, current)
+            yield damaged("the current snapshot is not that of the branch main", main, current)
         sequences = [one["sequence-number"] for one in content["snapshots"]]
         if max(sequences, default=0) > content["last-sequence-number"]:
-            yield told("a snapshot has a greater sequence number than the last", content["last-sequence-number"], max(sequences))
+            yield damaged(
+                "a snapshot has a greater sequence number than the last", content["last-sequence-number"], max(sequences)
+            )
         schemas, specs = (
             {one[id] for one in content[name]} for name, id in (("schemas", "schema-id"), ("partition-specs", "spec-id"))
         )
         needed = {content["current-schema-id"], *(one["schema-id"] for one in content["snapshots"])}
         if needed - schemas or content["default-spec-id"] not in specs:
-            yield told("Iceberg metadata lacks a schema or spec", sorted(needed), sorted(schemas))
+            yield damaged("Iceberg metadata lacks a schema or spec", sorted(needed), sorted(schemas))
         tags = {name: one.id for name, one in tags_of(self.meta).items() if name != "main"} | self._tags_of_branches()
         if tags != {name: ref["snapshot-id"] for name, ref in content["refs"].items() if ref["type"] == "tag"}:
             _log.info("%s: the tags in its Iceberg metadata lag behind", self.meta.paths.root)
@@ -238,9 +240,9 @@ class _Check:
 
     def _schema(self, one: Mapping, version: Version) -> Iterator[Finding]:
         schema, snapshot = version.schema, version.snapshot
-        told = next((each for each in self.content["schemas"] if each["schema-id"] == one["schema-id"]), None)
-        if told != (expected := {**schema_json(schema), "schema-id": self._schema_id(one, schema)}):
-            yield damage(self.path, "a snapshot has another schema", expected, told)
+        found = next((each for each in self.content["schemas"] if each["schema-id"] == one["schema-id"]), None)
+        if found != (expected := {**schema_json(schema), "schema-id": self._schema_id(one, schema)}):
+            yield damage(self.path, "a snapshot has another schema", expected, found)
         specs = {each["spec-id"]: each for each in self.content["partition-specs"]}
         for spec in schema.partitioning.specs:
             if specs.get(spec.id) != (expected := spec_json(spec)):
@@ -260,22 +262,22 @@ class _Check:
         equality = tuple(ids[name] for name in version.schema.key)
         for bucket, _, file in manifest.files_of(version.live(), version.schema):
             uri = uri_of(self.meta, self.meta.paths.data(file))
-            one = Expected(bucket, file, refs.get(file.name), view.hides_deletes(file))
+            one = TableFile(bucket, file, refs.get(file.name), view.hides_deletes(file))
             partition = tuple(map(number_of, bucket.partition))
-            told = Told(file.sequence, file.rows, file.bytes, bucket.spec, partition)
+            facts = Facts(file.sequence, file.rows, file.bytes, bucket.spec, partition)
             if view.shows(file):
-                yield from self._entry(listed, left.pop(Key(DATA, uri), None), Key(DATA, uri), told, one, version)
+                yield from self._entry(listed, left.pop(Key(DATA, uri), None), Key(DATA, uri), facts, one, version)
                 vector = left.pop(Key(POSITION_DELETES, uri), None)
                 yield from self._vector(listed, vector, uri, one, view)
             if view.deletes_older(file):
                 key = Key(EQUALITY_DELETES, uri)
-                told = told._replace(equality_ids=equality)
-                yield from self._entry(listed, left.pop(key, None), key, told, one, version)
+                facts = facts._replace(equality_ids=equality)
+                yield from self._entry(listed, left.pop(key, None), key, facts, one, version)
         for key, placed in left.items():
             yield damage(placed.path, f"{_CONTENTS[key.content]} is published that the snapshot has not", "no entry", key.uri)
 
     def _entry(
-        self, listed: str, placed: Placed | None, key: Key, expected: Told, one: Expected, version: Version
+        self, listed: str, placed: Placed | None, key: Key, expected: Facts, one: TableFile, version: Version
     ) -> Iterator[Finding]:
         if placed is None:
             yield damage(listed, f"{_CONTENTS[key.content]} of the snapshot is not published", key.uri, "no entry")
@@ -283,16 +285,16 @@ class _Check:
         entry, file = placed.entry, placed.entry["data_file"]
         partition = tuple(map(number_of, file["partition"].values()))
         sizes = file["record_count"], file["file_size_in_bytes"]
-        told = Told(entry["sequence_number"], *sizes, placed.spec, partition, tuple(file["equality_ids"] or ()))
-        if told != expected:
-            yield damage(placed.path, f"the entry of {file['file_path']} is wrong", expected, told)
+        found = Facts(entry["sequence_number"], *sizes, placed.spec, partition, tuple(file["equality_ids"] or ()))
+        if found != expected:
+            yield damage(placed.path, f"the entry of {file['file_path']} is wrong", expected, found)
         if entry["point"] != (point := Point(one.bucket.number, one.file.sequence)):
             yield damage(placed.path, f"the note beside the entry of {file['file_path']} is wrong", point, entry["point"])
         schemas = [version.schema, version.meta.schemas.get(one.file.schema_id)]
         if wrong := [*_wrong_bounds(file, one.file, schemas)]:
             yield damage(placed.path, f"statistics of {file['file_path']} are wrong", *wrong[0])
 
-    def _vector(self, listed: str, placed: Placed | None, uri: str, one: Expected, view: View) -> Iterator[Finding]:
+    def _vector(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: View) -> Iterator[Finding]:
         if placed is None and (one.vector is None and not one.hides_deletes):
             return
         entry = None if placed is None else placed.entry["data_file"]
@@ -305,7 +307,7 @@ class _Check:
             self.vectors[memo] = [*guarded(where, check)]
         yield from self.vectors[memo]
 
-    def _positions(self, listed: str, placed: Placed | None, uri: str, one: Expected, view: View) -> Iterator[Finding]:
+    def _positions(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: View) -> Iterator[Finding]:
         refs = {} if one.vector is None else {one.file.name: one.vector}
         expected = view.vectors([(one.bucket, one.file)], refs).get(one.file.name)
         if placed is None:
@@ -343,18 +345,20 @@ def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
     return found
 
 
-def _wrong_bounds(told: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:
-    """What is expected, and what is told otherwise. The bounds may have the type of any of `schemas`. Those of columns that the
-    first one lacks, because they were dropped later, are not compared: the table does not know them."""
+def _wrong_bounds(entry: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:
+    """Where an entry differs from the statistics of its file: what is expected, and what the entry states.
+
+    The bounds may have the type of any of `schemas`. Those of columns that the first one lacks, because they were dropped later,
+    are not compared: the table does not know them."""
     types = {id: [] for id in schemas[0].field_ids().values()}
     for schema in schemas:
         for name, id in schema.field_ids().items():
             types.get(id, []).append(schema.columns.field(name).type)
-    for pair in told["null_value_counts"] or ():
+    for pair in entry["null_value_counts"] or ():
         if pair["key"] in file.stats and pair["value"] != file.stats[pair["key"]].nulls:
             yield f"{file.stats[pair['key']].nulls} nulls of field {pair['key']}", pair["value"]
     for name, side in (("lower_bounds", "min"), ("upper_bounds", "max")):
-        for pair in told[name] or ():
+        for pair in entry[name] or ():
             stats, known = file.stats.get(pair["key"]), types.get(pair["key"], ())
             value = None if stats is None else getattr(stats, side)
             if known and (value is None or pair["value"] not in [binary(value, kind) for kind in known]):

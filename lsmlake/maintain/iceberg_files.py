@@ -25,7 +25,7 @@ _STATUSES = {"added_files_count": ADDED, "existing_files_count": EXISTING, "dele
 
 
 class Placed(NamedTuple):
-    """An entry, and the path of its manifest."""
+    """An entry, the id of its partition spec, and the path of its manifest."""
 
     entry: Entry
     spec: int
@@ -33,7 +33,7 @@ class Placed(NamedTuple):
 
 
 class PublishedFiles:
-    """Calls `progress` with each file that it reads."""
+    """The manifest lists and manifests of published metadata. Calls `progress` with each file that it reads."""
 
     def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
         self.meta, self.progress = meta, progress
@@ -41,6 +41,7 @@ class PublishedFiles:
         self.manifests: dict[str, tuple[list[Placed], list[Finding]]] = {}
 
     def listed(self, uri: str) -> list[Mapping]:
+        """The records of a manifest list. Raises Corrupt."""
         if uri not in self.lists:
             path = path_of(self.meta, uri)
             self.progress(path)
@@ -66,8 +67,8 @@ class PublishedFiles:
         every, spec = decode(data, path), record["partition_spec_id"]
         placed += [Placed(entry, spec, path) for entry in every if entry["status"] != DELETED]
         counted = {name: sum(one["status"] == status for one in every) for name, status in _STATUSES.items()}
-        if counted != (told := {name: record[name] for name in _STATUSES}):
-            yield damage(path, "the manifest list has other numbers of files", told, counted)
+        if counted != (listed := {name: record[name] for name in _STATUSES}):
+            yield damage(path, "the manifest list has other numbers of files", listed, counted)
         least = min((one.entry["sequence_number"] for one in placed), default=record["min_sequence_number"])
         if record["min_sequence_number"] > least:
             yield damage(path, "the least sequence number of a manifest is wrong", record["min_sequence_number"], least)
@@ -99,6 +100,7 @@ def read_vectors(meta: Metadata, path: str) -> tuple[bytes, Mapping[str, puffin.
 
 
 def content_of(meta: Metadata, path: str) -> bytes:
+    """The content of a file. Raises Corrupt if it is missing."""
     try:
         return read_bytes(meta.env.storage, path)
     except FileNotFoundError as missing:
@@ -106,6 +108,7 @@ def content_of(meta: Metadata, path: str) -> bytes:
 
 
 def damage(where: str, what: str, expected: object, found: object) -> Finding:
+    """What is wrong with a file, as a finding with the cure. Not an error: the check goes on."""
     return finding(where, Corrupt(what, where=where, expected=expected, found=found, cure=CURE))
 
 
