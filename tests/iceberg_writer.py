@@ -31,7 +31,7 @@ class File(NamedTuple):
     uri: str
     rows: int
     bytes: int
-    partition: int | None
+    partition: float | None
     spec: int
     ids: tuple[int, ...] = ()
 
@@ -49,19 +49,19 @@ class IcebergWriter:
         (folder / "data").mkdir(parents=True)
         (folder / "metadata").mkdir()
 
-    def data(self, rows: Sequence[Row], partition: int | None, spec: int = 0) -> str:
+    def data(self, rows: Sequence[Row], partition: float | None, spec: int = 0) -> str:
         return self._parquet(DATA, rows, {name: id for name, (id, _, _) in COLUMNS.items()}, partition, spec)
 
-    def positions(self, deleted: Sequence[tuple[str, int]], partition: int | None, spec: int = 0) -> None:
+    def positions(self, deleted: Sequence[tuple[str, int]], partition: float | None, spec: int = 0) -> None:
         rows = [{"file_path": uri, "pos": position} for uri, position in sorted(deleted)]
         self._parquet(POSITIONS, rows, {"file_path": PATH, "pos": POSITION}, partition, spec)
 
-    def equality(self, keys: Sequence[Row], partition: int | None, spec: int = 0) -> None:
+    def equality(self, keys: Sequence[Row], partition: float | None, spec: int = 0) -> None:
         ids = {name: COLUMNS[name][0] for name in keys[0]}
         self._parquet(EQUALITY, keys, ids, partition, spec, tuple(ids.values()))
 
     def _parquet(
-        self, content: int, rows: Sequence[Row], ids: Mapping[str, int], partition: int | None, spec: int, equal: tuple = ()
+        self, content: int, rows: Sequence[Row], ids: Mapping[str, int], partition: float | None, spec: int, equal: tuple = ()
     ) -> str:
         types = {"file_path": pa.string(), "pos": pa.int64()} | {name: type_ for name, (_, type_, _) in COLUMNS.items()}
         fields = [pa.field(name, types[name], True, {"PARQUET:field_id": str(id)}) for name, id in ids.items()]
@@ -119,7 +119,7 @@ class IcebergWriter:
         return path
 
     def _manifest(self, files: Sequence[File], deletes: bool, spec: int) -> dict:
-        fields = [field(1000, "p", ["null", "int"])] if self.partitioned and spec == 0 else []
+        fields = [field(1000, "p", ["null", COLUMNS["part"][2]])] if self.partitioned and spec == 0 else []
         partition = {"type": "record", "name": "r102", "fields": fields}
         file = [
             field(134, "kind", "int"),

@@ -28,6 +28,7 @@ from faults import every_fault
 from history import histories, played
 from hypothesis import given
 from hypothesis import strategies as st
+from iceberg_reader import IcebergReader
 from iceberg_writer import COLUMNS, IcebergWriter
 from merge_setups import SETUPS
 from naive import unreferenced
@@ -344,6 +345,70 @@ def test_a_partition_column_may_be_missing_in_the_file(lake, tmp_path):
     found = lake.table("d.t").scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 1, "name": "a", "part": 7}, {"id": 2, "name": "b", "part": None}]
     check_readers(lake.table("d.t"))
+
+
+@pytest.mark.parametrize(("type_", "name"), [(pa.float64(), "double"), (pa.float32(), "float")])
+def test_negative_zero_is_another_partition_there_and_the_same_one_here(lake, tmp_path, monkeypatch, type_, name):
+    """As the specification orders them, -0 < +0. A delete of one partition does not touch the other."""
+    monkeypatch.setitem(COLUMNS, "part", (3, type_, name))
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=True)
+    for part in (0.0, -0.0, 1.5, -1.0, None):
+        writer.data([{"id": number, "name": repr(part), "part": part} for number in range(3)], part)
+    writer.commit()
+    writer.equality([{"id": 1}], -0.0)
+    report = lake.import_iceberg(str(writer.commit()), "d.t")
+    assert (report.adopted, report.rewritten) == (3, {"the partition field 'part' may be a negative zero": 2})
+    table = lake.table("d.t")
+    found = table.scan(where="part = 0").to_arrow()
+    assert multiset(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == multiset(
+        [(0, "0.0"), (1, "0.0"), (2, "0.0"), (0, "-0.0"), (2, "-0.0")]
+    )
+    assert {math.copysign(1, value) for value in found["part"].to_pylist()} == {1}
+    assert table.partitions()["partition"].to_pylist() == [
+        "part=-1.0",
+        "part=0.0",
+        "part=1.5",
+        "part=__DEFAULT_PARTITION__",
+    ]
+    check_readers(table)
+    (entries,) = {str(file.partition) for file in published_files(table) if file.partition[0] == 0}
+    assert entries == "(0.0,)"
+    lake.sql("INSERT OVERWRITE d.t PARTITION (part = 0) SELECT 7 AS id, 'new' AS name")
+    assert table.scan(where="part = -0.0").to_arrow()["id"].to_pylist() == [7]
+
+
+def published_files(table: Table) -> list:
+    file = Path(table.publish_iceberg().removeprefix("file://"))
+    reader = IcebergReader(json.loads(file.read_text()), lambda uri: Path(uri.removeprefix("file://")).read_bytes())
+    return reader.files(table.version.number)[0]
+
+
+def test_nan_in_a_partition_column_is_refused(lake, tmp_path, monkeypatch):
+    """Two such partitions are one in Iceberg, so its deletes apply to both files."""
+    monkeypatch.setitem(COLUMNS, "part", (3, pa.float64(), "double"))
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=True)
+    for number in range(2):
+        writer.data([{"id": number, "name": "a", "part": math.nan}, {"id": 5, "name": "a", "part": math.nan}], math.nan)
+    writer.commit()
+    writer.equality([{"id": 5}], float("nan"))
+    source = str(writer.commit())
+    with pytest.raises(InvalidData, match="column 'part': NaN in a partition column"):
+        lake.import_iceberg(source, "d.t")
+    assert lake.tables("d") == []
+    lake.import_iceberg(source, "d.t", partition_by=[])
+    assert sorted(lake.table("d.t").scan().to_arrow()["id"].to_pylist()) == [0, 1]
+
+
+def test_negative_zero_in_a_key(lake, tmp_path, monkeypatch):
+    monkeypatch.setitem(COLUMNS, "part", (3, pa.float64(), "double"))
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=False)
+    writer.data([{"id": 1, "name": "a", "part": -0.0}, {"id": 2, "name": "b", "part": 1.5}], None)
+    lake.import_iceberg(str(writer.commit()), "d.t", ["part"])
+    found = lake.table("d.t").scan(where="id = 1").to_arrow()["part"].to_pylist()
+    assert list(map(repr, found)) == ["0.0"]
+    writer.data([{"id": 3, "name": "c", "part": 0.0}], None)
+    with pytest.raises(InvalidData, match=r"same primary key.*part.*0.0"):
+        lake.import_iceberg(str(writer.commit()), "d.u", ["part"])
 
 
 def test_a_table_with_a_key(lake, tmp_path):

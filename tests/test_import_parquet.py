@@ -356,3 +356,15 @@ def test_addresses_in_a_store(monkeypatch):
         assert lake.import_parquet(f"memory://imports/{path}", f"d.t{number}").rows == count
     assert lake.table("d.t0").partition_by == lake.table("d.t2").partition_by == ("dt",)
     refused(lake, InvalidData, "no Parquet file found", "memory://imports/nothing")
+
+
+def test_folders_of_zero_and_of_negative_zero_are_one_partition(lake, tmp_path):
+    for text in ("0.0", "-0.0", "2.5"):
+        folder = tmp_path / "source" / f"p={text}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1], "p": [float(text)]}), folder / "part.parquet")
+    report = lake.import_parquet(str(tmp_path / "source"), "d.t")
+    assert report.rewritten == {"the partition field 'p' may be a negative zero": 2}
+    table = lake.table("d.t")
+    assert table.partitions()["partition"].to_pylist() == ["p=0.0", "p=2.5"]
+    assert sorted(map(repr, table.scan().to_arrow()["p"].to_pylist())) == ["0.0", "0.0", "2.5"]

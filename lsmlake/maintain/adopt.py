@@ -41,6 +41,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import last_level_of
 from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
 from lsmlake.schema import types
+from lsmlake.schema.conform import clean_keys
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
 from lsmlake.store.data_reader import Chunk, live_rows
@@ -271,9 +272,9 @@ class _Adoption:
         return (live_rows(chunk, dead.get(one.of.name, EMPTY)) for chunk in self._chunks(one, names))
 
     def _with_keys(self, rows: pa.Table, one: Rewritten) -> pa.Table:
-        """Returns `rows` of a file. Raises InvalidData if one has no key."""
+        """Returns `rows` of a file, without -0.0 in their keys and partitions. Raises InvalidData if one has no key, or a NaN."""
         check_valid(rows.select(self.schema.key), self.name, one.of.name)
-        return rows
+        return clean_keys(rows, self.schema)
 
     def _check_unique(
         self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector], written: Iterable[CommitMessage]
@@ -283,7 +284,7 @@ class _Adoption:
         lost = rows - sum(message.rows for message in written)
         if lost:
             key = list(self.schema.primary_key)
-            live = pa.concat_tables(rows for one in files for rows in self._live(one, key, dead))
+            live = pa.concat_tables(clean_keys(rows, self.schema) for one in files for rows in self._live(one, key, dead))
             counts = live.group_by(key).aggregate([([], "count_all")])
             raise repeated_keys(self.name, lost, counts.filter(pc.greater(counts["count_all"], 1)).select(key).slice(0, 1))
 

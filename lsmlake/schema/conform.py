@@ -80,7 +80,7 @@ def conform(
         for field, plain in ((field, schema.plain_columns.field(field.name)) for field in wanted)
     ]
     columns_of = pa.schema([schema.plain_columns.field(field.name) for field in wanted])
-    return _clean_keys(pa.table(arrays, schema=columns_of), schema)
+    return clean_keys(pa.table(arrays, schema=columns_of), schema)
 
 
 def _completed(column: pa.ChunkedArray, field: pa.Field, missing: omitted.Omitted) -> pa.ChunkedArray:
@@ -272,7 +272,8 @@ def _check_years(column: pa.ChunkedArray, where: str) -> None:
         )
 
 
-def _clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
+def clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
+    """With 0.0 instead of -0.0 in key and partition columns. Raises InvalidData if one has a NaN."""
     for name in dict.fromkeys((*schema.primary_key, *schema.identity_columns)):
         column = table[name] if name in table.column_names else None
         if column is None or not pa.types.is_floating(column.type):

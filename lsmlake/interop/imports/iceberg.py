@@ -161,7 +161,9 @@ class _Entry(NamedTuple):
 
     @property
     def scope(self) -> tuple:
-        return self.spec, tuple(sorted((self.file.get("partition") or {}).items()))
+        """Tells its partition from others: to Iceberg, unlike to Python, 0.0 and -0.0 are two values, and NaN equals NaN."""
+        partition = (self.file.get("partition") or {}).items()
+        return self.spec, tuple(sorted((id, repr(value) if isinstance(value, float) else value) for id, value in partition))
 
     @property
     def uri(self) -> str:

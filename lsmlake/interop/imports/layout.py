@@ -8,6 +8,7 @@ names and types there. A table has one schema for each shape of its adopted file
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
@@ -47,6 +48,11 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
         yield f"bucket = {schema.parsed_options.layout.buckets} assigns each row to a bucket by its hash"
     if not schema.has_spec(file.spec):
         yield "the table has other partitions"
+    for field, value in zip(schema.partitioning.of(file.spec).fields, file.partition, strict=True):
+        if isinstance(value, float) and math.isnan(value):
+            yield f"the partition field {field.name!r} is NaN"
+        elif isinstance(value, float) and value == 0:
+            yield f"the partition field {field.name!r} may be a negative zero"
     if not facts.has_own_ids:
         yield "its field ids are not those of the table"
     if other := facts.codecs - _CODECS:
