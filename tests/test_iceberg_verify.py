@@ -349,6 +349,16 @@ def test_a_snapshot_that_cannot_be_read_is_left_out(world):
     assert numbers == [one for one in range(1, number + 2) if one != number - 1]
 
 
+@pytest.mark.parametrize("content", [0, 1])
+def test_a_commit_that_removes_a_file_whose_entry_is_missing_makes_the_metadata_anew(world, content, caplog):
+    """Of a data file or a vector. Otherwise no later commit could be published."""
+    without(content)(world)
+    opened(world, "later").truncate()
+    assert "is made anew" in caplog.text
+    assert opened(world, "look").verify() == []
+    assert newest_id(world) == opened(world, "look").version.number
+
+
 def newest_id(storage: Storage) -> int:
     (path,) = newest(storage)
     return json.loads(read_bytes(storage, path))["current-snapshot-id"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.interop.iceberg import avro
-from lsmlake.interop.iceberg.avro import ADDED, DATA, DELETED, EXISTING, NOTES, partition_name
+from lsmlake.interop.iceberg.avro import ADDED, CURE, DATA, DELETED, EXISTING, NOTES, partition_name
 from lsmlake.interop.iceberg.entries import Entry, Key, Number, Point, deleted, encode, existing, key_of
 from lsmlake.interop.iceberg.values import binary
 from lsmlake.kernels import transforms
@@ -118,11 +118,13 @@ class Summary(NamedTuple):
     removed_rows: int
 
 
-def changed(before: Manifests, change: Change, schema: Schema, number: Number, files: Files) -> tuple[Manifests, Summary]:
+def changed(
+    before: Manifests, change: Change, schema: Schema, number: Number, files: Files, where: str
+) -> tuple[Manifests, Summary]:
     """The manifests of the snapshot of this number, which follows `before`.
 
     Raises:
-        Corrupt: an entry to be removed is not there.
+        Corrupt: an entry to be removed is not there. `where`: the path of the manifest list `before`.
     """
     writer = _Writer(schema, number, files)
     missing = dict(change.removed)
@@ -144,9 +146,8 @@ def changed(before: Manifests, change: Change, schema: Schema, number: Number, f
         survivors = [deleted(entry, number.id) if key_of(entry) in out else existing(entry) for entry in entries]
         rewritten.append(writer.write(survivors, one.kind))
     if missing:
-        key = next(iter(missing))
-        cure = "delete the folder `metadata` of the table; the next publication makes it anew"
-        raise Corrupt("Iceberg metadata lacks a file of the table", where=key.uri, expected="an entry", found="none", cure=cure)
+        expected = f"an entry of {next(iter(missing)).uri}"
+        raise Corrupt("Iceberg metadata lacks a file of the table", where=where, expected=expected, found="none", cure=CURE)
     kept = _merged(kept, writer)
     made = []
     for kind in sorted({(_deletes(entry), spec) for entry, spec in change.added}):

@@ -52,7 +52,8 @@ class Step(NamedTuple):
         self._check_types()
         files = Files(lambda uri: entries_of(meta, uri), self._put_manifest)
         there = Manifests() if self.parent is None else manifests_of(meta, self.parent)
-        there, summary = changed(there, change, replace(self.view.version.schema, id=self.schema_id), number, files)
+        where = "" if self.parent is None else path_of(meta, self.parent["manifest-list"])
+        there, summary = changed(there, change, replace(self.view.version.schema, id=self.schema_id), number, files, where)
         parent = {} if self.parent is None else {"parent-snapshot-id": self.parent["snapshot-id"]}
         header = {
             "snapshot-id": str(number.id),
