@@ -66,7 +66,7 @@ def _dataset_class():
     datasets = need("pyarrow.dataset", "to_duckdb()")  # its import takes 0.3 s, most of them for pandas
 
     class Rows(datasets.Dataset):
-        """DuckDB takes only this class for one that reads less when asked to; nothing of it is used."""
+        """DuckDB asks only subclasses of `pyarrow.dataset.Dataset` for some columns and rows; only for that is it one."""
 
         def __init__(self, stream: Stream) -> None:
             self.stream = stream

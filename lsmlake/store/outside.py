@@ -42,14 +42,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Outside:
-    """`options`: settings of the object stores, as for a warehouse."""
+    """Reaches files by their paths and URIs. Keeps one storage per bucket. `options`: settings of the object stores, as for a
+    warehouse."""
 
     options: Mapping[str, object] = field(default_factory=dict, repr=False)
     _stores: dict[tuple[str, str, str], Storage] = field(default_factory=dict, repr=False)
     _opening: Lock = field(default_factory=Lock, repr=False)
 
     def place(self, uri: str) -> Place:
-        """Raises InvalidQuery, InvalidOption, MissingDependency."""
+        """Where a file is, or would be. Makes no request. Raises InvalidQuery, InvalidOption, MissingDependency."""
         uri = _LOCAL.sub("", uri)
         if found := _MEMORY.match(uri):
             return Place(named(found[1]), found[2])
@@ -72,7 +73,7 @@ class Outside:
             return self._stores[key]
 
     def foreign(self, uri: str) -> tuple[str, dict[str, str]]:
-        """A folder, as the Rust package object_store takes it: its percent-encoded URL, and the settings of its store.
+        """A folder for programs that use the Rust package object_store: its percent-encoded URL, and the settings of its store.
 
         Raises InvalidQuery, InvalidOption."""
         address = address_of(_LOCAL.sub("", uri))

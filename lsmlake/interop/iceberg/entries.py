@@ -29,7 +29,8 @@ from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
 
 Entry = dict[str, Any]
-"""With the key `point`, which `avro` keeps beside the records."""
+"""A record of a manifest, with the names of the specification, and its `Point` under `point`. Points are kept in the header of
+the manifest."""
 
 
 class Point(NamedTuple):
@@ -40,7 +41,7 @@ class Point(NamedTuple):
 
 
 class Number(NamedTuple):
-    """What a snapshot is called: its id, and its sequence number."""
+    """The numbers of a snapshot of Iceberg: its id, and its sequence number."""
 
     id: int
     sequence: int
@@ -57,7 +58,7 @@ class Place(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Tells an entry among the live ones: its content, and the URI of its file, of a vector that of its data file."""
+    """Identifies an entry among the live ones: its content, and the URI of its file; for a vector that of its data file."""
 
     content: int
     uri: str
@@ -69,12 +70,13 @@ def key_of(entry: Entry) -> Key:
 
 
 class Made(NamedTuple):
-    """Makes entries that a snapshot adds. `schema`: of the table at the snapshot."""
+    """Makes the entries that a snapshot adds. `schema`: of the table at the snapshot. `number`: that of the snapshot."""
 
     schema: Schema
     number: Number
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
+        """A data file. `first_row`: the id of its first row. `order`: the id of the sort order of sorted files."""
         stats = _stats(self.schema, file, self.schema.columns.names)
         return self._entry(
             DATA,
@@ -95,6 +97,7 @@ class Made(NamedTuple):
         return self._entry(EQUALITY_DELETES, uri, bucket, file, file.sequence, **stats, equality_ids=equal)
 
     def vector(self, uri: str, bucket: Bucket, file: DataFile, place: Place) -> Entry:
+        """The deletion vector of a data file. `uri`: of the data file."""
         return self._entry(
             POSITION_DELETES,
             place.uri,

@@ -1,7 +1,7 @@
 """How long a program waits for a catalog, which may hang: a user who asks for it longer than a commit.
 
-Once commits of this process have waited for a catalog in vain, it gets a rest, `_TIMES` as long as they have waited: until then
-nothing but a user asks it. So commits lose a bounded part of their time. A catalog that refuses quickly gets no rest.
+Once a commit has waited for a catalog in vain, commits of this process leave it at rest, `_TIMES` as long as that one has waited;
+only a user still asks it. So commits lose a bounded part of their time. A catalog that refuses quickly is asked every time.
 """
 
 from __future__ import annotations
