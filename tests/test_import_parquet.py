@@ -341,6 +341,8 @@ def test_tables_of_other_formats_are_not_read_as_files(lake, tmp_path):
             refused(lake, InvalidData, message, files)
         with pytest.raises(InvalidData, match=message):
             source.append(folder)
+    source.publish_iceberg()
+    refused(lake, InvalidData, r'belong to a table, .*"\)\.scan\(\)', tmp_path / "lake" / source.path)
 
 
 def test_addresses_in_a_store(monkeypatch):

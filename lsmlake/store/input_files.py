@@ -75,10 +75,6 @@ def _matching(pattern: Path) -> list[str]:
 def _check_no_table(files: list[str]) -> None:
     """Raises InvalidData if one of `files` belongs to a table, since its data files include superseded and deleted rows."""
     for folder in sorted({folder for file in files for folder in Path(file).resolve().parents}):
-        if (folder / DELTA_LOG).is_dir():
-            raise of_other_format("Delta Lake", "import_delta", str(folder))
-        if any(folder.glob(ICEBERG_METADATA)):
-            raise of_other_format("Iceberg", "import_iceberg", str(folder))
         if Path(first_schema(str(folder))).is_file():
             raise InvalidData(
                 "the input files belong to a table, so they include superseded and deleted rows",
@@ -89,6 +85,10 @@ def _check_no_table(files: list[str]) -> None:
                     command="copy the table in a program: pass table.scan() to create_table_from or upsert",
                 ),
             )
+        if (folder / DELTA_LOG).is_dir():
+            raise of_other_format("Delta Lake", "import_delta", str(folder))
+        if any(folder.glob(ICEBERG_METADATA)):
+            raise of_other_format("Iceberg", "import_iceberg", str(folder))
 
 
 def of_other_format(format: str, verb: str, folder: str) -> InvalidData:
