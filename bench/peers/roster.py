@@ -24,10 +24,13 @@ class Environment(NamedTuple):
 
 
 class Jars(NamedTuple):
-    """From Maven, `group:artifact:version`; what it depends on is copied too if it is of `groups`, the rest Spark has."""
+    """From Maven, `group:artifact:version`; what it depends on is copied too if it is of `groups`, the rest Spark has; None: all
+    is. `beside`: other artifacts of that group and version. `without`: artifacts that are left out."""
 
     coordinates: str
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = ()
+    beside: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):

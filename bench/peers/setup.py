@@ -29,10 +29,13 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>bench</groupId><artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies><dependency>
-    <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
-  </dependency></dependencies>
+  <dependencies>
+{dependencies}  </dependencies>
 </project>
+"""
+_DEPENDENCY = """    <dependency>
+      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+    </dependency>
 """
 
 
@@ -140,9 +143,11 @@ def _copied(folder: Path) -> Path:
 
 def _copy_jars(folder: Path, jars: Jars) -> None:
     group, artifact, version = jars.coordinates.split(":")
-    (folder / "pom.xml").write_text(_POM.format(group=group, artifact=artifact, version=version))
-    groups = ",".join(jars.groups or (group,))
-    goal = ["dependency:copy-dependencies", f"-DincludeGroupIds={groups}", "-DincludeScope=runtime"]
+    wanted = (_DEPENDENCY.format(group=group, artifact=one, version=version) for one in (artifact, *jars.beside))
+    (folder / "pom.xml").write_text(_POM.format(dependencies="".join(wanted)))
+    groups = "" if jars.groups is None else ",".join(jars.groups or (group,))
+    chosen = [f"-DincludeGroupIds={groups}", f"-DexcludeArtifactIds={','.join(jars.without)}", "-DincludeScope=runtime"]
+    goal = ["dependency:copy-dependencies", *chosen]
     _call(["mvn", "-q", "-B", "-U", "-f", folder / "pom.xml", *goal, f"-DoutputDirectory={folder}"])
     if not (folder / f"{artifact}-{version}.jar").exists():
         raise NotReady(f"Maven copied no {artifact}-{version}.jar")

@@ -12,18 +12,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.peers.setup import NotReady
-from readers import duckdb_page, spark_page
+from readers import duckdb_page, spark_page, trino_page
 from readers.busy import watched
 from readers.environments import HOME, READERS, prepare
 from readers.judge import judged, told
 from readers.tables import BUILDS, add_histories
 
-PAGES = {"DuckDB": duckdb_page.run_page, "Spark": spark_page.run_page}
+PAGES = {"DuckDB": duckdb_page.run_page, "Spark": spark_page.run_page, "Trino": trino_page.run_page}
 
 
 def main(arguments: list[str]) -> int:
+    possible = [name for name, reader in READERS.items() if reader.possible]
     parser = argparse.ArgumentParser(prog="python -m tests.readers", description="Published tables, read by other readers.")
-    parser.add_argument("--readers", type=lambda text: text.split(","), default=list(READERS), metavar="NAME,...")
+    parser.add_argument("--readers", type=lambda text: text.split(","), default=possible, metavar="NAME,...")
     parser.add_argument("--tables", default="", help="only tables with this text in their names")
     parser.add_argument("--histories", type=int, default=6, help="so many random histories")
     parser.add_argument("--seconds", type=float, default=60, help="so long readers read beside a writer that expires snapshots")
@@ -42,12 +43,7 @@ def main(arguments: list[str]) -> int:
     busy = {name: command for name, command in readers.items() if name != "Polars"}  # it plans with PyIceberg
     seen = watched(folder / "busy", busy, given.seconds)
     print(*seen, sep="\n")
-    pages = [
-        fault
-        for name, page in PAGES.items()
-        if name in readers
-        for fault in page(folder / f"page-{name}", Path(readers[name][0]))
-    ]
+    pages = [fault for name, page in PAGES.items() if name in readers for fault in page(folder / f"page-{name}", readers[name])]
     print(*pages, sep="\n")
     wrong = bool(pages) or any(one.wrong for one in (*verdicts, *seen))
     if wrong or given.keep:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from rest_catalog import rest_catalog
@@ -23,8 +24,8 @@ NUMBERS = [[0, 2, 1, 2], [0, 2]]
 """Of the rows that each statement gives: those now, those of snapshot 1, snapshots; then of the statements for a catalog."""
 
 
-def run_page(folder: Path, python: Path) -> list[str]:
-    """What went wrong. `python`: of the environment of DuckDB."""
+def run_page(folder: Path, command: Sequence[str]) -> list[str]:
+    """What went wrong. `command`: runs the program of the reader."""
     lake = lsmlake.connect(folder / "lake")
     lake.create_database("sales")
     orders = lake.create_table("sales.orders", "order_id INT, status STRING", primary_key=["order_id"])
@@ -36,11 +37,11 @@ def run_page(folder: Path, python: Path) -> list[str]:
         return [
             fault
             for sql, numbers in zip(blocks, NUMBERS, strict=True)
-            if (fault := _fault(sql.replace("http://127.0.0.1:8181", address), numbers, folder, python))
+            if (fault := _fault(sql.replace("http://127.0.0.1:8181", address), numbers, folder, command[0]))
         ]
 
 
-def _fault(sql: str, numbers: list[int], folder: Path, python: Path) -> str:
+def _fault(sql: str, numbers: list[int], folder: Path, python: str) -> str:
     command = [python, "-c", PROGRAM, sql]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

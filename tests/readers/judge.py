@@ -53,6 +53,7 @@ def _filtered(asked: Asked) -> set[str]:
 FAULTS = (
     Fault("PyIceberg", "null lists and maps become empty ones", _nulls_are_empty),
     Fault("PyIceberg", "NaN is not greater than other numbers", _nan),
+    Fault("Trino", "NaN is not greater than other numbers", _nan),
     Fault("PyIceberg", "a filter by a time misses rows that have it by default", _default_of_time),
 )
 

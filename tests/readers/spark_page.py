@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,8 +23,8 @@ except Exception as refused:
 """
 
 
-def run_page(folder: Path, python: Path) -> list[str]:
-    """What went wrong. `python`: of the environment of Spark."""
+def run_page(folder: Path, command: Sequence[str]) -> list[str]:
+    """What went wrong. `command`: runs the program of the reader."""
     lake = lsmlake.connect(folder / "lake")
     lake.create_database("sales")
     columns = pa.schema([("order_id", pa.int64()), ("status", pa.string()), ("amount", pa.float64())])
@@ -35,7 +36,7 @@ def run_page(folder: Path, python: Path) -> list[str]:
     (folder / "page.py").write_text(code + _WRITES)
     quiet = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR pyspark-shell"
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": quiet}
-    done = subprocess.run([str(python), "page.py"], cwd=folder, capture_output=True, text=True, env=environment)
+    done = subprocess.run([command[0], "page.py"], cwd=folder, capture_output=True, text=True, env=environment)
     if done.returncode:
         return [done.stdout[-500:] + done.stderr[-3_000:]]
     orders.upsert(pa.table({"order_id": [3], "status": ["new"], "amount": [1.0]}))
