@@ -4,6 +4,7 @@ And what is refused. In catalogs of all kinds: SQLite, moto's server for Glue, I
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -230,6 +231,20 @@ def test_types_that_a_metastore_of_hive_2_does_not_know(table, catalog, name, dr
         follow(table, catalog | settings, name)
         follow(table, catalog | settings, name)
     assert not drops, "by this property PyIceberg tells a type that it knows"
+
+
+def test_a_catalog_whose_metadata_file_is_lost_gets_the_table_anew(table, catalog, name, drops):
+    for number in (2, 3):
+        follow(table, catalog, name)
+        written(table, number)
+    follow(table, catalog, name)
+    lost = Path(re.sub("^file:(//)?", "", location(catalog, name)))
+    assert lost.name[0] != "v", "of the catalog"
+    lost.unlink()
+    for number in (4, 5):
+        written(table, number)
+        follow(table, catalog, name)
+    assert drops == [name]
 
 
 def test_the_catalog_keeps_a_bounded_number_of_files(table, tmp_path, name, caplog):

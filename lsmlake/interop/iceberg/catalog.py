@@ -5,7 +5,8 @@
 3. Commit what changed (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
    this, as those of the publication are deleted when newer ones come.
 4. What no commit can express, such as a rollback, is registered anew: for a moment the catalog has no such table. Its files stay.
-   So is what a metastore of Hive refuses to commit, such as a column dropped before others: it compares columns by place.
+   So is what a metastore of Hive refuses to commit, such as a column dropped before others: it compares columns by place. And so
+   is a table whose metadata file is missing, if it was in the folder of the published one.
 
 A table that is renamed or dropped here leaves the catalog (`catalog_entry`).
 
@@ -216,6 +217,18 @@ class _Registration(NamedTuple):
         )
 
     def _table(self, errors: ModuleType) -> Any:
+        """The table in the catalog, registered if it was not there, or if its metadata file is missing; None: look again."""
+        try:
+            return self._found(errors)
+        except LakeError:
+            raise
+        except Exception as failed:
+            if not self._names_lost_file(str(failed)):
+                raise
+            self._register_anew(errors)
+            return None
+
+    def _found(self, errors: ModuleType) -> Any:
         """The table in the catalog, registered if it was not there; None: another program registers it at the moment."""
         try:
             return self.catalog.load_table(self.name)
@@ -228,6 +241,16 @@ class _Registration(NamedTuple):
             return self.catalog.register_table(self.name, self.metadata_file)
         except errors.TableAlreadyExistsError:
             return None
+
+    def _names_lost_file(self, told: str) -> bool:
+        """Whether an error of the catalog names a metadata file in the folder of this table, which is missing."""
+        location = self.ours.location
+        folder = re.escape(f"{location.partition('://')[2]}/metadata/")
+        named = re.findall(rf"{folder}([^/\s'\"]+\.metadata\.json)", told)
+        files = need("pyiceberg.io", _WHAT).load_file_io(self.catalog.properties, location)
+        with suppress(OSError):
+            return bool(named) and not any(files.new_input(f"{location}/metadata/{name}").exists() for name in named)
+        return False
 
     def _create_namespace(self, levels: list[str]) -> None:
         """Create a namespace, and those that it lies in, if they are missing."""
