@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lsmlake.errors import Corrupt
@@ -31,8 +31,7 @@ def records(data: bytes, where: str) -> Iterator[Record]:
         schema = json.loads(reader.metadata["avro.schema"])
         types: dict[str, Mapping] = {}
         _collect(schema, types)
-        for record in reader:
-            yield _read(record, schema, types)
+        yield from map(_reader(schema, types), reader)
     except Exception as broken:  # of many kinds
         raise Corrupt("a manifest of Iceberg cannot be read", where=where, found=repr(broken), cure=_CURE) from broken
 
@@ -53,25 +52,19 @@ def _collect(schema: object, types: dict[str, Mapping]) -> None:
             _collect(schema["type"], types)
 
 
-def _read(value: object, schema: object, types: Mapping[str, Mapping], *, named: bool = True) -> Any:
-    """A value whose records have the names of the specification or, unless `named`, field ids. Fields that this release does not
-    know are left out."""
-    if value is None:
-        return None
+def _reader(schema: object, types: Mapping[str, Mapping], *, named: bool = True) -> Callable[[Any], Any]:
+    """A function that gives the records in a value the names of the specification or, unless `named`, field ids as keys. Fields
+    that this release does not know are left out."""
     if isinstance(schema, str):
         schema = types.get(schema, schema)
     if isinstance(schema, list):
-        schema = next(one for one in schema if one != "null")
-        return _read(value, schema, types, named=named)
-    if not isinstance(schema, Mapping):
-        return value
-    if schema["type"] == "record":
+        return _reader(next(one for one in schema if one != "null"), types, named=named)
+    if isinstance(schema, Mapping) and schema["type"] == "record":
         fields = [(field, field["field-id"]) for field in schema["fields"] if "field-id" in field]
-        return {
-            NAMES[id] if named else id: _read(value[field["name"]], field["type"], types, named=named and NAMES[id] != _PARTITION)
-            for field, id in fields
-            if not named or id in NAMES
-        }
-    if schema["type"] == "array":
-        return [_read(one, schema["items"], types, named=named) for one in value]
-    return value
+        known = [(field, NAMES[id] if named else id) for field, id in fields if not named or id in NAMES]
+        parts = [(field["name"], key, _reader(field["type"], types, named=named and key != _PARTITION)) for field, key in known]
+        return lambda record: record and {key: read(record[name]) for name, key, read in parts}
+    if isinstance(schema, Mapping) and schema["type"] == "array":
+        inner = _reader(schema["items"], types, named=named)
+        return lambda values: values and list(map(inner, values))
+    return lambda value: value
