@@ -199,6 +199,19 @@ def bound(file: dict) -> None:
     file["data_file"]["upper_bounds"][1]["value"] = b"\0" * 8
 
 
+def replaced(which: Callable[[Storage], str], old: bytes, new: bytes) -> Callable[[Storage], str]:
+    """Damage of the header of an Avro file, which is not compressed, and has no checksum."""
+
+    def damage(storage: Storage) -> str:
+        path = which(storage)
+        data = read_bytes(storage, path)
+        assert data.count(old) == 1 and len(old) == len(new)
+        write(storage, path, data.replace(old, new))
+        return path
+
+    return damage
+
+
 DAMAGES = {
     "list gone": (gone(lambda storage: lists(storage)[-1]), "is missing"),
     "manifest gone": (gone(lambda storage: named(storage, 0)[1]), "is missing"),
@@ -218,6 +231,18 @@ DAMAGES = {
     "row ids": (entry(0, lambda one: one["data_file"].update(first_row_id=1 << 40)), "row id"),
     "vector of other rows": (other_positions, "the vector marks other rows"),
     "place of a vector": (entry(1, lambda one: one["data_file"].update(content_offset=5)), "the entry of a vector is wrong"),
+    "field of a list": (
+        replaced(lambda storage: lists(storage)[-1], b'"field-id": 504', b'"field-id": 904'),
+        "a field with another id",
+    ),
+    "field of a manifest": (
+        replaced(lambda storage: named(storage, 0)[1], b'"field-id": 103', b'"field-id": 903'),
+        "a field with another id",
+    ),
+    "content of a manifest": (
+        replaced(lambda storage: named(storage, 0)[1], b"format-version\x023", b"format-version\x021"),
+        "the header of a manifest is wrong",
+    ),
     "schema": (edited(lambda content: content["schemas"][0]["fields"][0].update(name="q")), "another schema"),
     "spec": (edited(lambda content: content["partition-specs"][0]["fields"].clear()), "another partition spec"),
     "ref": (edited(lambda content: content["refs"]["one"].update({"snapshot-id": 99})), "'one' names no snapshot"),

@@ -24,6 +24,9 @@ from lsmlake.store.storage import read_bytes
 _STATUSES = {"added_files_count": ADDED, "existing_files_count": EXISTING, "deleted_files_count": DELETED}
 
 
+_HEADER = "content", "partition-spec-id", "format-version"
+
+
 class Placed(NamedTuple):
     """An entry, the id of its partition spec, and the path of its manifest."""
 
@@ -46,7 +49,9 @@ class PublishedFiles:
             path = path_of(self.meta, uri)
             self.progress(path)
             with decoding(path):
-                self.lists[uri] = avro.read(content_of(self.meta, path), path)[0]
+                records, header = avro.read(content_of(self.meta, path), path)
+                _check_fields(header, path)
+                self.lists[uri] = records
         return self.lists[uri]
 
     def manifest(self, record: Mapping) -> tuple[list[Placed], list[Finding]]:
@@ -64,7 +69,11 @@ class PublishedFiles:
         if len(data) != record["manifest_length"]:
             yield damage(path, "a manifest has another length", record["manifest_length"], len(data))
             return
-        every, spec = decode(data, path), record["partition_spec_id"]
+        every, spec, header = decode(data, path), record["partition_spec_id"], avro.header_of(data)
+        _check_fields(header, path)
+        expected = ("deletes" if record["content"] else "data", str(spec), avro.VERSION)
+        if (found := tuple(header[name] for name in _HEADER)) != expected:
+            yield damage(path, "the header of a manifest is wrong", expected, found)
         placed += [Placed(entry, spec, path) for entry in every if entry["status"] != DELETED]
         counted = {name: sum(one["status"] == status for one in every) for name, status in _STATUSES.items()}
         if counted != (listed := {name: record[name] for name in _STATUSES}):
@@ -79,6 +88,12 @@ class PublishedFiles:
             values = {values[place] for values in partitions}
             if outside := [value for value in values if not _covers(summary, value)]:
                 yield damage(path, "the manifest list gives a partition field other bounds", f"{outside[0]!r} within", summary)
+
+
+def _check_fields(header: Mapping[str, str], path: str) -> None:
+    """Raises Corrupt if a field has another id, by which readers find it."""
+    if unknown := avro.unknown_fields(header):
+        raise Corrupt("Iceberg metadata has a field with another id", where=path, found=unknown[0], cure=CURE)
 
 
 def guarded(where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ NOTES = "lsmlake"
 CURE = "repair_iceberg(), or `lsmlake repair TABLE --iceberg`, makes the metadata anew"
 """Of damaged Iceberg metadata."""
 _FOUND_CHARS = 200
+_PARTITION = "r102"
 _UNNAMED = re.compile("[^A-Za-z0-9_]")
 _DATE = {"type": "int", "logicalType": "date"}
 _TIME = {"type": "long", "logicalType": "timestamp-micros"}
@@ -76,6 +77,31 @@ def read(data: bytes, where: str) -> tuple[list[dict], Mapping[str, str]]:
         raise Corrupt("Iceberg metadata cannot be read", where=where, found=repr(broken)[:_FOUND_CHARS], cure=CURE) from broken
 
 
+def header_of(data: bytes) -> Mapping[str, str]:
+    """The header of a file that `read` accepts."""
+    return need("fastavro", "Iceberg metadata").reader(io.BytesIO(data)).metadata
+
+
+def unknown_fields(header: Mapping[str, str]) -> list[tuple[str, object]]:
+    """The names and ids of fields in the header of a manifest or of a list that no such file has; without partition fields."""
+    known = {*_fields(_LIST), *_fields(_manifest_schema((), PartitionSpec(0, ())))}
+    return [one for one in _fields(json.loads(header["avro.schema"])) if one not in known]
+
+
+def _fields(schema: object) -> Iterator[tuple[str, object]]:
+    """The name and the id of each field of a schema of Avro, also inside others; without those of partitions."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _fields(one)
+    elif isinstance(schema, dict) and schema.get("name") != _PARTITION:
+        for field in schema.get("fields", ()):
+            yield field["name"], field.get("field-id")
+            yield from _fields(field["type"])
+        if "items" in schema:
+            yield "", schema.get("element-id")
+            yield from _fields(schema["items"])
+
+
 def _written(schema: Mapping, records: Sequence[Mapping], header: Mapping[str, str]) -> bytes:
     sink = io.BytesIO()
     fastavro = need("fastavro", "Iceberg metadata")
@@ -107,7 +133,7 @@ def _map(key: int, value: int, type_: str) -> dict:
 def _manifest_schema(columns: Sequence[PartitionColumn], spec: PartitionSpec) -> dict:
     partition = {
         "type": "record",
-        "name": "r102",
+        "name": _PARTITION,
         "fields": [
             _field(field.id, partition_name(field.name), _partition_type(column, field.id))
             for field, column in zip(spec.fields, columns, strict=True)
