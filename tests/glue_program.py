@@ -1,7 +1,9 @@
-"""moto's server, for AWS Glue: Glue updates a table only if it has the version that the request names, which moto 5.2 ignores."""
+"""moto's server, for AWS Glue, with two checks of Glue that moto 5.2 lacks: an update names the version of the table that it
+replaces, and comments of columns are short lines."""
 
 from __future__ import annotations
 
+import re
 import sys
 from threading import Lock
 
@@ -11,9 +13,26 @@ from moto.glue.responses import GlueResponse
 from moto.server import main
 
 ONE_BY_ONE = Lock()
+COMMENT = re.compile(r"[^\x00-\x08\x0a-\x1f]{0,255}")
+"""As the service description in boto3 has it."""
+
+
+def checked(response: GlueResponse) -> None:
+    for place, column in enumerate(response.parameters["TableInput"]["StorageDescriptor"]["Columns"], 1):
+        if not COMMENT.fullmatch(column.get("Comment", "")):
+            member = f"'tableInput.storageDescriptor.columns.{place}.member.comment'"
+            raise JsonRESTError(
+                "ValidationException", f"1 validation error detected: Value at {member} failed to satisfy constraint"
+            )
+
+
+def created(response: GlueResponse, create=GlueResponse.create_table) -> ActionResult:
+    checked(response)
+    return create(response)
 
 
 def updated(response: GlueResponse, update=GlueResponse.update_table) -> ActionResult:
+    checked(response)
     name, version = response.parameters["TableInput"]["Name"], response.parameters.get("VersionId")
     with ONE_BY_ONE:
         table = response.glue_backend.get_table(response.parameters["DatabaseName"], name)
@@ -22,5 +41,5 @@ def updated(response: GlueResponse, update=GlueResponse.update_table) -> ActionR
         return update(response)
 
 
-GlueResponse.update_table = updated
+GlueResponse.create_table, GlueResponse.update_table = created, updated
 main(sys.argv[1:])

@@ -46,15 +46,16 @@ def hive_catalog(folder: Path) -> Iterator[str]:
             redirect_stdout=log,
             redirect_stderr=log,
         )
+        java = JavaGateway(gateway_parameters=GatewayParameters(port=gate))
         try:
-            java = JavaGateway(gateway_parameters=GatewayParameters(port=gate)).jvm
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
-            Thread(target=_serve, args=(java, port, folder), daemon=True).start()
+            Thread(target=_serve, args=(java.jvm, port, folder), daemon=True).start()
             _wait(port)
             yield f"thrift://127.0.0.1:{port}"
         finally:
+            java.shutdown()  # else objects of Java that are collected later look for it
             server.kill()
             server.wait()
 

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,10 +24,10 @@ from object_servers import glue_server
 from rest_catalog import rest_catalog
 
 import lsmlake
-from lsmlake import add_column, drop_column, rename_column
+from lsmlake import add_column, drop_column, rename_column, set_comment
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
 from lsmlake.interop.iceberg import catalog as catalogs
-from lsmlake.interop.iceberg import mirror, patience, published
+from lsmlake.interop.iceberg import kinds, mirror, patience, published
 
 pytest.importorskip("pyiceberg.catalog")
 from pyiceberg import catalog as pyiceberg_catalogs
@@ -55,7 +56,9 @@ def rest(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def glue():
-    with glue_server() as properties:
+    session = pytest.importorskip("botocore.session")
+    with glue_server() as properties, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "create_loader", cache(session.create_loader))  # else each client reads what services there are
         yield properties
 
 
@@ -141,10 +144,10 @@ def drops(monkeypatch) -> list[str]:
     from pyiceberg.catalog import glue, rest, sql
 
     found: list[str] = []
-    kinds = [sql.SqlCatalog, glue.GlueCatalog, rest.RestCatalog]
+    classes = [sql.SqlCatalog, glue.GlueCatalog, rest.RestCatalog]
     if find_spec("thrift"):
-        kinds.append(import_module("pyiceberg.catalog.hive").HiveCatalog)
-    for kind in kinds:
+        classes.append(import_module("pyiceberg.catalog.hive").HiveCatalog)
+    for kind in classes:
 
         def dropped(self, name, *rest, drop=kind.drop_table, **more):
             found.append(name)
@@ -245,6 +248,23 @@ def test_a_catalog_whose_metadata_file_is_lost_gets_the_table_anew(table, catalo
         written(table, number)
         follow(table, catalog, name)
     assert drops == [name]
+
+
+@pytest.mark.parametrize("catalog", ["glue"], indirect=True)
+def test_long_comments_in_glue(table, catalog, name):
+    for comment in ("x" * 256, "two\nlines"):
+        table.alter(set_comment("v", comment))
+        follow(table, catalog, name)
+        with loaded(catalog, name) as found:
+            assert found.schema().find_field("v").doc == comment
+
+
+@pytest.mark.parametrize("catalog", [HIVE], indirect=True)
+def test_names_that_hive_does_not_take(table, catalog, name):
+    with pytest.raises(StorageFailed, match=r"not a valid database name.*Hive takes letters"):
+        table.publish_iceberg(catalog=catalog, name=f"a-{name}")
+    with pytest.raises(StorageFailed, match=r"not a valid object name.*Hive takes letters"):
+        table.publish_iceberg(catalog=catalog, name=f"{name}-a")
 
 
 def test_the_catalog_keeps_a_bounded_number_of_files(table, tmp_path, name, caplog):
@@ -381,7 +401,7 @@ def test_of_two_that_register_the_older_gives_way(table, catalog, name, monkeypa
 def test_of_two_that_commit_the_later_tries_again(table, tmp_path, catalog, name, monkeypatch):
     """The other one commits after PyIceberg has checked the table: SQL and Glue then compare it once more."""
     table.publish_iceberg(catalog=catalog, name=name)
-    writer, others = catalogs._writer, []
+    writer, others = kinds._writer, []
 
     def overtaken(*arguments):
         def write(metadata, io, metadata_path):
@@ -395,7 +415,7 @@ def test_of_two_that_commit_the_later_tries_again(table, tmp_path, catalog, name
     written(table, 2)
     older = mirror.publish(table.meta)
     written(table, 3)
-    monkeypatch.setattr(catalogs, "_writer", overtaken)
+    monkeypatch.setattr(kinds, "_writer", overtaken)
     catalogs.register(older.metadata_file, older.content, catalog, name)
     assert others
     with loaded(catalog, name) as found:

@@ -15,7 +15,6 @@ PyIceberg waits for an answer without end, so all of this happens in a thread th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -28,7 +27,7 @@ from urllib.parse import unquote
 
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists, Wording
 from lsmlake.extras import need
-from lsmlake.interop.iceberg import updates
+from lsmlake.interop.iceberg import kinds, updates
 from lsmlake.interop.iceberg.metadata import Metadata
 from lsmlake.interop.iceberg.patience import ASKED_SECONDS
 
@@ -41,15 +40,8 @@ _REGISTER = "the catalog did not register the table", "the table is published"
 _LOOK = "the catalog did not show the table", "if it is there under its old name, drop it there, but not its files"
 _FIND = "the catalog did not show the table", "or name the folder of the table"
 _REMOVE = "the catalog did not remove the table", "drop it there, but not its files"
-_DROP = "drop the table in the catalog, but not its files, and publish again"
-_OF_CATALOG = re.compile(r"/[0-9]+-[^/]+\.metadata\.json")
 _PUBLISHED = re.compile(r"/v[0-9]+\.metadata\.json$")
 _SECRET = re.compile(r"token|secret|credential|password|key|auth|header", re.IGNORECASE)
-_COLUMNS = re.compile("types incompatible with the existing columns|expected at the position")
-"""What a metastore of Hive says if it does not replace the columns of a table; those of a new table may be any."""
-_LOCKED = "acquire lock"
-_LOCK_SECONDS = 0.25
-_LEVELS = "hierarchical namespaces are not supported"
 _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 
 
@@ -76,8 +68,7 @@ def register(
 
     def run(found: Any) -> None:
         written: list[str] = []
-        found._write_metadata = _writer(content, written)
-        _wait_for_locks(found, seconds)
+        kinds.prepare(found, content, written, seconds)
         _Registration(found, name, metadata_file, parsed(content), written).run()
 
     _ask(catalog, name, run, seconds, *_REGISTER)
@@ -197,11 +188,11 @@ class _Registration(NamedTuple):
             try:
                 committed = self.catalog.commit_table(table, same, changes)
             except errors.CommitFailedException as lost:
-                if _LOCKED in str(lost):
+                if kinds.is_locked(lost):
                     raise
                 continue
             except Exception as refused:
-                if not _only_registers(refused):
+                if not kinds.only_registers(refused):
                     raise
                 if table.metadata_location != self.metadata_file:
                     self._register_anew(errors)
@@ -233,7 +224,7 @@ class _Registration(NamedTuple):
         try:
             return self.catalog.load_table(self.name)
         except (errors.NoSuchIcebergTableError, errors.NoSuchPropertyException) as other:
-            cure = f"give another name, or {_DROP}"
+            cure = f"give another name, or {kinds.DROP}"
             raise TableExists("the catalog has a table of another format", where=self.name, found=str(other), cure=cure) from None
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             self._create_namespace(self.name.split(".")[:-1])
@@ -267,14 +258,14 @@ class _Registration(NamedTuple):
                 where=self.name,
                 expected=f"table {ours.table_uuid} at {ours.location}",
                 found=f"table {theirs.table_uuid} at {theirs.location}",
-                cure=f"give another name, or {_DROP}",
+                cure=f"give another name, or {kinds.DROP}",
             )
         if foreign := updates.foreign(theirs):
             raise TableExists(
                 "another program has written to the table through the catalog",
                 where=self.name,
                 found=f"snapshot {foreign[-1]}",
-                cure=f"write with lsmlake only; to give up what the other program wrote, {_DROP}",
+                cure=f"write with lsmlake only; to give up what the other program wrote, {kinds.DROP}",
             )
 
     def _register_anew(self, errors: ModuleType) -> None:
@@ -293,31 +284,6 @@ class _Registration(NamedTuple):
             if not _PUBLISHED.search(file):
                 with suppress(OSError):
                     before.io.delete(file)
-
-
-def _wait_for_locks(catalog: Any, seconds: float) -> None:
-    """Look often for a lock of Hive, which commits hold for a tenth of a second: PyIceberg looks after 2, 4 and 8 seconds."""
-    if not {"lock-check-max-wait-time", "lock-check-retries"} & catalog.properties.keys():
-        catalog._lock_check_max_wait_time = _LOCK_SECONDS
-        catalog._lock_check_retries = max(1, seconds * 0.8 // _LOCK_SECONDS)
-
-
-def _only_registers(refused: Exception) -> bool:
-    """Whether the catalog has no such commits: PyIceberg makes none there, or Hive does not replace the columns by these."""
-    return isinstance(refused, NotImplementedError) or bool(_COLUMNS.search(str(refused)))
-
-
-def _writer(content: Metadata, written: list[str]) -> Callable[..., None]:
-    """Writes the metadata file of a commit, for SQL, Glue and Hive: PyIceberg 0.12 does not write those of version 3."""
-
-    def write(metadata: Any, io: Any, metadata_path: str) -> None:
-        written.append(metadata_path)
-        log = [one.model_dump(by_alias=True) for one in metadata.metadata_log]
-        made = {**content, "properties": metadata.properties, "metadata-log": log}
-        with io.new_output(metadata_path).create() as sink:
-            sink.write(json.dumps(made).encode())
-
-    return write
 
 
 def _logged(table: Any) -> set[str]:
@@ -357,12 +323,4 @@ def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: 
     if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
         what = "PyIceberg lacks packages for such a catalog"
         return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
-    if _OF_CATALOG.search(text):
-        cure = f"if the file went with the folder `metadata`, or as the table was moved, {_DROP}; else correct the properties"
-    elif _LOCKED in text:
-        cure = f"try again; the lock of a program that was killed expires after some minutes; {cure}"
-    elif _LEVELS in text:
-        cure = f"give a name of two parts, such as sales.orders; {cure}"
-    else:
-        cure = f"correct the properties of the catalog, or try again; {cure}"
-    return StorageFailed(failed, where=name, found=found, cure=cure)
+    return StorageFailed(failed, where=name, found=found, cure=f"{kinds.cure(text)}; {cure}")
