@@ -21,6 +21,10 @@ Read = Callable[[str], bytes]
 """The content of a file by its URI."""
 
 
+ROW_ID = 2147483540
+"""The field id of the column `_row_id`."""
+
+
 class LiveFile(NamedTuple):
     """A data file of a snapshot: its URI, sequence number, partition, spec, first row id, and its dead positions."""
 
@@ -73,6 +77,16 @@ class IcebergReader:
                 if row in file.dead or any(tuple(columns[id][row] for id in one.ids) in keys[one] for one in applied):
                     continue
                 found.append({field["name"]: value_of(field, columns, row) for field in schema["fields"]})
+        return found
+
+    def row_ids(self, snapshot: int) -> list[int]:
+        """Of all rows in the data files of a snapshot, dead ones too: those that a file holds, and for others its own ones."""
+        found = []
+        for file in self.files(snapshot)[0]:
+            table = pq.read_table(io.BytesIO(self.read(file.uri)))
+            ids = [int(field.metadata[b"PARQUET:field_id"]) for field in table.schema]
+            held = table[ids.index(ROW_ID)].to_pylist() if ROW_ID in ids else [None] * table.num_rows
+            found += [file.first_row + row if id is None else id for row, id in enumerate(held)]
         return found
 
     def _keys(self, deletes: Deletes) -> set[tuple]:

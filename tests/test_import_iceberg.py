@@ -214,6 +214,18 @@ def test_tables_by_spark(lake, golden, name):
     check_readers(table)
 
 
+def test_row_ids_that_files_hold_are_given_to_no_other_row(lake, golden):
+    """Iceberg writes the ids of rows into files when it moves rows to them, as the UPDATE did that is in this table."""
+    lake.import_iceberg(str(golden / "v3"), "d.t")
+    table = lake.table("d.t")
+    for _ in range(2):
+        file = Path(table.publish_iceberg().removeprefix("file://"))
+        found = IcebergReader(json.loads(file.read_text()), lambda uri: Path(uri.removeprefix("file://")).read_bytes())
+        ids = found.row_ids(1)
+        assert len(set(ids)) == len(ids) and min(ids) < 31 <= max(ids) < found.metadata["next-row-id"]
+        shutil.rmtree(file.parent)  # then it is made anew
+
+
 def pyiceberg_table(folder: Path, schema: pa.Schema, partition: str | None = None):
     folder.mkdir()
     catalog = SqlCatalog("x", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")

@@ -288,6 +288,7 @@ def test_options_that_paimon_does_not_have():
         "metadata.iceberg",
         "metadata.iceberg.level0",
         "metadata.iceberg.catalog",
+        "metadata.iceberg.first-row-id",
         "metadata.iceberg.table",
         "compaction.reclaim-dead-percent",
         "deletion-vectors.merge-min-count",

@@ -40,6 +40,7 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import last_level_of
 from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
+from lsmlake.options.iceberg import FIRST_ROW_ID
 from lsmlake.schema import types
 from lsmlake.schema.conform import clean_keys
 from lsmlake.schema.partitioning import Partitioning
@@ -116,7 +117,7 @@ def adopt(
         table.columns,
         primary_key,
         table.partitioning,
-        options,
+        ({FIRST_ROW_ID: str(table.next_row_id)} if table.next_row_id else {}) | dict(options),
         table.comment if comment is None else comment,
         env.clock(),
         env.ids(),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsmlake.options.option import When, option
-from lsmlake.options.types import boolean, qualified_name, text
+from lsmlake.options.types import boolean, integer, qualified_name, text
 
 ICEBERG = "metadata.iceberg"
+FIRST_ROW_ID = "metadata.iceberg.first-row-id"
 _CATALOG = "metadata.iceberg.catalog"
+_ROW_IDS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -46,4 +48,12 @@ class IcebergOptions:
         "namespace and name of the table in the catalog; default: its database and name",
         own=True,
         only=((When(_CATALOG),),),
+    )
+    first_row_id: int = option(
+        FIRST_ROW_ID,
+        integer(0, _ROW_IDS),
+        0,
+        "where the row ids of Iceberg metadata begin when it is made; `import_iceberg` sets it to the next row id of the other"
+        " table, as adopted files hold ids that were given there",
+        own=True,
     )

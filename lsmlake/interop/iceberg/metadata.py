@@ -33,7 +33,7 @@ _PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
 """Other programs that commit must not delete files: Iceberg refuses to expire snapshots then."""
 
 
-def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
+def first(table_uuid: str, location: str, schema: Schema, next_row: int) -> Metadata:
     """The metadata of a table without snapshots."""
     return {
         "format-version": 3,
@@ -56,7 +56,7 @@ def first(table_uuid: str, location: str, schema: Schema) -> Metadata:
         "partition-statistics": [],
         "snapshot-log": [],
         "metadata-log": [],
-        "next-row-id": 0,
+        "next-row-id": next_row,
     }
 
 

@@ -156,7 +156,7 @@ class _Attempt:
             need("fastavro", "Iceberg metadata")
             meta.env.storage.put_if_absent(meta.paths.iceberg(published.HINT), b"1")
         if old is None or old["location"] != location or not metadata.is_ours(old):  # renamed, moved, or changed by others
-            old = metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0))
+            old = metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0), self.options.first_row_id)
         lines = lines_of(meta, version.schema, metadata.published(old))
         added = Additions(meta, old, self.put, self.whole)
         added.add(lines)

@@ -97,6 +97,7 @@ class ForeignTable:
         names: the names of columns in files without field ids, if it has such names.
         by_name: whether columns are found by name in all files, as ids in files are not those of the table.
         by_folder: whether partition values come from names of folders, and may differ from those in the files.
+        next_row_id: the first row id of Iceberg that no file holds; 0: files hold none.
     """
 
     where: str
@@ -111,6 +112,7 @@ class ForeignTable:
     names: Sequence[Named] = ()
     by_name: bool = False
     by_folder: bool = False
+    next_row_id: int = 0
 
 
 _ELSEWHERE = -1

@@ -251,6 +251,7 @@ class _Reader:
             self._dropped(schemas, columns),
             properties.get("comment"),
             names_of(json.loads(mapping)) if mapping else (),
+            next_row_id=content.get("next-row-id", 0),
         )
 
     # -- manifests ------------------------------------------------------------------------------------------------------
