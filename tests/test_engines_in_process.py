@@ -275,6 +275,21 @@ def test_a_snapshot_that_expired_is_an_error_that_says_so(tmp_path):
             relation.fetchall()
 
 
+@pytest.mark.parametrize("options", [VECTORS, MERGED], ids=["vectors", "merged"])
+def test_names_that_look_like_patterns(tmp_path, options):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    names = ["k", "*", "^k$", "^.*$", "%", "s"]
+    rows = [{"k": n, "*": n + 10, "^k$": n + 20, "^.*$": n + 30, "%": n + 40, "s": {"*": n, "^x$": -n, "x": 0}} for n in range(4)]
+    table = lake.create_table_from("d.t", pa.Table.from_pylist(rows).select(names), primary_key=["k"], options=options)
+    table.delete("k = 1")
+    table.alter(rename_column("%", "a*"))
+    with duckdb.connect() as connection:
+        for where in (None, "`*` > 10", "`^k$` = 22", "`^.*$` IN (30, 33) AND `a*` = 43", "s.`*` = 2", "s.`^x$` = -2"):
+            for columns in (None, ["*"], ["^k$", "k"], ["s", "^.*$"]):
+                same(table.scan(where=where, columns=columns), connection)
+
+
 def test_a_connection_keeps_its_settings_and_has_many_relations(tmp_path):
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'Asia/Kathmandu'; SET threads = 2; SET preserve_insertion_order = false")

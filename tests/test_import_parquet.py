@@ -44,6 +44,7 @@ VALUES: dict[str, tuple[pa.DataType, list]] = {
     "bytes": (pa.binary(), [b"", b"\xff\0"]),
     "flag": (pa.bool_(), [True, False, None]),
     "day": (pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+    "day of 64 bits": (pa.date64(), [dt.date(2026, 1, 2), None]),
     "time": (pa.timestamp("us"), [SOME]),
     "ms": (pa.timestamp("ms"), [SOME.replace(microsecond=0)]),
     "ns": (pa.timestamp("ns"), [SOME]),
@@ -53,6 +54,7 @@ VALUES: dict[str, tuple[pa.DataType, list]] = {
     "long decimal": (pa.decimal128(38, 10), [Decimal("1.5"), None]),
     "struct": (pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]), [{"x": 1, "y": ["a", None]}, None]),
     "list": (pa.list_(pa.int32()), [[1, None], [], None]),
+    "pair": (pa.struct([("x", pa.list_(pa.int32(), 2))]), [{"x": [1, 2]}, None]),
     "large list": (pa.large_list(pa.large_string()), [["a"], None]),
     "map": (pa.map_(pa.string(), pa.float64()), [[("a", 1.0)], [], None]),
 }
@@ -119,6 +121,35 @@ def test_files_of_other_engines(lake, tmp_path):
     report = lake.import_parquet(tmp_path / "files", "d.t")
     assert (report.adopted, report.rewritten, report.rows) == (2, {}, 4)
     assert rows_of(lake.table("d.t")) == multiset(map(hashable, 2 * pa.table(rows).to_pylist()))
+    check_readers(lake.table("d.t"))
+
+
+def test_columns_with_a_wider_type_in_other_files(lake, tmp_path):
+    """The statistics of a file are those of its own type."""
+    narrow = {"d": pa.date32(), "i": pa.int8(), "n": pa.int32(), "x": pa.int32(), "f": pa.float32(), "c": pa.decimal128(4, 2)}
+    wide = pa.timestamp("us"), pa.int64(), pa.decimal128(12, 2), pa.float64(), pa.float64(), pa.decimal128(12, 3)
+    day = dt.date(2026, 1, 2)
+    some = {"d": [day, None], "i": [1, None], "n": [2, None], "x": [3, None], "f": [0.5, None], "c": [Decimal("1.25"), None]}
+    rows = pa.table([pa.array(some[name], type_) for name, type_ in narrow.items()], list(narrow))
+    written(tmp_path / "files" / "a.parquet", rows)
+    other = {"d": [SOME], "i": [1 << 40], "n": [Decimal("1.5")], "x": [1.5], "f": [0.1], "c": [Decimal("1.125")]}
+    more = pa.table([pa.array(other[name], type_) for name, type_ in zip(narrow, wide, strict=True)], list(narrow))
+    written(tmp_path / "files" / "b.parquet", more)
+    table = lake.import_parquet(tmp_path / "files", "d.t") and lake.table("d.t")
+    expected = [{**rows.to_pylist()[0], "d": dt.datetime(2026, 1, 2)}, rows.to_pylist()[1], *more.to_pylist()]
+    assert rows_of(table) == multiset(map(hashable, expected))
+    assert table.scan(where="d = TIMESTAMP_NTZ '2026-01-02 00:00:00' AND i = 1 AND n = 2 AND x = 3").count() == 1
+    check_readers(table)
+    assert table.scan().min("d") == dt.datetime(2026, 1, 2)
+    table.append(more)  # reads the manifest
+    assert table.compact() and table.scan().count() == 4
+
+
+def test_json_is_text(lake, tmp_path):
+    """Without an Arrow schema, Polars reads it as bytes."""
+    written(tmp_path / "a.parquet", {"j": pa.array(["{}", None], pa.json_())}, store_schema=False)
+    report = lake.import_parquet(tmp_path / "a.parquet", "d.t")
+    assert report.rewritten == {"column 'j' is stored as JSON": 1}
     check_readers(lake.table("d.t"))
 
 
@@ -316,6 +347,8 @@ def test_files_that_do_not_fit(lake, tmp_path):
     refused(lake, InvalidSchema, "column 't': unsupported column type", files)
     written(files / "b.parquet", {"n": pa.array([1], pa.timestamp("ns"))})
     refused(lake, InvalidData, "b.parquet: a value does not fit the type of its column in the table.*lose data", files)
+    written(files / "b.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["k", "k"]))
+    refused(lake, InvalidData, r"b.parquet: several columns of a data file have the same name.*found \['k', 'k'\]", files)
     (files / "b.parquet").write_bytes(b"junk")
     refused(lake, Corrupt, "b.parquet: a data file cannot be read", files)
     (files / "b.parquet").unlink()

@@ -28,7 +28,7 @@ from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.expression import matching, needed_columns
-from lsmlake.predicate.in_polars import expression
+from lsmlake.predicate.in_polars import by_name, expression
 from lsmlake.read import plan as planning
 from lsmlake.read.answers import Side, count, extreme, extreme_of
 from lsmlake.read.get import read_keys
@@ -242,7 +242,7 @@ class Scan(Readable):
             return streamed(self._stream())
         limit = self._limit_of(plan)
         frame = lazy_frame(_wide(plan), limit if where is None else None)
-        rows = (frame if where is None else frame.filter(where)).select(plan.columns)
+        rows = (frame if where is None else frame.filter(where)).select(by_name(*plan.columns))
         return rows if limit is None else rows.head(limit)
 
     def to_duckdb(self, connection: DuckDBConnection | None = None) -> DuckDBRelation:

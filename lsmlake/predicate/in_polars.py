@@ -1,7 +1,11 @@
-"""A predicate as an expression of Polars, which compares as Spark does: NaN equals NaN and is greater than all other numbers."""
+"""A predicate as an expression of Polars, which compares as Spark does: NaN equals NaN and is greater than all other numbers.
+
+Polars takes a name in `pl.col` or `select` for a pattern if it is `*`, or begins with `^` and ends with `$`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -11,13 +15,24 @@ import pyarrow as pa
 from lsmlake.extras import need
 from lsmlake.predicate.evaluate import like_pattern
 from lsmlake.predicate.order import is_ordered
-from lsmlake.predicate.tree import And, Column, Compare, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
+from lsmlake.predicate.tree import And, Column, Compare, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate, columns_of
 
+_PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL)
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
+def by_name(*names: str):  # the type belongs to an optional package
+    """The columns of these names, in this order."""
+    return need("polars.selectors", "to_polars()").by_name(*names)
+
+
 def expression(predicate: Predicate):  # the type belongs to an optional package
-    """The expression, or None if it compares columns of different types."""
+    """The expression, or None if it compares columns of different types, or has a field whose name Polars takes for a pattern."""
+    names = (name for column in columns_of(predicate) for name in column.path[1:])
+    return None if any(map(_PATTERN.fullmatch, names)) else _expression(predicate)
+
+
+def _expression(predicate: Predicate):
     pl = need("polars", "to_polars()")
     match predicate:
         case Constant(constant):
@@ -35,13 +50,13 @@ def expression(predicate: Predicate):  # the type belongs to an optional package
         case IsNull(column):
             return _column(column).is_null()
         case Is(child, outcome):
-            inner = expression(child)
+            inner = _expression(child)
             return None if inner is None else inner.is_null() if outcome is None else inner.eq_missing(outcome)
         case Not(child):
-            inner = expression(child)
+            inner = _expression(child)
             return None if inner is None else ~inner
         case And(children) | Or(children):
-            inner = [expression(child) for child in children]
+            inner = [_expression(child) for child in children]
             joined = and_ if isinstance(predicate, And) else or_
             return None if any(one is None for one in inner) else reduce(joined, inner)
     raise AssertionError(predicate)
@@ -49,7 +64,7 @@ def expression(predicate: Predicate):  # the type belongs to an optional package
 
 def _column(column: Column):
     pl = need("polars", "to_polars()")
-    made = reduce(lambda outer, name: outer.struct.field(name), column.path[1:], pl.col(column.path[0]))
+    made = reduce(lambda outer, name: outer.struct.field(name), column.path[1:], by_name(column.path[0]).as_expr())
     return made.cast(pl.Float64) if column.type == pa.float32() else made
 
 

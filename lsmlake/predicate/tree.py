@@ -39,7 +39,7 @@ class Predicate:
     @property
     def columns(self) -> frozenset[str]:
         """The top-level columns that the evaluation needs."""
-        return frozenset(column.path[0] for column in _columns(self))
+        return frozenset(column.path[0] for column in columns_of(self))
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,8 @@ def _joined(kind: type[And] | type[Or], neutral: bool, predicates: tuple[Predica
     return kind(tuple(children))
 
 
-def _columns(predicate: Predicate) -> Iterator[Column]:
+def columns_of(predicate: Predicate) -> Iterator[Column]:
+    """The columns and fields that are compared, some of them several times."""
     match predicate:
         case Compare(_, left, Column() as right):
             yield left
@@ -165,10 +166,10 @@ def _columns(predicate: Predicate) -> Iterator[Column]:
         case Compare(_, column, _) | In(column, _) | Like(column, _, _) | IsNull(column):
             yield column
         case Is(child, _) | Not(child):
-            yield from _columns(child)
+            yield from columns_of(child)
         case And(children) | Or(children):
             for child in children:
-                yield from _columns(child)
+                yield from columns_of(child)
 
 
 class Unsupported(InvalidQuery):

@@ -16,6 +16,7 @@ from itertools import accumulate
 import numpy as np
 
 from lsmlake.extras import need
+from lsmlake.predicate.in_polars import by_name
 from lsmlake.read.native import Direct, Source, Stored, Stream
 from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import constant, is_evolved
@@ -47,7 +48,7 @@ def streamed(stream: Stream):
     def batches(columns: list[str] | None, predicate: object, limit: int | None, _: int | None) -> Iterator[object]:
         for batch in stream.to_batches(columns or None):
             frame = pl.from_arrow(batch)
-            frame = frame if columns is None else frame.select(columns)
+            frame = frame if columns is None else frame.select(by_name(*columns))
             frame = frame if predicate is None else frame.filter(predicate)
             yield frame if limit is None else frame.head(limit)
             limit = None if limit is None else limit - min(limit, frame.height)
@@ -63,12 +64,12 @@ def _scans(source: Source, stored: Stored, files: Sequence[Direct], limit: int |
     number = "#" * (1 + max((len(field.name) for field in stored if field is not None), default=0))
     clean = [file for file in files if not file.dead]
     if clean:
-        yield _parquet(clean, n_rows=limit).with_columns(items).select(source.plan.columns)
+        yield _parquet(clean, n_rows=limit).with_columns(items).select(by_name(*source.plan.columns))
     for group in _groups([file for file in files if file.dead]):
         dead = _dead_rows(group)
         numbered = _parquet(group, n_rows=None if limit is None else limit + len(dead), row_index_name=number)
         live = numbered.filter(~pl.col(number).is_in(dead.implode()))
-        yield live.with_columns(items).select(source.plan.columns)
+        yield live.with_columns(items).select(by_name(*source.plan.columns))
 
 
 def _dead_rows(files: Sequence[Direct]):
@@ -107,7 +108,8 @@ def _items(source: Source, stored: Stored) -> list[object]:
         if old is None:
             item = pl.lit(one.item(), one.dtype)
         else:
-            item = pl.col(old.name).cast(one.dtype) if is_evolved(old.type, field.type) else pl.col(old.name)
+            there = by_name(old.name).as_expr()
+            item = there.cast(one.dtype) if is_evolved(old.type, field.type) else there
         if old is None or old.name != field.name or is_evolved(old.type, field.type):
             made.append(item.alias(field.name))
     return made

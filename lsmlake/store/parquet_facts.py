@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,23 +17,28 @@ from lsmlake.store.checksum import TAIL_BYTES, footer_in
 from lsmlake.store.outside import Place
 
 _LENGTH_AND_MAGIC = 8
+_ARROW_SCHEMA = b"ARROW:schema"
 RESTORE = "restore it there, or choose another snapshot of the table"
 
 
 class Leaf(NamedTuple):
-    """A physical column. `path`: the names from the root. `bounded`: a row group has a least and a greatest value of it."""
+    """A physical column. `path`: the names from the root. `logical`: the name of its logical type in Parquet, or NONE. `bounded`:
+    a row group has a least and a greatest value of it."""
 
     path: str
     physical: str
+    logical: str
     bounded: bool
 
 
 class ParquetFacts(NamedTuple):
-    """`columns`: Arrow fields, with field ids where the file has them. `leaves`: of all columns, in file order. `has_own_ids`: no
-    reader takes the ids in the file for others."""
+    """`columns`: Arrow fields, with field ids where the file has them. `declared`: the fields that an Arrow schema in the file
+    gives, in the same order, some of which only Polars heeds; empty: there is none. `leaves`: of all columns, in file order.
+    `has_own_ids`: no reader takes the ids in the file for others."""
 
     rows: int
     columns: pa.Schema
+    declared: tuple[pa.Field, ...]
     leaves: tuple[Leaf, ...]
     codecs: frozenset[str]
     footer_bytes: int
@@ -77,14 +83,24 @@ def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
     return ParquetFacts(
         parsed.num_rows,
         parsed.schema.to_arrow_schema(),
+        _declared(parsed),
         tuple(
-            Leaf(one.path, one.physical_type, any((s := chunk.statistics) is not None and s.has_min_max for chunk in of))
+            Leaf(one.path, one.physical_type, one.logical_type.type, any(map(_is_bounded, of)))
             for one, of in zip(described, chunks, strict=True)
         ),
         frozenset(chunk.compression for of in chunks for chunk in of),
         len(footer),
         zlib.crc32(footer),
     )
+
+
+def _is_bounded(chunk: pq.ColumnChunkMetaData) -> bool:
+    return chunk.statistics is not None and chunk.statistics.has_min_max
+
+
+def _declared(parsed: pq.FileMetaData) -> tuple[pa.Field, ...]:
+    encoded = (parsed.metadata or {}).get(_ARROW_SCHEMA)
+    return () if encoded is None else tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded))))
 
 
 def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -> dict[int, ColumnStats]:

@@ -64,6 +64,7 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     if not facts.rows:
         return None
     identified = _identified(sources, file, facts)
+    _check_distinct(identified, file.uri)
     by_name = lacks_ids(facts.columns)
     own = by_name or not sources.table.by_name or has_ids(facts.columns, identified, types.field_ids(schema.columns))
     facts = facts._replace(columns=identified, has_own_ids=own)
@@ -73,8 +74,10 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
         return Rewritten(file, facts.rows, why)
     shape = shape_of(schema, facts.columns)
     first_leaf = _first_leaves(facts.columns)
-    flat = [types.field_id(one) for one in shape if not pa.types.is_nested(one.type)]
+    stored, wanted = _types_of(shape), _types_of(schema.columns)
+    flat = [id for id, type_ in stored.items() if not pa.types.is_nested(type_)]
     stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, schema.parsed_options.files.stats_bytes)
+    stats = {id: _of_type(one, stored[id], wanted.get(id, stored[id])) for id, one in stats.items()}
     return Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum, by_name)
 
 
@@ -106,6 +109,33 @@ def _identified(sources: Sources, file: ForeignFile, facts: ParquetFacts) -> pa.
             cure="set that property there, and import the table again",
         )
     return found
+
+
+def _check_distinct(columns: pa.Schema, where: str) -> None:
+    """Raises InvalidData if two columns of a file are one column of the table."""
+    names: dict[int, list[str]] = {}
+    for field in filter(types.has_field_id, columns):
+        names.setdefault(types.field_id(field), []).append(field.name)
+    if twice := [found for found in names.values() if len(found) > 1]:
+        raise InvalidData(
+            "several columns of a data file have the same name or field id",
+            where=where,
+            expected="one column of the file for each column of the table",
+            found=twice[0],
+            cure="write the file anew without all but one of them",
+        )
+
+
+def _types_of(columns: pa.Schema) -> dict[int, pa.DataType]:
+    return {types.field_id(one): types.plain(one.type) for one in columns}
+
+
+def _of_type(stats: ColumnStats, stored: pa.DataType, wanted: pa.DataType) -> ColumnStats:
+    """The statistics of a column for a table in which it has a wider type than in the file."""
+    if stored == wanted:
+        return stats
+    low, high = (pa.scalar(value, stored).cast(wanted).as_py() for value in (stats.min, stats.max))
+    return stats._replace(min=low, max=high)
 
 
 def _with_nan(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts) -> list[str]:

@@ -25,6 +25,8 @@ from lsmlake.store.parquet_facts import Leaf, ParquetFacts
 
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 """Those that every reader has."""
+_LOGICAL = {"NONE", "STRING", "DECIMAL", "DATE", "TIMESTAMP", "INT"}
+"""Those that all readers take for the same. Polars takes JSON for bytes, and DuckDB ENUM for text."""
 
 
 def why_rewritten(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Callable[[], Collection[str]]) -> str | None:
@@ -74,7 +76,8 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
             yield f"the key column {column.name!r} is stored as {found.type}"
         if column.name in schema.primary_key and pa.types.is_floating(column.type):
             yield f"the key column {column.name!r} may have a negative zero"
-        if other := _difference(found, column, leaves[number]):
+        declared = facts.declared[number].type if len(facts.declared) == len(facts.columns) else found.type
+        if other := _difference(found, column, leaves[number]) or _unlike(declared):
             yield f"column {column.name!r} is stored {other}"
     if hiding := [one.name for one in _hiding(schema, facts.columns) if not _is_canonical(_normal(one.type))]:
         yield f"a column that was dropped has the name of a column: {hiding[0]!r}"
@@ -105,6 +108,8 @@ def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[Leaf]) -> st
     if not _fits(stored, wanted.type):
         shown = "dictionary" if pa.types.is_dictionary(found.type) else found.type
         return f"as {shown}, not {format_type(types.plain(wanted.type))}"
+    if other := sorted({leaf.logical for leaf in leaves} - _LOGICAL):
+        return f"as {other[0]}"
     for leaf, type_ in zip(leaves, _leaf_types(stored), strict=True):
         if pa.types.is_decimal(type_) and leaf.physical == "BYTE_ARRAY":
             return "as a decimal of varying length"
@@ -113,6 +118,15 @@ def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[Leaf]) -> st
     if pa.types.is_nested(stored) and not all(leaf.path.count(".") >= _depth(stored) for leaf in leaves):
         return "as a list of an older form"
     return None
+
+
+def _unlike(declared: pa.DataType) -> str | None:
+    """How Polars reads a column of this type in the Arrow schema of a file, if that is not how others do."""
+    if pa.types.is_date64(declared):
+        return "as date64, a date with a time"
+    if pa.types.is_fixed_size_list(declared):
+        return "as a list of fixed size"
+    return next(filter(None, (_unlike(declared.field(i).type) for i in range(declared.num_fields))), None)
 
 
 def _all_inner(type_: pa.DataType) -> Iterator[pa.Field]:
