@@ -560,6 +560,7 @@ def test_a_renamed_table_has_its_new_name_in_the_catalog(lake, configured, name,
     assert not caplog.text
 
 
+@pytest.mark.parametrize("catalog", ["sql", REST], indirect=True)
 def test_a_renamed_table_keeps_a_name_that_is_fixed(lake, configured, name, caplog):
     database = name.split(".")[0]
     in_prod(lake, database, **{"metadata.iceberg.table": name})
@@ -571,6 +572,7 @@ def test_a_renamed_table_keeps_a_name_that_is_fixed(lake, configured, name, capl
     assert not caplog.text
 
 
+@pytest.mark.parametrize("catalog", ["sql", REST], indirect=True)
 @pytest.mark.parametrize("change", ["rename", "drop"])
 def test_another_table_of_the_catalog_stays(lake, table, configured, name, caplog, change):
     database = name.split(".")[0]

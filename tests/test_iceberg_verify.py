@@ -313,7 +313,7 @@ def test_any_damage_of_any_file_is_found_and_repaired_and_commits_go_on(world):
     start = copied(world)
     newest_files = {newest(start)[0], "d.db/t/metadata/version-hint.text"}
     cases = [(path, how) for path in contents(start, "d.db/t/metadata") for how in HOW]
-    for path, how in cases[:: one_in(13)]:
+    for path, how in cases[:: one_in(29)]:
         damaged = copied(start)
         made = HOW[how](read_bytes(start, path))
         if made is None:
