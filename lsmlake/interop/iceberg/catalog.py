@@ -68,7 +68,7 @@ def register(
 
     def run(found: Any) -> None:
         written: list[str] = []
-        kinds.prepare(found, content, written, seconds)
+        found._write_metadata = kinds.writer(content, written)
         _Registration(found, name, metadata_file, parsed(content), written).run()
 
     _ask(catalog, name, run, seconds, *_REGISTER)
@@ -130,6 +130,7 @@ def _ask(
     def run() -> Result:
         found = load_catalog(given.pop("name", "default"), **given)
         secrets.update(_secrets(found.properties))
+        kinds.adapt(found, seconds)
         try:
             return work(found)
         finally:

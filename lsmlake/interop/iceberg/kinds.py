@@ -2,7 +2,7 @@
 
 - SQL, Glue and Hive: PyIceberg writes the metadata file of a commit, but none of version 3.
 - Hive: PyIceberg waits 2, 4 and 8 seconds for a lock that commits hold for a tenth of one. A metastore compares the columns of a
-  commit with those before, by place, and refuses it if their types do not fit.
+  commit with those before, by place, and refuses it if their types do not fit. Hive 4 has another call for `get_table`.
 - Glue: a comment of a column is one short line. The metadata of the table has it whole.
 """
 
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from lsmlake.extras import need
 from lsmlake.interop.iceberg.metadata import Metadata
 
 DROP = "drop the table in the catalog, but not its files, and publish again"
@@ -21,6 +22,7 @@ _LOCK_PROPERTIES = {"lock-check-min-wait-time", "lock-check-max-wait-time", "loc
 _GLUE_COMMENT_CHARS = 255
 _COLUMNS = re.compile("types incompatible with the existing columns|expected at the position")
 _LOCKED = "acquire lock"
+_REMOVED = "Invalid method name"
 _CURES = {
     "/[0-9]+-[^/]+[.]metadata[.]json": "if the file went with the folder `metadata`, or as the table was moved, "
     f"{DROP}; else correct the properties of the catalog",
@@ -29,28 +31,24 @@ _CURES = {
     "not a valid (database|object) name": "give another name: Hive takes letters without accents, digits and underscores",
     "INTO COLUMNS_V2": "shorten the comments of columns: most databases of metastores take 256 characters",
     "No FileSystem for scheme": "let the metastore reach the store: it needs a connector of Hadoop, and fs.<scheme>.impl",
-    "Invalid method name": "PyIceberg 0.12 speaks with metastores of Hive 2 and 3, but not with Hive 4",
 }
 """What to do by what a catalog says."""
 
 
-def prepare(catalog: Any, content: Metadata, written: list[str], seconds: float) -> None:
-    """Prepare a catalog of PyIceberg for commits.
-
-    Args:
-        content: the metadata that commits bring.
-        written: takes the addresses of metadata files that PyIceberg writes.
-        seconds: how long a commit may take.
-    """
-    catalog._write_metadata = _writer(content, written)
-    if not _LOCK_PROPERTIES & catalog.properties.keys():
-        catalog._lock_check_max_wait_time = _LOCK_SECONDS
-        catalog._lock_check_retries = max(1, seconds * 0.8 // _LOCK_SECONDS)
+def adapt(catalog: Any, seconds: float) -> None:
+    """Change how PyIceberg works with a catalog, by its kind. `seconds`: how long the catalog may take."""
     if hasattr(catalog, "glue"):
         catalog.glue.meta.events.register("provide-client-params.glue", _shorten_comments)
+    if type(catalog).__name__ == "HiveCatalog":
+        catalog._client._client = _with_get_table(catalog._client._client)
+        if not _LOCK_PROPERTIES & catalog.properties.keys():
+            catalog._lock_check_max_wait_time = _LOCK_SECONDS
+            catalog._lock_check_retries = max(1, seconds * 0.8 // _LOCK_SECONDS)
 
 
-def _writer(content: Metadata, written: list[str]) -> Callable[..., None]:
+def writer(content: Metadata, written: list[str]) -> Callable[..., None]:
+    """Writes the metadata file of a commit. `written`: takes its address."""
+
     def write(metadata: Any, io: Any, metadata_path: str) -> None:
         written.append(metadata_path)
         log = [one.model_dump(by_alias=True) for one in metadata.metadata_log]
@@ -65,6 +63,27 @@ def _shorten_comments(params: dict[str, Any], **of_call: object) -> None:
     for column in params.get("TableInput", {}).get("StorageDescriptor", {}).get("Columns", ()):
         if "Comment" in column:
             column["Comment"] = " ".join(column["Comment"].split())[:_GLUE_COMMENT_CHARS]
+
+
+def _with_get_table(connect: Callable[[], Any]) -> Callable[[], Any]:
+    """Connects to a metastore whose tables are found in Hive 4, too."""
+
+    def connected() -> Any:
+        client = connect()
+        client.get_table = lambda dbname, tbl_name: _get_table(client, dbname, tbl_name)
+        return client
+
+    return connected
+
+
+def _get_table(client: Any, namespace: str, name: str) -> Any:
+    try:
+        return type(client).get_table(client, namespace, name)
+    except Exception as refused:
+        if _REMOVED not in str(refused):
+            raise
+    request = need("hive_metastore.ttypes", "a metastore of Hive", extra="iceberg").GetTableRequest
+    return client.get_table_req(request(dbName=namespace, tblName=name)).table
 
 
 def is_locked(lost: Exception) -> bool:
