@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import math
@@ -16,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
 from effort import examples
 from hypothesis import given
@@ -356,6 +358,38 @@ def test_files_that_do_not_fit(lake, tmp_path):
     refused(lake, InvalidData, "b.csv: not a Parquet file", files)
     lake.import_parquet(files / "a.parquet", "d.t")
     refused(lake, InvalidData, "belong to a table", tmp_path / "lake")
+
+
+class PlainKeys(encryption.KmsClient):
+    """Keys of keys, which are no secret here."""
+
+    def __init__(self, configuration: object) -> None:
+        super().__init__()
+
+    def wrap_key(self, key: bytes, master: str) -> bytes:
+        return base64.b64encode(key)
+
+    def unwrap_key(self, wrapped: bytes, master: str) -> bytes:
+        return base64.b64decode(wrapped)
+
+
+@pytest.mark.parametrize("plain_footer", [True, False])
+def test_encrypted_files(lake, tmp_path, plain_footer):
+    """PyArrow ends the process when it is asked about a column with a key of its own."""
+    how = encryption.EncryptionConfiguration(footer_key="f", column_keys={"c": ["v"]}, plaintext_footer=plain_footer)
+    factory = encryption.CryptoFactory(PlainKeys)
+    made = factory.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    written(tmp_path / "files" / "a.parquet", {"k": [1], "v": ["x"]}, encryption_properties=made)
+    refused(lake, InvalidData, "a.parquet: a data file is encrypted", tmp_path / "files")
+
+
+def test_addresses_of_local_files(lake, tmp_path):
+    path = written(tmp_path / "a folder" / "50%25 ü.parquet", {"k": [1]})
+    for number, name in enumerate((path, path.parent, f"file:{path}", f"file://{path}", f"{path.parent}/*.parquet")):
+        assert lake.import_parquet(name, f"d.t{number}").rows == 1
+    refused(lake, InvalidData, "not a path.*found '~nobody-has-this-name/x'", "~nobody-has-this-name/x")
+    with pytest.raises(InvalidQuery, match="not a path"):
+        lsmlake.connect("~nobody-has-this-name/x")
 
 
 def test_tables_of_other_formats_are_not_read_as_files(lake, tmp_path):

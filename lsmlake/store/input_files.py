@@ -7,6 +7,7 @@ is null; an empty field in quotes is an empty text. JSON numbers, booleans and t
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.paths import first_schema
 from lsmlake.store import json_files
+from lsmlake.store.local import expanded
 
 _PARQUET, _CSV, _TSV, _JSON = "parquet", "csv", "tsv", "json"
 _KINDS = {"parquet": _PARQUET, "pq": _PARQUET, "csv": _CSV, "tsv": _TSV, "json": _JSON, "jsonl": _JSON, "ndjson": _JSON}
@@ -26,6 +28,7 @@ _DELIMITERS = {_CSV: ",", _TSV: "\t"}
 _LEADING_ZERO, _INTEGER, _INTEGER_OF_38_DIGITS = r"^\s*[+-]?0\d", r"^\s*[+-]?\d+\s*$", r"^\s*[+-]?\d{1,38}\s*$"
 _COMPRESSED = "gz", "bz2", "zst", "lz4"
 _HIDDEN = "_", "."
+_LOCAL = re.compile(r"^file:(//|(?=/))")
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata/*.metadata.json"
 """What the folder of a table of another format has."""
 _BATCH_ROWS = 1 << 16
@@ -38,15 +41,7 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
     As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them. Raises InvalidData
     if no file matches, or if one has an unknown format or belongs to a table. `expected`: what could match, for the message.
     """
-    text = name.removeprefix("file://")
-    if not text.strip() or "\0" in text:
-        raise InvalidData(
-            "not a path",
-            found=repr(name),
-            expected="a path or a glob of files, '.' for the current folder",
-            cure="name the input files",
-        )
-    path = Path(text).expanduser()
+    path = local_path(name)
     found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
     if not found:
         raise InvalidData("no input file found", where=name, expected=expected, cure="correct the path or the glob")
@@ -54,6 +49,19 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
         if _kind(Path(file)) is None:
             raise InvalidData("the file format is not supported", where=file, expected=_EXPECTED, cure="convert the file")
     _check_no_table(found)
+    return found
+
+
+def local_path(name: str) -> Path:
+    """A path or a `file:` URI, as a path. Raises InvalidData."""
+    found = expanded(_LOCAL.sub("", name))
+    if found is None:
+        raise InvalidData(
+            "not a path",
+            found=repr(name),
+            expected="a path or a glob of files, '.' for the current folder",
+            cure="name the input files",
+        )
     return found
 
 

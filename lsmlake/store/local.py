@@ -39,9 +39,17 @@ _NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOT
 
 def directory_at(path: str) -> Path:
     """The directory that a user names, with `~` expanded. Raises InvalidQuery for an invalid path."""
-    if not path.strip() or "\0" in path:
+    if (found := expanded(path)) is None:
         raise InvalidQuery("not a path", found=repr(path), expected="a directory, '.' for the current one", cure="name one")
-    return Path(path).expanduser()
+    return found
+
+
+def expanded(path: str) -> Path | None:
+    """A path that a user names, with `~` expanded; None: it is none, or names the home directory of nobody."""
+    try:
+        return Path(path).expanduser() if path.strip() and "\0" not in path else None
+    except RuntimeError:
+        return None
 
 
 class LocalStorage(Storage):

@@ -10,13 +10,16 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lsmlake.errors import Corrupt, LakeError
+from lsmlake.errors import Corrupt, InvalidData, LakeError
 from lsmlake.format.files import ColumnStats
 from lsmlake.format.stats import bounds
 from lsmlake.store.checksum import TAIL_BYTES, footer_in
 from lsmlake.store.outside import Place
 
 _LENGTH_AND_MAGIC = 8
+_ENCRYPTED = b"PARE"
+_SIGNATURE_BYTES = 28
+"""After a footer in plain text of a file with encrypted columns: a nonce and a tag."""
 _ARROW_SCHEMA = b"ARROW:schema"
 RESTORE = "restore it there, or choose another snapshot of the table"
 
@@ -47,13 +50,20 @@ class ParquetFacts(NamedTuple):
 
 
 def read_footer(place: Place, size: int, where: str) -> tuple[bytes, pq.FileMetaData]:
-    """The footer of a file of `size` bytes, as bytes and parsed. Raises Corrupt naming `where` if it is missing or damaged."""
+    """The footer of a file of `size` bytes, as bytes and parsed.
+
+    Raises Corrupt naming `where` if it is missing or damaged, and InvalidData if it is encrypted or signed."""
     try:
         with place.storage.read_from_end(place.path, size, min(size, TAIL_BYTES)) as source:
             found = source.size()
             if found == size:
                 footer = _ending(source, size)
-                return footer, pq.ParquetFile(pa.BufferReader(footer)).metadata
+                if footer.endswith(_ENCRYPTED):
+                    raise _encrypted(where)
+                parsed = pq.ParquetFile(pa.BufferReader(footer)).metadata
+                if len(footer) - _LENGTH_AND_MAGIC - parsed.serialized_size == _SIGNATURE_BYTES:
+                    raise _encrypted(where)  # PyArrow ends the process when it is asked about an encrypted column
+                return footer, parsed
     except FileNotFoundError as missing:
         raise Corrupt("a data file is missing", where=where, cure=RESTORE) from missing
     except (pa.ArrowException, OSError, ValueError) as broken:
@@ -63,6 +73,12 @@ def read_footer(place: Place, size: int, where: str) -> tuple[bytes, pq.FileMeta
             "a data file cannot be read", where=where, expected="a whole Parquet file", found=broken, cure=RESTORE
         ) from broken
     raise Corrupt("a data file has another length", where=where, expected=f"{size} bytes", found=f"{found} bytes", cure=RESTORE)
+
+
+def _encrypted(where: str) -> InvalidData:
+    return InvalidData(
+        "a data file is encrypted", where=where, expected="files without encryption", cure="decrypt the file there"
+    )
 
 
 def _ending(source: pa.NativeFile, size: int) -> bytes:

@@ -120,7 +120,7 @@ def _here(outside: Outside, name: str) -> Iterator[_Found]:
 
 def _root(name: str) -> PurePosixPath:
     """The folder below which folders name partitions: the one named, or that before the first part with a wildcard."""
-    path = Path(name.removeprefix("file://")).expanduser()
+    path = input_files.local_path(name)
     if path.is_dir():
         return PurePosixPath(path)
     plain = itertools.takewhile(lambda part: not _WILDCARDS.search(part), path.parts)
