@@ -607,7 +607,8 @@ def test_a_warehouse_is_needed_and_the_last_one_named_counts(warehouse: Path, tm
     assert call("ls", env={"LSMLAKE_WAREHOUSE": str(warehouse)}) == tables
     assert call("-w", tmp_path, "ls", "-w", warehouse, env={"LSMLAKE_WAREHOUSE": "/nowhere"}) == tables
     assert call("-w", warehouse, "ls", env={"LSMLAKE_WAREHOUSE": "/nowhere"}) == tables
-    assert call("ls", "-w", f"file://{warehouse}") == tables
+    for uri in (f"file://{warehouse}", f"file:{warehouse}", f"file://localhost{warehouse}"):
+        assert call("ls", "-w", uri) == tables
 
 
 def test_an_empty_warehouse_is_not_an_error(tmp_path: Path):

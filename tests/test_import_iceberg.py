@@ -287,6 +287,10 @@ def test_an_older_snapshot(lake, tmp_path):
     with table.update_schema() as change:
         change.add_column("v", StringType())
     old = table.current_snapshot().snapshot_id
+    lake.import_iceberg(table.metadata_location, "d.named", snapshot=old)
+    lake.import_iceberg(table.metadata_location, "d.newest")
+    assert lake.table("d.named").scan().to_arrow().to_pylist() == [{"k": 1}]
+    assert lake.table("d.newest").scan().to_arrow().to_pylist() == [{"k": 1, "v": None}]
     table.append(pa.table({"k": [2], "v": ["x"]}))
     lake.import_iceberg(table.metadata_location, "d.t", snapshot=old)
     assert lake.table("d.t").scan().to_arrow().to_pylist() == [{"k": 1}]

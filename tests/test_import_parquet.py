@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from test_iceberg_histories import hashable
 from test_import_iceberg import check_readers, rows_of
 
 import lsmlake
+from lsmlake import connect
 from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, LakeError
 from lsmlake.store import memory
 
@@ -425,6 +427,21 @@ def test_addresses_in_a_store(monkeypatch):
         assert lake.import_parquet(f"memory://imports/{path}", f"d.t{number}").rows == count
     assert lake.table("d.t0").partition_by == lake.table("d.t2").partition_by == ("dt",)
     refused(lake, InvalidData, "no Parquet file found", "memory://imports/nothing")
+
+
+@pytest.mark.parametrize("uri", ["file://{}", "file:{}", "file:///{}", "FILE://{}", "file://localhost{}"])
+def test_file_uris(lake, tmp_path, monkeypatch, uri):
+    folder = tmp_path / "a b%20c" / "p=7"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"k": [1, 2]}), folder / "x.parquet")
+    address = uri.format(folder.parent)
+    monkeypatch.chdir(tmp_path)
+    lake.import_parquet(address, "d.t")
+    lake.create_table_from("d.u", f"{address}/*/*.parquet")
+    assert lake.table("d.t").scan().to_arrow().to_pylist() == [{"k": 1, "p": 7}, {"k": 2, "p": 7}]
+    assert lake.table("d.u").scan(columns=["k"]).to_arrow()["k"].to_pylist() == [1, 2]
+    assert connect(uri.format(tmp_path / "lake")).tables() == lake.tables()
+    assert sorted(os.listdir(tmp_path)) == ["a b%20c", "lake"]
 
 
 def test_folders_of_zero_and_of_negative_zero_are_one_partition(lake, tmp_path):

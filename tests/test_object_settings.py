@@ -37,6 +37,11 @@ def s3():
         ("abfss://c@acc.dfs.core.windows.net/p", ("azure", "abfss://c@acc.dfs.core.windows.net/p", "c", "p", "acc")),
         ("memory://name", ("memory", "memory://name", "name", "", "")),
         ("file:///a/b", ("file", "/a/b", "", "/a/b", "")),
+        ("file:/a/b", ("file", "/a/b", "", "/a/b", "")),
+        ("FILE:////a/b", ("file", "/a/b", "", "/a/b", "")),
+        ("file://localhost/a/b", ("file", "/a/b", "", "/a/b", "")),
+        ("file://a/b%20c", ("file", "a/b%20c", "", "a/b%20c", "")),
+        ("a/file:/b", ("file", "a/file:/b", "", "a/file:/b", "")),
         ("a/b", ("file", "a/b", "", "a/b", "")),
     ],
 )

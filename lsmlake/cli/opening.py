@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import typer
 
@@ -12,6 +11,8 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.cli.guard import VARIABLE
 from lsmlake.errors import InvalidOption, InvalidQuery
+from lsmlake.store.address import FILE, address_of
+from lsmlake.store.local import directory_at
 from lsmlake.warehouse import connect
 
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
@@ -35,8 +36,8 @@ def open_lake(
 
 def is_directory(location: str) -> bool:
     """Whether `location` is a directory, as any warehouse of a file system is; or an address of another store."""
-    path = location.removeprefix("file://")
-    return "://" in path or Path(path).expanduser().is_dir()
+    address = address_of(location)
+    return address.kind != FILE or directory_at(address.prefix).is_dir()
 
 
 def note_debug(ctx: typer.Context, debug: bool) -> None:

@@ -10,7 +10,6 @@ from lsmlake.store.storage import TEMPORARY
 
 FILE, MEMORY, S3, GCS, AZURE = "file", "memory", "s3", "gcs", "azure"
 KINDS = {
-    "file": FILE,
     "memory": MEMORY,
     "s3": S3,
     "s3a": S3,
@@ -24,6 +23,7 @@ KINDS = {
 _HADOOP = {S3: "s3a", GCS: "gs", AZURE: "abfss"}
 """Kind of store -> scheme of its file system in Hadoop."""
 
+_LOCAL = re.compile(r"\Afile:(?://localhost(?=/)|//(?!/)|/*(?=/))", re.IGNORECASE)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _CONTAINER = re.compile(r"[A-Za-z0-9_.$-]+")
 _ACCOUNT = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
@@ -45,17 +45,22 @@ class Address(NamedTuple):
         return f"{self.prefix}/{path}" if self.prefix else path
 
 
+def without_scheme(location: str) -> str:
+    """The path that a file URI names: file:///a, file:/a as Hadoop writes it, file://localhost/a. Percent signs are taken as they
+    are. Anything else stays as it is."""
+    return _LOCAL.sub("", location)
+
+
 def address_of(location: str) -> Address:
     """Parse what a user names: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold secrets."""
+    path = without_scheme(location)
     found = _URL.fullmatch(location)
-    if found is None:
-        return Address(FILE, location, "", location)
+    if found is None or path != location:
+        return Address(FILE, path, "", path)
     scheme, rest = found[1].lower(), found[2]
     kind = KINDS.get(scheme)
     if kind is None:
         raise InvalidQuery("unknown kind of store", where=f"{scheme}://", expected=_FORMS, cure="correct the address")
-    if kind == FILE:
-        return Address(FILE, rest, "", rest)
     authority, _, path = rest.partition("/")
     if mark := re.search(r"[?#]", path):
         raise _refused(f"{scheme}://...", f"an address without {mark[0]!r}", "pass settings as storage_options")

@@ -7,7 +7,6 @@ is null; an empty field in quotes is an empty text. JSON numbers, booleans and t
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.paths import first_schema
 from lsmlake.store import json_files
+from lsmlake.store.address import without_scheme
 from lsmlake.store.local import expanded
 
 _PARQUET, _CSV, _TSV, _JSON = "parquet", "csv", "tsv", "json"
@@ -28,7 +28,6 @@ _DELIMITERS = {_CSV: ",", _TSV: "\t"}
 _LEADING_ZERO, _INTEGER, _INTEGER_OF_38_DIGITS = r"^\s*[+-]?0\d", r"^\s*[+-]?\d+\s*$", r"^\s*[+-]?\d{1,38}\s*$"
 _COMPRESSED = "gz", "bz2", "zst", "lz4"
 _HIDDEN = "_", "."
-_LOCAL = re.compile(r"^file:(//|(?=/))")
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata/*.metadata.json"
 """What the folder of a table of another format has."""
 _BATCH_ROWS = 1 << 16
@@ -54,7 +53,7 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
 
 def local_path(name: str) -> Path:
     """A path or a `file:` URI, as a path. Raises InvalidData."""
-    found = expanded(_LOCAL.sub("", name))
+    found = expanded(without_scheme(name))
     if found is None:
         raise InvalidData(
             "not a path",

@@ -22,7 +22,6 @@ from lsmlake.store.object_client import texts_of
 from lsmlake.store.objects import ObjectStorage
 from lsmlake.store.storage import Entry, Storage, read_bytes
 
-_LOCAL = re.compile(r"^file:/*(?=/)")
 _MEMORY = re.compile(r"^memory://([^/]+)/(.+)$")
 
 
@@ -51,7 +50,6 @@ class Outside:
 
     def place(self, uri: str) -> Place:
         """Where a file is, or would be. Makes no request. Raises InvalidQuery, InvalidOption, MissingDependency."""
-        uri = _LOCAL.sub("", uri)
         if found := _MEMORY.match(uri):
             return Place(named(found[1]), found[2])
         address = address_of(uri)
@@ -76,7 +74,7 @@ class Outside:
         """A folder for programs that use the Rust package object_store: its percent-encoded URL, and the settings of its store.
 
         Raises InvalidQuery, InvalidOption."""
-        address = address_of(_LOCAL.sub("", uri))
+        address = address_of(uri)
         if address.kind == FILE:
             return directory_at(address.prefix).absolute().as_uri(), {}
         root = address.url.removesuffix(f"/{address.prefix}")

@@ -71,7 +71,8 @@ def read_iceberg(outside: Outside, table: str, snapshot: int | None, *, partitio
     uri = _metadata_file(outside, table)
     content = _metadata(outside, uri)
     found = _snapshot(content, snapshot, table)
-    return _Reader(outside, table, uri, content, _move(outside, uri, content, found), workers).table(found, partitioned)
+    reader = _Reader(outside, table, uri, content, _move(outside, uri, content, found), workers)
+    return reader.table(found, snapshot is not None, partitioned)
 
 
 def _move(outside: Outside, uri: str, content: Mapping, snapshot: Mapping | None) -> tuple[str, str]:
@@ -181,10 +182,11 @@ class _Reader:
     move: tuple[str, str]
     workers: int
 
-    def table(self, snapshot: Mapping | None, partitioned: bool) -> ForeignTable:
+    def table(self, snapshot: Mapping | None, named: bool, partitioned: bool) -> ForeignTable:
+        """The table as of a snapshot. `named`: with the columns of that time, and not those of now."""
         content = self.content
         try:
-            return self._table(snapshot, partitioned)
+            return self._table(snapshot, named, partitioned)
         except (KeyError, TypeError, StopIteration) as broken:
             raise Corrupt(
                 "Iceberg metadata lacks what the specification demands",
@@ -194,11 +196,11 @@ class _Reader:
                 cure="name another metadata file of the table, or another snapshot",
             ) from broken
 
-    def _table(self, snapshot: Mapping | None, partitioned: bool) -> ForeignTable:
+    def _table(self, snapshot: Mapping | None, named: bool, partitioned: bool) -> ForeignTable:
         content = self.content
         schemas = content.get("schemas") or [{"schema-id": 0, **content["schema"]}]
         wanted = content.get("current-schema-id", 0)
-        if snapshot is not None and snapshot["snapshot-id"] != content.get("current-snapshot-id"):
+        if snapshot is not None and named:
             wanted = snapshot.get("schema-id", wanted)
         schema = next(one for one in schemas if one.get("schema-id", 0) == wanted)
         columns = columns_of(schema, self.where)

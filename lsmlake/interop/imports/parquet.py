@@ -32,6 +32,7 @@ from lsmlake.schema.type_text import format_type
 from lsmlake.schema.types import field_id, has_field_id, inner_fields
 from lsmlake.schema.widening import widens
 from lsmlake.store import input_files
+from lsmlake.store.address import without_scheme
 from lsmlake.store.outside import Outside, joined
 from lsmlake.store.parquet_facts import read_footer
 from lsmlake.store.together import side_by_side
@@ -101,7 +102,7 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
 
 
 def _listed(outside: Outside, name: str) -> list[_Found]:
-    found = list(_in_store(outside, name) if _URL.match(name) and not name.startswith("file:") else _here(outside, name))
+    found = list(_in_store(outside, name) if _URL.match(without_scheme(name)) else _here(outside, name))
     if not found:
         raise InvalidData("no Parquet file found", where=name, expected=_EXPECTED, cure="correct the path")
     return found
