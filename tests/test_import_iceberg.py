@@ -363,6 +363,22 @@ def test_a_partition_column_may_be_missing_in_the_file(lake, tmp_path):
     check_readers(lake.table("d.t"))
 
 
+def test_two_partition_columns_of_one_decimal_type(lake, tmp_path):
+    """PyIceberg defines the Avro type of such columns once for each, which the specification of Avro forbids."""
+    kind = pa.decimal128(9, 2)
+    schema = pa.schema([("a", kind), ("b", kind), ("k", pa.int64())])
+    table = pyiceberg_table(tmp_path / "there", schema)
+    with table.update_spec() as spec:
+        spec.add_identity("a")
+        spec.add_identity("b")
+    rows = pa.table({"a": [Decimal("1.50"), Decimal("-2.25")], "b": [Decimal("0.01"), None], "k": [1, 2]}, schema)
+    table.append(rows)
+    lake.import_iceberg(table.metadata_location, "d.t")
+    found = lake.table("d.t").scan().to_arrow().sort_by("k").to_pylist()
+    assert [{name: row[name] for name in schema.names} for row in found] == rows.to_pylist()
+    assert lake.table("d.t").scan(where="b = 0.01").count() == 1
+
+
 @pytest.mark.parametrize(("type_", "name"), [(pa.float64(), "double"), (pa.float32(), "float")])
 def test_negative_zero_is_another_partition_there_and_the_same_one_here(lake, tmp_path, monkeypatch, type_, name):
     """As the specification orders them, -0 < +0. A delete of one partition does not touch the other."""

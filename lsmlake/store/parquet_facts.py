@@ -21,7 +21,7 @@ _ENCRYPTED = b"PARE"
 _SIGNATURE_BYTES = 28
 """After a footer in plain text of a file with encrypted columns: a nonce and a tag."""
 _ARROW_SCHEMA = b"ARROW:schema"
-RESTORE = "restore it there, or choose another snapshot of the table"
+RESTORE = "restore it there, or import without it: other files, or another snapshot of the table"
 
 
 class Leaf(NamedTuple):

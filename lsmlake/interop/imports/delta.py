@@ -32,7 +32,7 @@ from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.store.object_errors import refusal
 from lsmlake.store.outside import Outside, joined
 
-_WHAT = "tables of Delta Lake"
+_WHAT = "a table of Delta Lake"
 _TYPES = {
     **COMMON,
     "byte": pa.int8(),

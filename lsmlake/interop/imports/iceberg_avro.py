@@ -20,6 +20,16 @@ Record = dict[Any, Any]
 
 _PARTITION = "partition"
 """The record of partition values, whose fields are those of a partition spec."""
+_HEADER = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
+"""The beginning of an Avro file, by its specification."""
 _CURE = "the file is damaged: restore it, or choose another snapshot of the table"
 
 
@@ -27,22 +37,31 @@ def records(data: bytes, where: str) -> Iterator[Record]:
     """The records of a manifest or manifest list. Raises Corrupt naming `where`."""
     fastavro = need("fastavro", "import_iceberg")
     try:
-        reader = fastavro.reader(io.BytesIO(data))
-        schema = json.loads(reader.metadata["avro.schema"])
-        types: dict[str, Mapping] = {}
+        file = io.BytesIO(data)
+        header = fastavro.schemaless_reader(file, _HEADER, None)
+        schema = json.loads(header["meta"]["avro.schema"])
+        types: dict[str, dict] = {}
         _collect(schema, types)
-        yield from map(_reader(schema, types), reader)
+        header["meta"]["avro.schema"] = json.dumps(schema).encode()
+        whole = io.BytesIO()
+        fastavro.schemaless_writer(whole, _HEADER, header)
+        whole.write(file.read())
+        whole.seek(0)
+        yield from map(_reader(schema, types), fastavro.reader(whole))
     except Exception as broken:  # of many kinds
         raise Corrupt("a manifest of Iceberg cannot be read", where=where, found=repr(broken), cure=_CURE) from broken
 
 
-def _collect(schema: object, types: dict[str, Mapping]) -> None:
-    """Collect the types with names, which Avro repeats by name."""
+def _collect(schema: object, types: dict[str, dict]) -> None:
+    """Collect the types with names, which Avro repeats by name. PyIceberg defines some again, such as `decimal_9_2` for each
+    partition column of this type, which Avro forbids: these get names of their own."""
     if isinstance(schema, list):
         for one in schema:
             _collect(one, types)
     elif isinstance(schema, dict):
         if "name" in schema and "type" in schema and schema["type"] in ("record", "fixed", "enum"):
+            if schema["name"] in types:
+                schema["name"] += f"_{len(types)}"
             types[schema["name"]] = schema
         for one in schema.get("fields", ()):
             _collect(one["type"], types)
