@@ -308,7 +308,11 @@ def test_imports_in_sql(lake, tmp_path):
     made = lake.sql(f"CALL import_parquet('{tmp_path}/files', 'd.t', primary_key => array('k'), partition_by => array())")
     assert made.to_arrow().select(["table", "snapshot", "rows"]).to_pylist() == [{"table": "d.t", "snapshot": 1, "rows": 2}]
     assert lake.sql("SELECT sum(n) FROM d.t").fetchall() == [(10,)]
+    lake.sql(f"CALL import_parquet('{tmp_path}/files', 'd.v', array('k', 'n'), options => map('bucket', 2, 'num-levels', '4'))")
+    assert dict(lake.table("d.v").options) == {"bucket": "2", "num-levels": "4"}
     for text, message in {
+        "CALL import_parquet('x', 'd.u', options => map('bucket'))": "not a map, expected map",
+        "CALL import_parquet('x', 'd.u', options => map(array('k'), 1))": "not a map, expected map",
         "CALL import_parquet('x')": "import_parquet lacks the argument name, expected files, name, primary_key",
         "CALL import_parquet(table => 'x', name => 'd.u')": "import_parquet has no argument table",
         "CALL import_csv('x')": "no procedure import_csv, expected one of .*import_parquet",

@@ -97,6 +97,8 @@ def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
             positional.append(words.one("a value"))
         elif words.take("ARRAY", "("):
             positional.append(_array(words))
+        elif words.take("MAP", "("):
+            positional.append(_map(words))
         else:
             word = words.one("an argument")
             if words.take("=>") or words.take("=", ">"):
@@ -116,6 +118,8 @@ def _value(words: Words) -> object:
         return words.one("a value")
     if words.take("ARRAY", "("):
         return _array(words)
+    if words.take("MAP", "("):
+        return _map(words)
     return _literal(words, words.one("a value"))
 
 
@@ -127,6 +131,14 @@ def _array(words: Words) -> list[object]:
     return values
 
 
+def _map(words: Words) -> dict[str, object]:
+    values = _array(words)
+    names = values[::2]
+    if len(values) % 2 or not all(isinstance(name, str) for name in names):
+        words.refuse("not a map", expected="map('name', value, ...)")
+    return dict(zip(names, values[1::2], strict=True))
+
+
 def _literal(words: Words, word: str) -> object:
     constants = {"TRUE": True, "FALSE": False, "NULL": None}
     if word.upper() in constants:
@@ -135,7 +147,7 @@ def _literal(words: Words, word: str) -> object:
     digits = words.one("a number") if word == "-" else word
     if digits.isdecimal():
         return sign * int(digits)
-    words.refuse(f"{word} is not a value", expected="a number, 'text', TRUE, FALSE, NULL or array(...)")
+    words.refuse(f"{word} is not a value", expected="a number, 'text', TRUE, FALSE, NULL, array(...) or map(...)")
 
 
 def rows_of(report: object) -> pa.Table:
