@@ -149,6 +149,28 @@ def test_columns_with_a_wider_type_in_other_files(lake, tmp_path):
     assert table.compact() and table.scan().count() == 4
 
 
+@pytest.mark.parametrize(
+    ("narrow", "wide", "adopted"),
+    [
+        (pa.int32(), pa.int64(), 2),
+        (pa.float32(), pa.float64(), 2),
+        (pa.int32(), pa.float64(), 1),
+        (pa.date32(), pa.timestamp("us"), 1),
+    ],
+    ids=str,
+)
+def test_what_iceberg_does_not_widen_is_written_anew_if_it_is_to_read_the_table(lake, tmp_path, narrow, wide, adopted):
+    value = dt.date(2026, 1, 2) if pa.types.is_date(narrow) else 1
+    for name, type_ in (("a", narrow), ("b", wide)):
+        rows = pa.table({"v": pa.array([value, None], narrow).cast(type_)})
+        written(tmp_path / "files" / f"{name}.parquet", rows)
+    report = lake.import_parquet(tmp_path / "files", "d.t", options={"metadata.iceberg": "true"})
+    assert report.adopted == adopted and sum(report.rewritten.values()) == 2 - adopted
+    check_readers(lake.table("d.t"))
+    there = StaticTable.from_metadata(lake.table("d.t").publish_iceberg()).scan().to_arrow()
+    assert multiset(map(hashable, there.to_pylist())) == rows_of(lake.table("d.t"))
+
+
 def test_json_is_text(lake, tmp_path):
     """Without an Arrow schema, Polars reads it as bytes."""
     written(tmp_path / "a.parquet", {"j": pa.array(["{}", None], pa.json_())}, store_schema=False)

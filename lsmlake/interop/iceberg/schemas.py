@@ -104,7 +104,7 @@ def check_promotions(written: Schema, read: Schema, where: str) -> None:
     old = {types.field_id(field): field.type for field in written.columns}
     for field in read.columns:
         before = old.get(types.field_id(field), field.type)
-        if not _promotes(before, field.type):
+        if not promotes(before, field.type):
             raise InvalidSchema(
                 "Iceberg does not widen a column in this way",
                 where=f"{where}, column {field.name!r}",
@@ -114,10 +114,11 @@ def check_promotions(written: Schema, read: Schema, where: str) -> None:
             )
 
 
-def _promotes(old: pa.DataType, new: pa.DataType) -> bool:
+def promotes(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether Iceberg reads values of the type `old`, which have field ids inside, as those of the type `new`."""
     if pa.types.is_nested(old) or pa.types.is_nested(new):
         new_by_id = {types.field_id(field): field.type for field in types.inner_fields(new)}
-        return all(_promotes(field.type, new_by_id.get(types.field_id(field), field.type)) for field in types.inner_fields(old))
+        return all(promotes(field.type, new_by_id.get(types.field_id(field), field.type)) for field in types.inner_fields(old))
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         return old.scale == new.scale and old.precision <= new.precision
     return name_of(old) == name_of(new) or (name_of(old), name_of(new)) in _PROMOTIONS

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
+from lsmlake.interop.iceberg.schemas import promotes
 from lsmlake.interop.imports.foreign import ForeignFile
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
@@ -79,6 +80,8 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
         declared = facts.declared[number].type if len(facts.declared) == len(facts.columns) else found.type
         if other := _difference(found, column, leaves[number]) or _unlike(declared):
             yield f"column {column.name!r} is stored {other}"
+        elif schema.parsed_options.iceberg.enabled and not promotes(_normal(found.type), column.type):
+            yield f"column {column.name!r} is stored as {found.type}, which Iceberg does not widen"
     if hiding := [one.name for one in _hiding(schema, facts.columns) if not _is_canonical(_normal(one.type))]:
         yield f"a column that was dropped has the name of a column: {hiding[0]!r}"
     if found := sorted(with_nan()):
