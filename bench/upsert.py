@@ -177,9 +177,9 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
     """A lookup of `batch` keys, every one of them there."""
     table = _build(folder, rows)
     ids = np.random.default_rng(3).choice(rows, batch, replace=False)
-    parts = split(prepare(orders(ids), table.current)[0], table.current, BUCKETS)
+    parts = split(prepare(orders(ids), table.version.schema)[0], table.version.schema, BUCKETS)
     keys = [(bucket, part.select([KEY])) for bucket, part in parts]
-    states, schema = table.states(), table.current
+    states, schema = table.states(), table.version.schema
 
     def find(meta) -> int:
         found = (BucketFiles(meta, schema, bucket).find(part, states[bucket].files) for bucket, part in keys)

@@ -55,7 +55,7 @@ def test_a_changelog_continues_where_the_previous_one_ended(was, to):
         with pytest.raises(InvalidQuery):
             table.changes(start, mode="changelog").count()
         return
-    end, view = table.snapshots().num_rows, view_of(table.current, "changelog")
+    end, view = table.snapshots().num_rows, view_of(table.version.schema, "changelog")
     changes = table.changes(start, mode="changelog").to_arrow().to_pylist()
     if to != "input":
         assert fold(at(table, start, view), changes) == at(table, end, view) == at(table, end, "fresh")
@@ -253,7 +253,7 @@ def test_a_schema_that_was_stored_but_not_published_is_not_in_effect():
     write(table, [1], 1)
     world = copied(storage)
     left = lake_on(world, "x-").table("d.t")
-    left.meta.schemas.put(altered(left.current, [set_option("merge-engine", "first-row")], 1, 0, "d.t"))
+    left.meta.schemas.put(altered(left.version.schema, [set_option("merge-engine", "first-row")], 1, 0, "d.t"))
     assert dict(left.options) == {}
     write(left, [1], 2)
     assert left.scan().to_arrow()["a"].to_pylist() == [2]

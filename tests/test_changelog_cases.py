@@ -147,7 +147,7 @@ def test_full_compaction_compacts_at_every_commit_by_default():
     write(table, "1", compact=None)
     write(table, "2", compact=None)
     assert emitted(table, 0) == [("+I", "1"), ("-U", "1"), ("+U", "2")]
-    assert not table.current.parsed_options.layout.deletion_vectors
+    assert not table.version.schema.parsed_options.layout.deletion_vectors
 
 
 @pytest.mark.parametrize(

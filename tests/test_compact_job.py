@@ -32,7 +32,7 @@ def write(table: Table) -> None:
 
 def preceded(table: Table, times: int, by: CompactBuckets) -> CompactBuckets:
     """Compacts the table; `by` runs first, `times` times."""
-    here, left = compact_here(table.meta, table.current), [by] * times
+    here, left = compact_here(table.meta, table.version.schema), [by] * times
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
         if left:

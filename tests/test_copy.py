@@ -138,7 +138,7 @@ def test_a_branch_a_rolled_back_table_and_one_without_rows():
         assert everything(made) == everything(source)
         assert made.schema == source.schema
         assert made.verify() == []
-        (made.append if made.current.append_only else made.upsert)(source.scan().to_arrow())
+        (made.append if made.version.schema.append_only else made.upsert)(source.scan().to_arrow())
         made.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
         assert made.verify() == []
 

@@ -725,8 +725,8 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         table = table_of(Case(engine, ints(2), options, [], []))
         table.upsert(batch(table, [(1, 1, 1)]), row_kind="op")
         late = None if engine == PARTIAL else 5 if engine == DEDUPLICATE else 1
-        rows = prepare(batch(table, [(1, 5, late)]).drop_columns(["op"]), table.current)[0]
-        ((bucket, part),) = split(rows, table.current, 1)
+        rows = prepare(batch(table, [(1, 5, late)]).drop_columns(["op"]), table.version.schema)[0]
+        ((bucket, part),) = split(rows, table.version.schema, 1)
         state = table.states()[bucket]
         choose = inline_picker(table.version, None)
         message = write_bucket(table.version.files(bucket), [part], state, choose)  # has looked up and merged

@@ -120,7 +120,9 @@ def test_an_alteration_is_seen_by_a_table_opened_anew(name):
     table.alter(*ALTERED[name][0])
     again = lake_on(table.meta.env.storage, "again").table("d.t")
     assert (again.schema, listed(again)) == (table.schema, listed(table))
-    assert [field.metadata for field in again.current.columns] == [field.metadata for field in table.current.columns]
+    assert [field.metadata for field in again.version.schema.columns] == [
+        field.metadata for field in table.version.schema.columns
+    ]
 
 
 def test_the_key_can_be_renamed():
@@ -461,8 +463,8 @@ def test_a_schema_file_with_a_default_that_is_no_value_is_damaged(field, value):
     table = made("id BIGINT, a INT", [{"id": 1, "a": 1}])
     added = {"i": ("INT", 3), "d": ("DATE", "2026-01-01"), "b": ("BINARY", b"x"), "p": ("STRUCT<x: INT>", None)}
     table.alter(*(lsmlake.add_column(name, type_, default=default) for name, (type_, default) in added.items()))
-    content = unwrap_json("schema", table.current.encode(), "here")
-    assert Schema.decode(wrap_json("schema", content), "here") == table.current
+    content = unwrap_json("schema", table.version.schema.encode(), "here")
+    assert Schema.decode(wrap_json("schema", content), "here") == table.version.schema
     for default in ("initial_default", "write_default"):
         content["fields"][field][default] = value
         with pytest.raises(Corrupt, match="no value of its type"):

@@ -273,7 +273,7 @@ def test_values_are_found_after_a_rename_and_a_widening(old, new, option):
     for number, value in enumerate(values):
         table.append(pa.table({"v": pa.array([value], type_of(old)), "n": pa.array([number], pa.int32())}))
     table.alter(rename_column("v", "w"), change_type("w", new))
-    index = table.current.parsed_options.index
+    index = table.version.schema.parsed_options.index
     assert {index.bloom_columns, index.bitmap_columns} == {("w",), ()}
     widened = pa.array(values, type_of(old)).cast(type_of(new)).to_pylist()
     for number, value in enumerate(widened):

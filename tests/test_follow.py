@@ -56,7 +56,7 @@ def test_steps_of_any_size_from_any_place_lead_to_the_end(name, producer, mode, 
         )
         follower = wanted.follower(table.meta, "UTC")
         limit = Limit(*(data.draw(st.none() | st.integers(1, most)) for most in (10, 3000, 3)))
-        view = view_of(table.current, follower.mode)
+        view = view_of(table.version.schema, follower.mode)
         state = {} if full else player.view(start - 1, view)
         offset = follower.begin()
         assert offset == Offset(start, 0, full)

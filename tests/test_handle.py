@@ -90,7 +90,7 @@ def test_a_schema_that_lost_its_race_is_not_remembered():
     storage = MemoryStorage()
     table = made(storage)
     write(table, 1)
-    lost = altered(table.current, [set_option("write-only", "true")], 1, 0, "d.t")
+    lost = altered(table.version.schema, [set_option("write-only", "true")], 1, 0, "d.t")
     assert table.meta.schemas.put(lost)
     assert table.schemas()["schema_id"].to_pylist() == [0, 1]
     storage.delete(table.meta.paths.schema(1))
@@ -116,7 +116,7 @@ def test_the_live_files_of_an_older_snapshot_are_folded_once():
     table = made()
     first = write(table, 1)
     write(table, 2)
-    schema = table.current
+    schema = table.version.schema
     table.scan().count()
     assert table.meta.manifests.live(first, schema) is table.meta.manifests.live(first, schema)
 

@@ -90,7 +90,7 @@ def check_branch(found: IcebergReader, branch: Table, name: str) -> set[int]:
 
 def check(player: Player) -> None:
     table = player.table
-    if table.version.snapshot is None or table.current.merges_at_read:
+    if table.version.snapshot is None or table.version.schema.merges_at_read:
         return
     found = reader_of(player)
     every = snapshots_of(table)

@@ -83,10 +83,10 @@ def test_a_published_table_comes_back(data):
     with addressed:
         player = played(plan)
         table = player.table
-        if table.version.snapshot is None or table.current.merges_at_read:
+        if table.version.snapshot is None or table.version.schema.merges_at_read:
             return
         found = mirror.publish(table.meta).metadata_file
-        mode = "fresh" if shows_level0(table.current) or table.current.append_only else "raw"
+        mode = "fresh" if shows_level0(table.version.schema) or table.version.schema.append_only else "raw"
         expected = table.scan(mode=mode).to_arrow().to_pylist()
         lake = new_lake()
         name = ROOT.removeprefix("memory://").rstrip("/")
@@ -262,7 +262,7 @@ def test_a_table_by_pyiceberg_that_was_altered(lake, tmp_path):
     assert rows_of(made) == multiset(map(hashable, table.scan().to_arrow().select(made.schema.names).to_pylist()))
     assert (report.adopted, report.rewritten, made.partition_by) == (3, {}, ("p",))
     check_readers(made)
-    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in made.current.columns]
+    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in made.version.schema.columns]
     assert ids == [field.field_id for field in table.schema().fields]
 
 

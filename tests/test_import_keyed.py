@@ -46,9 +46,9 @@ def test_a_published_table_comes_back_and_goes_on(data):
     with addressed:
         player = played(plan)
         table, shape = player.table, player.shape
-        if table.version.snapshot is None or table.current.merges_at_read:
+        if table.version.snapshot is None or table.version.schema.merges_at_read:
             return
-        if not shows_level0(table.current):
+        if not shows_level0(table.version.schema):
             table.compact()
             player._noted()
         found = mirror.publish(table.meta).metadata_file

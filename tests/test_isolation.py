@@ -30,7 +30,6 @@ from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
 from lsmlake.store.storage import Storage
 from lsmlake.store.version import Version
 from lsmlake.write.statement import DmlReport, evaluated
@@ -167,12 +166,12 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
     """With vectors and under a primary key; a copy on write depends on its files."""
     rounds: list[str] = []
 
-    def counted(meta: Metadata, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
+    def counted(first: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
         def noted(version: Version) -> DmlReport:
-            rounds.append(meta.env.ids.prefix)
+            rounds.append(version.meta.env.ids.prefix)
             return evaluate(version)
 
-        return evaluated(meta, noted)
+        return evaluated(first, noted)
 
     monkeypatch.setattr("lsmlake.api.table_verbs.statements.evaluated", counted)
     for own, other in (pair for number, pair in enumerate(product(OWN, OTHERS)) if sampled(number, 3)):

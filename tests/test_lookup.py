@@ -91,7 +91,7 @@ TINY = Limits(row_group_rows=5, small_file_rows=5, chunk_rows=14, stream_buffer_
 @given(keyed(), st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=3), CODES)
 def test_find_finds_every_key_in_every_file(table, runs, wanted):
     shape, made = table
-    schema, files, rows_of_file = made.current, [], {}
+    schema, files, rows_of_file = made.version.schema, [], {}
     bucket = BucketFiles(Metadata.of(replace(made.meta.env, limits=TINY), made.meta.paths), schema, HERE)
     for codes in runs:
         keys = sorted_keys(shape, codes)

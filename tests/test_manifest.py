@@ -24,7 +24,7 @@ QUICK = examples(60)
 
 def schema_of(key: str, partition: str) -> tuple[Shape, Schema]:
     shape = Shape.of(key, partition)
-    return shape, shape.create(new_lake(), bucket=4).current
+    return shape, shape.create(new_lake(), bucket=4).version.schema
 
 
 def bounds(one: object, other: object) -> tuple[object, object]:
@@ -111,8 +111,10 @@ def test_every_value_of_a_type_survives_as_a_bound(ddl):
         )
         for i, value in enumerate(values)
     ]
-    made = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 1, file) for file in files], table.current)
-    assert [entry.file for entry in values_of(manifest_codec.decode(manifest_codec.encode(made), ""), table.current)] == files
+    made = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 1, file) for file in files], table.version.schema)
+    assert [
+        entry.file for entry in values_of(manifest_codec.decode(manifest_codec.encode(made), ""), table.version.schema)
+    ] == files
 
 
 def naive_fold(entries: list[ManifestEntry]) -> dict[str, ManifestEntry]:

@@ -333,7 +333,7 @@ def test_what_was_given_is_kept_as_text_and_read_back():
     lake.create_table("d.t", "k INT, j INT, v INT", primary_key=["k", "j"], options=given_options)
     table = lake.table("d.t")
     assert dict(table.options) == {"bucket": "4", "write-only": "true", "target-file-size": "64 mb", "bucket-key": "k,j"}
-    assert table.current.parsed_options == Options.parse(given_options)
+    assert table.version.schema.parsed_options == Options.parse(given_options)
 
 
 # --- what they do ---

@@ -284,7 +284,7 @@ class AtCall(HookedStorage):
 
 def written(table: Table, seed: int) -> list[CommitMessage]:
     """The files of an upsert that has not committed yet."""
-    schema, version = table.current, table.version
+    schema, version = table.version.schema, table.version
     parts = split(prepare(rows(seed), schema, Request(cast=Cast("UTC")))[0], schema, 2)
     return [write_bucket(version.files(bucket), [part], None, None) for bucket, part in parts]
 

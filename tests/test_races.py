@@ -273,15 +273,15 @@ def test_a_cut_meets_another_program(name):
 
 def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
-    choose = as_needed(table.current.parsed_options.compaction, 0) if inline else None
+    choose = as_needed(table.version.schema.parsed_options.compaction, 0) if inline else None
     states = table.states()
-    parts = split(prepare(data, table.current)[0], table.current, 1)
+    parts = split(prepare(data, table.version.schema)[0], table.version.schema, 1)
     return [write_bucket(table.version.files(bucket), [part], states.get(bucket), choose) for bucket, part in parts]
 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
-    choose = in_full(table.current, 0) if full else as_needed(table.current.parsed_options.compaction, 0)
+    choose = in_full(table.version.schema, 0) if full else as_needed(table.version.schema.parsed_options.compaction, 0)
     return [m for s in table.states().values() if (m := compact_bucket(table.version.files(s.bucket), s, choose))]
 
 

@@ -179,7 +179,7 @@ def test_ids_are_not_used_again_after_a_rollback():
     assert table.partition_by == ("days(ts)",)
     table.alter(lsmlake.add_partition_field("bucket(8, id)"))
     table.append([row(3, at(1))])
-    found = {spec.id: [field.id for field in spec.fields] for spec in table.current.partitioning.specs}
+    found = {spec.id: [field.id for field in spec.fields] for spec in table.version.schema.partitioning.specs}
     assert found == {0: [1000], 2: [1000, 1002]}
     assert values(table) == [(1, "a"), (3, "a")] and table.verify() == []
 
@@ -189,7 +189,7 @@ KEY = ["id", "ts"]
 
 def test_keys_stay_in_their_partitions():
     table = table_by("days(ts)", "bucket(3, id)", primary_key=KEY, options={"bucket": 2})
-    assert table.current.key == ("id", "ts"), "no column is the same in all rows of a partition"
+    assert table.version.schema.key == ("id", "ts"), "no column is the same in all rows of a partition"
     table.alter(lsmlake.replace_partition_field("bucket(3, id)", "truncate(10, id)"))  # while there are no rows
     for value in "abc":
         table.upsert([row(i, at(1 + i % 3, i), value) for i in range(20)])
@@ -294,7 +294,7 @@ def test_sql(tmp_path):
     lake.sql("ALTER TABLE d.t DROP PARTITION FIELD bucket(16, id)")
     lake.sql("ALTER TABLE d.t REPLACE PARTITION FIELD `my ts_day` WITH hours(`my ts`) AS hour")
     lake.sql("ALTER TABLE d.t ADD PARTITION FIELD bucket(id, 8)")
-    assert [field.name for field in table.current.partition_columns] == ["hour", "v_trunc", "id", "id_bucket_8"]
+    assert [field.name for field in table.version.schema.partition_columns] == ["hour", "v_trunc", "id", "id_bucket_8"]
     lake.sql("INSERT INTO d.t VALUES (34, TIMESTAMP '1969-12-31 12:00:00', 'äöüßx')")
     assert lake.sql("SHOW PARTITIONS d.t").to_arrow()["partition"].to_pylist() == [
         "hour=1969-12-31-12, v_trunc=äöüß, id=34, id_bucket_8=3", "my ts_day=1969-12-31, id_bucket=3, v_trunc=äöüß, id=34",
@@ -306,7 +306,7 @@ def test_sql(tmp_path):
 
 
 def test_schemas_that_no_writer_stores():
-    schema = table_by("days(ts)", "id").current
+    schema = table_by("days(ts)", "id").version.schema
     assert Schema.decode(schema.encode(), "x") == schema
     stored = envelope.unwrap_json("schema", schema.encode(), "x")
     specs, field = stored["partitioning"]["specs"], stored["partitioning"]["specs"][0]["fields"][0]
@@ -330,7 +330,7 @@ def test_verify_names_a_file_in_another_partition(day):
     table = table_by("days(ts)")
     bucket = Bucket((day,), 0)
     files = table.version.files(bucket)
-    rows = prepare(pa.Table.from_pylist([row(1, at(1))], schema=table.schema), table.current, Request())[0]
+    rows = prepare(pa.Table.from_pylist([row(1, at(1))], schema=table.schema), table.version.schema, Request())[0]
     added = files.write([rows], Origin(LEVEL, APPEND))
     message = CommitMessage(bucket, BucketEdit(bucket, 1, added=added), rows=1, written=files.paths(added))
     publish(table.version, [message], Identity("w"), None)

@@ -355,7 +355,7 @@ def test_columns_come_back_with_their_values():
     write(table, range(1, 2), 2)
     table.compact(full=True)
     assert rows(table) == multiset([(0, "1", None), (1, "2", None), (2, "1", None)])
-    ids = list(table.current.field_ids().values())
+    ids = list(table.version.schema.field_ids().values())
     assert ids == [1, 2, 4]
     is_in_order(table)
 

@@ -99,7 +99,7 @@ def test_text_of_few_values_is_read_by_dictionary_and_no_other(tmp_path):
     (split, _) = table.scan().plan().splits
     meta, (file,) = table.meta, split.files
     path = meta.paths.data(file)
-    with DataReader(meta.env, path, file, table.current, encoded=SCHEMA.names) as reader:
+    with DataReader(meta.env, path, file, table.version.schema, encoded=SCHEMA.names) as reader:
         assert reader.groups > 3
         read = reader.read(range(reader.groups), SCHEMA.names)
     assert [pa.types.is_dictionary(field.type) for field in read.schema] == [False, True, False, False]

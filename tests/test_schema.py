@@ -147,8 +147,8 @@ def test_keys_are_required_and_partitions_may_be_null():
     lake = new_lake()
     table = lake.create_table("d.t", "p STRING, q INT NOT NULL, k INT", primary_key=["p", "q", "k"], partition_by=["p", "q"])
     assert [field.nullable for field in table.schema] == [True, False, False]
-    assert table.current.key == ("k",)
-    assert table.current.bucket_key == ("k",)
+    assert table.version.schema.key == ("k",)
+    assert table.version.schema.bucket_key == ("k",)
     assert table.primary_key == ("p", "q", "k")
 
 

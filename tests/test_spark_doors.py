@@ -112,4 +112,4 @@ def test_the_folder_of_the_lake_is_not_the_warehouse_of_spark(spark, tmp_path):
     spark.sql(f"CREATE DATABASE own LOCATION '{tmp_path}/own.db'")
     with pytest.raises(InvalidQuery, match="Spark's warehouse is the folder of the lake"):
         lake.register_tables(spark)
-    assert table.current.columns.names == ["id"]
+    assert table.version.schema.columns.names == ["id"]

@@ -45,7 +45,7 @@ def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, codes, se
 
 def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | None, spilled: bool) -> dict[Bucket, list]:
     """What an intake makes of the batches, and whether it used the disk."""
-    schema, start, result = table.current, 0, {}
+    schema, start, result = table.version.schema, 0, {}
     with Intake(schema, Request(Source.of(row_kind))) as intake:
         for batch in batches:
             numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.layout.buckets)

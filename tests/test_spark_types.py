@@ -175,7 +175,7 @@ def test_columns_keep_their_comments_and_nullability(spark, spark_lake):
     table = spark_lake.create_table("d.t", schema, primary_key=["id"])
     assert [field.nullable for field in table.schema] == [False, False, True]
     assert not table.schema.field("list").type.value_field.nullable
-    assert table.current.columns.field("v").metadata[b"comment"] == b"never null"
+    assert table.version.schema.columns.field("v").metadata[b"comment"] == b"never null"
 
 
 # --- type names ---

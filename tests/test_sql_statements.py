@@ -43,7 +43,7 @@ def test_a_table_is_made_described_and_dropped(lake, orders):
     lake.sql(ORDERS.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
     lake.sql("ALTER TABLE d.orders RENAME TO d.old")
     lake.sql(statement)
-    made, old = lake.table("d.orders").current, lake.table("d.old").current
+    made, old = lake.table("d.orders").version.schema, lake.table("d.old").version.schema
     assert (made.plain_columns, made.primary_key, made.partition_by, made.options, made.comment) == (
         old.plain_columns, old.primary_key, old.partition_by, old.options, old.comment,
     )  # fmt: skip

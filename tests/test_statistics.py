@@ -117,7 +117,7 @@ def test_the_statistics_are_those_of_the_visible_rows(vectors: bool):
     stored = sum(file["file_size_in_bytes"] for file in table.files().to_pylist())
     assert found["mergedRecordSize"] == round(stored * len(rows) / sum(file.rows for file in second.files(latest)))
     assert list(found["colstat"]) == list(shape.names)
-    for name, number in table.current.field_ids().items():
+    for name, number in table.version.schema.field_ids().items():
         values = [row[name] for row in rows]
         one = found["colstat"][name]
         if table.schema.field(name).type == pa.timestamp("us", "UTC"):

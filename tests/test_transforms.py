@@ -268,7 +268,7 @@ def test_files_of_rows_and_manifests_have_the_values_of_icebergs_specification()
     table.alter(lsmlake.replace_partition_field("ts_day", "hours(ts)"))
     table.append([{"id": 34, "ts": dt.datetime(1969, 12, 31, 23, tzinfo=UTC)}])
     bucket = (2017239379 & 0x7FFFFFFF) % 16
-    assert [(f.id, f.source, f.name, str(f.transform)) for f in table.current.partitioning.fields] == [
+    assert [(f.id, f.source, f.name, str(f.transform)) for f in table.version.schema.partitioning.fields] == [
         (1000, 2, "ts_day", "day"), (1001, 1, "id_bucket", "bucket[16]"), (1002, 2, "ts_hour", "hour"),
     ]  # fmt: skip
     entries = table.version.live()
@@ -283,7 +283,10 @@ def test_files_of_rows_and_manifests_have_the_values_of_icebergs_specification()
     ]  # fmt: skip
     assert table.partition_by == ("hours(ts)", "bucket(16, id)")
     table.alter(lsmlake.replace_partition_field("hours(ts)", "days(ts)"))
-    assert (table.current.spec_id, table.current.partitioning.highest_spec) == (0, 1)  # the fields of before have their spec
+    assert (table.version.schema.spec_id, table.version.schema.partitioning.highest_spec) == (
+        0,
+        1,
+    )  # the fields of before have their spec
     assert rows_of(table.scan().to_arrow())
 
 

@@ -57,7 +57,7 @@ def added(table: Table, state: BucketState, file: DataFile, **more: object) -> l
 
 
 def written(table: Table, keys: list[int], bucket: Bucket = Bucket((), 0), origin: Origin = APPEND) -> DataFile:
-    rows = pa.table({"k": pa.array(keys, pa.int64()), "v": ["z"] * len(keys)}).cast(table.current.row_columns)
+    rows = pa.table({"k": pa.array(keys, pa.int64()), "v": ["z"] * len(keys)}).cast(table.version.schema.row_columns)
     (file,) = table.version.files(bucket).write([rows], origin)
     return file
 

@@ -49,7 +49,7 @@ def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, 
     table = shape.create(new_lake(), bucket=buckets)
     rows = rows_from(shape, codes)
     order = data.draw(st.permutations(range(len(rows)))) if shuffled else list(range(len(rows)))
-    prepared, kept = prepare(shape.table(rows, table.schema), table.current)
+    prepared, kept = prepare(shape.table(rows, table.schema), table.version.schema)
     assert kept is None
 
     newest: dict[tuple, tuple] = {}
@@ -63,8 +63,8 @@ def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, 
     for found in expected.values():
         found.sort(key=lambda row: tuple(map(rank, row[: len(shape.key)])))
 
-    numbers = bucket_of([prepared[name] for name in table.current.bucket_key], buckets) if shuffled else None
-    parts = list(split(prepared, table.current, buckets, numbers, np.array(order) if shuffled else None))
+    numbers = bucket_of([prepared[name] for name in table.version.schema.bucket_key], buckets) if shuffled else None
+    parts = list(split(prepared, table.version.schema, buckets, numbers, np.array(order) if shuffled else None))
     assert len({bucket for bucket, _ in parts}) == len(parts)
     assert {bucket: rows_of(part) for bucket, part in parts} == {
         bucket: [tuple(map(seen, row)) for row in found] for bucket, found in expected.items()
@@ -81,9 +81,9 @@ def test_prepare_gives_every_row_its_kind(codes, options, option_names_the_colum
     data = shape.table(rows, table.schema)
     if option_names_the_column:
         data = data.set_column(shape.names.index("s"), "s", pa.array(kinds))
-        prepared, kept = prepare(data, table.current)
+        prepared, kept = prepare(data, table.version.schema)
     else:
-        prepared, kept = prepare(data.append_column("op", pa.array(kinds)), table.current, Request(Source("op")))
+        prepared, kept = prepare(data.append_column("op", pa.array(kinds)), table.version.schema, Request(Source("op")))
     ignored = {"-U", "-D"} if "ignore_delete" in options else {"-U"} if options else set()
     staying = [i for i, kind in enumerate(kinds) if kind not in ignored]
     assert (list(range(len(rows))) if kept is None else kept.tolist()) == staying
@@ -133,7 +133,7 @@ def test_statistics_are_sound_and_tight_where_they_can_be(case, cut):
         )
     ((state,),) = [list(table.states().values())]
     (file,) = state.files
-    nulls, low, high = file.stats[table.current.field_ids()["v"]]
+    nulls, low, high = file.stats[table.version.schema.field_ids()["v"]]
     present = [value for value in column if value is not None]
     assert nulls == len(column) - len(present)
     if not present or any(isinstance(value, float) and math.isnan(value) for value in present):
@@ -149,7 +149,7 @@ def test_statistics_are_sound_and_tight_where_they_can_be(case, cut):
         assert high == most or len(most.encode() if isinstance(most, str) else most) > cut
     else:
         assert (low, high) == (least, most)
-    assert file.stats[table.current.field_ids()["k"]] == (0, 0, len(column) - 1)
+    assert file.stats[table.version.schema.field_ids()["k"]] == (0, 0, len(column) - 1)
     assert (file.min_key, file.max_key, file.rows) == ((0,), (len(column) - 1,), len(column))
 
 
@@ -172,7 +172,7 @@ def test_a_run_is_cut_into_files_however_its_rows_arrive(sizes, target):
     table = new_lake().create_table(
         "d.t", "k BIGINT, v STRING", primary_key=["k"], options={"target-file-size": target, "file.block-size": "1 b"}
     )
-    meta, schema = table.meta, table.current
+    meta, schema = table.meta, table.version.schema
     tables, start = [], 0
     for size in sizes:
         tables.append(
@@ -231,13 +231,13 @@ def test_any_parquet_reader_finds_the_users_columns_with_ids_and_no_others(key):
         without = re.findall(r"group field_id=-1 (\w+)|field_id=-1", str(found.schema))
         assert sorted(without) == ["key_value", "list", "schema"], "only what Parquet puts around columns has no id"
         ids = [int(field.metadata[b"PARQUET:field_id"]) for field in found.schema_arrow]
-    assert ids == list(table.current.field_ids().values())
+    assert ids == list(table.version.schema.field_ids().values())
 
 
 def test_decimals_are_integers_as_far_as_they_fit():
     columns = "k DECIMAL(18,3), a DECIMAL(9,2), b DECIMAL(18,0), c DECIMAL(38,10)"
     table = new_lake().create_table("d.t", columns, primary_key=["k"], options={"bucket": 1})
-    kinds = table.current.row_columns
+    kinds = table.version.schema.row_columns
     ends = {f.name: [Decimal(f"{sign}{'9' * f.type.precision}E-{f.type.scale}") for sign in "-+"] for f in kinds}
     rows = pa.table({f.name: pa.array([*ends[f.name], Decimal(0)], f.type) for f in kinds}, schema=kinds)
     table.upsert(rows)

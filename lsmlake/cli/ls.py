@@ -48,14 +48,15 @@ def _records(lake: Lake, databases: list[str]) -> Iterator[dict[str, object]]:
 def _holdings(lake: Lake, name: str) -> dict[str, object]:
     try:
         table = lake.table(name)
-        latest = table.meta.snapshots.latest()
-        live = table.meta.manifests.live(latest, table.current) if latest else None
+        version = table.version
+        schema, latest = version.schema, version.snapshot
+        live = version.live() if latest else None
     except LakeError as broken:
         return {"error": one_line(broken)}
     return {
-        "primary_key": list(table.primary_key),
-        "partition_by": list(table.partition_by),
-        "comment": table.comment,
+        "primary_key": list(schema.primary_key),
+        "partition_by": list(schema.partition_by),
+        "comment": schema.comment,
         "snapshot_id": latest.id if latest else None,
         "commit_time": datetime.datetime.fromtimestamp(latest.time_ms / 1000, datetime.timezone.utc) if latest else None,
         "rows": latest.total_rows if latest else 0,

@@ -37,8 +37,8 @@ def show(
     """
     lake = open_lake(ctx, warehouse, debug)
     found = open_table(lake, table)
-    schema, latest = found.current, found.meta.snapshots.latest()
-    states = found.meta.manifests.states(latest, schema) if latest else {}
+    version = found.version
+    schema, latest, states = version.schema, version.snapshot, version.states()
     left = _of_partition(schema, _of_number(schema, states, bucket), partition)
     chosen = max(left, key=lambda one: sum(file.bytes for file in left[one].files), default=None)
     why = f"the largest of {len(left):,}" if len(left) > 1 else ""

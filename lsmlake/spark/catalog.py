@@ -84,7 +84,7 @@ def _entry(name: str) -> str:
 def _put(spark, table: Table, given: dict[str, str]) -> None:
     """Creates the entry of a table, unless it is there."""
     database = table.name.partition(".")[0]
-    entry, columns = _entry(table.name), to_spark(table.current.plain_columns)
+    entry, columns = _entry(table.name), to_spark(table.version.schema.plain_columns)
     _check_place(spark, database, table)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {backticked(_CATALOG)}.{backticked(database)}")
     if (found := _columns(spark, entry)) is not None:

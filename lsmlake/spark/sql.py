@@ -110,7 +110,7 @@ class SparkEngine:
                 return execute.delete(target)
             return execute.update(target, {column: f"{_VALUE}{number}" for number, column in enumerate(change.values)})
 
-        return evaluated(change.table.meta, evaluate)
+        return evaluated(change.table.version, evaluate)
 
     def _own(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
         """A part of a statement as text of its own, with views."""

@@ -30,7 +30,7 @@ def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
         lake.rename_table(name, ".".join(part.name for part in actions[0].this.parts))
         return
     table, zone = lake.table(name), lake.runtime.zone
-    table.alter(*(made for action in actions for made in _alterations(action, table.current.columns, text, zone)))
+    table.alter(*(made for action in actions for made in _alterations(action, table.version.schema.columns, text, zone)))
 
 
 def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:

@@ -48,14 +48,14 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Eng
     """UPDATE table SET column = value, ... [WHERE condition]"""
     text.only(node, "this", "expressions", "where")
     table = catalog.table(node.this)
-    values = with_defaults(_assigned(node.expressions, node.this, table, text), table.current.columns)
+    values = with_defaults(_assigned(node.expressions, node.this, table, text), table.version.schema.columns)
     where = node.args["where"].this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
         return _changed(RowChange(node, table, where, values), text, catalog, now, engine)
     if not table.runtime.filters:  # an error names the place in the statement
-        scope = Scope.of(table.current.plain_columns, *_names(node.this, catalog))
+        scope = Scope.of(table.version.schema.plain_columns, *_names(node.this, catalog))
         parts = {name: (Translator.at(text, scope, now), value) for name, value in values.items()}
-        columns_from(parts, table.current.plain_columns, table.runtime.zone)
+        columns_from(parts, table.version.schema.plain_columns, table.runtime.zone)
     texts = {name: _own(value, node.this, text) for name, value in values.items()}
     return _report(table.update(texts, None if where is None else _own(where, node.this, text)))
 
@@ -68,7 +68,7 @@ def _by_rows(node: exp.Delete | exp.Update, where: exp.Expression | None, table:
     if where is None or table.runtime.filters:
         return False
     try:
-        from_sqlglot(_plain(where, node.this), table.current.plain_columns, text.text, zone=table.runtime.zone)
+        from_sqlglot(_plain(where, node.this), table.version.schema.plain_columns, text.text, zone=table.runtime.zone)
     except InvalidQuery:
         return True
     return False
@@ -100,7 +100,7 @@ def _changed_here(change: RowChange, text: Text, catalog: Catalog, now: str) -> 
             load = partial(create_views, uses=queries.uses, sources=sources_of(plans, stack))
             return change_rows(version, on, assigned, known, change.isolation(version), zone, load, reads_itself)
 
-    return evaluated(change.table.meta, evaluate)
+    return evaluated(change.table.version, evaluate)
 
 
 def _names(target: exp.Table, catalog: Catalog) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def _clause(
     text: Text,
 ):
     def assigned(pairs: Mapping[str, exp.Expression]) -> dict[str, str]:
-        return {name: spoken(value) for name, value in with_defaults(pairs, table.current.columns).items()}
+        return {name: spoken(value) for name, value in with_defaults(pairs, table.version.schema.columns).items()}
 
     then, matched, by_source = when.args["then"], bool(when.args.get("matched")), bool(when.args.get("source"))
     if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
@@ -180,7 +180,7 @@ def _clause(
 
 def _assigned(items: list[exp.Expression], target: exp.Table, table: Table, text: Text) -> dict[str, exp.Expression]:
     """The columns and values after SET. A field of a struct is named by its path."""
-    alias, columns = target.alias or target.name, {name.lower() for name in table.current.columns.names}
+    alias, columns = target.alias or target.name, {name.lower() for name in table.version.schema.columns.names}
     pairs: list[tuple[tuple[str, ...], exp.Expression]] = []
     for item in items:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, (exp.Column, exp.Dot)):
@@ -200,7 +200,7 @@ def _assigned(items: list[exp.Expression], target: exp.Table, table: Table, text
         pairs = ((exp.Literal.string(name), value) for name, value in fields)
         return exp.Anonymous(this="named_struct", expressions=list(chain.from_iterable(pairs)))
 
-    return whole_columns(pairs, table.current.plain_columns, old, struct)
+    return whole_columns(pairs, table.version.schema.plain_columns, old, struct)
 
 
 def _parts(node: exp.Expression) -> list[exp.Expression]:

@@ -48,7 +48,7 @@ def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare, eng
         rows = run(_assigned(node, text, table, prepared, _sources(node, text, table, found, given, static)))
     else:
         frame = engine.rows(query, text, catalog)
-        rows, count = engine.assigned(frame, _sources(node, text, table, frame.columns, given, static), table.current)
+        rows, count = engine.assigned(frame, _sources(node, text, table, frame.columns, given, static), table.version.schema)
     where = node.args.get("where")
     if where is not None:
         snapshot = table.overwrite(rows, where=text_of(where, text))
@@ -67,7 +67,7 @@ def _query(node: exp.Insert, table: Table, given: Sequence[str]) -> exp.Expressi
         for row in query.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
             pairs = zip(given, cells, strict=False)
-            for cell, value in zip(cells, with_defaults(dict(pairs), table.current.columns).values(), strict=False):
+            for cell, value in zip(cells, with_defaults(dict(pairs), table.version.schema.columns).values(), strict=False):
                 if value is not cell:
                     cell.replace(value)
     if node.args.get("with_"):
@@ -115,7 +115,7 @@ def _sources(
 ) -> dict[str, int | exp.Expression]:
     """The column of the query, or the constant, for each column of the table that the statement gives a value. `found`: the
     columns of the query. `names`: those that they are for; None: the query names them itself."""
-    columns = table.current.columns.names
+    columns = table.version.schema.columns.names
     by_lower = {name.lower(): name for name in columns}
     given = found if names is None else names
     fixed = {name.lower() for name in static}
@@ -135,7 +135,7 @@ def _assigned(
     node: exp.Insert, text: Text, table: Table, prepared: Prepared, sources: Mapping[str, int | exp.Expression]
 ) -> Prepared:
     """The query with the columns of the table, in its types."""
-    query, schema = prepared.query, table.current
+    query, schema = prepared.query, table.version.schema
     parts, columns = [], []
     for field in schema.columns:
         kind = types.plain(field.type)

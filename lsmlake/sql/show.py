@@ -38,7 +38,7 @@ def show(lake: Lake, words: Words) -> pa.Table:
     if words.take("CREATE", "TABLE"):
         name = words.name()
         words.end()
-        return _texts(("createtab_stmt",), [(create_statement(name, lake.table(name).current),)])
+        return _texts(("createtab_stmt",), [(create_statement(name, lake.table(name).version.schema),)])
     if words.take("TBLPROPERTIES"):
         return _texts(("key", "value"), sorted(_schema(lake, words).options.items()))
     if words.take("PARTITIONS"):
@@ -70,7 +70,7 @@ def describe(lake: Lake, words: Words) -> pa.Table:
     name = words.name()
     words.end()
     table = lake.table(name)
-    schema = table.current
+    schema = table.version.schema
     rows = [(field.name, _type(field), (field.metadata or {}).get(COMMENT, b"").decode() or None) for field in schema.columns]
     if len(schema.identity_columns) < len(schema.partition_columns):  # Spark lists transforms in another form than columns
         rows += [("# Partitioning", "", ""), *((f"Part {i}", term, "") for i, term in enumerate(schema.partition_by))]
@@ -114,7 +114,7 @@ def create_statement(name: str, schema: Schema) -> str:
 def _schema(lake: Lake, words: Words) -> Schema:
     name = words.name()
     words.end()
-    return lake.table(name).current
+    return lake.table(name).version.schema
 
 
 def _type(field: pa.Field) -> str:

@@ -13,7 +13,6 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.isolation import ISOLATIONS
 from lsmlake.store.env import Env
-from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
 _ROUNDS = 100
@@ -50,18 +49,19 @@ def moment_of(env: Env) -> str:
     return datetime.datetime.fromtimestamp(env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")
 
 
-def evaluated(meta: Metadata, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
-    """Evaluates a statement on the newest version and again after each commit that overtakes it, a bounded number of times.
+def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
+    """Evaluates a statement on the version in hand and, after each commit that overtakes it, on the newest one, a bounded number
+    of times.
 
     Raises:
         CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
     """
-    env, wait_ms = meta.env, 10
+    meta, env, wait_ms = version.meta, version.meta.env, 10
     for attempt in range(_ROUNDS):
         if attempt:
             env.sleep(wait_ms * env.random() / 1000)
             wait_ms = min(2 * wait_ms, _WAIT_MAX_MS)
-        version = Version.latest(meta)
+            version = Version.latest(meta)
         try:
             with version.unless_expired():
                 return evaluate(version)

@@ -101,7 +101,7 @@ def described(orders: lsmlake.Table) -> list[str]:
     assert_type(orders.partition_by, tuple[str, ...])
     assert_type(orders.options, Mapping[str, str])
     assert_type(orders.comment, str | None)
-    assert_type(orders.current, Schema)
+    assert_type(orders.version.schema, Schema)
     assert_type(orders.version, Version)
     assert_type(orders.states(), dict[Bucket, BucketState])
     return [orders.name, orders.path]

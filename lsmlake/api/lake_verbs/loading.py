@@ -99,8 +99,9 @@ def created_from(
 
 def added(table: Table, data: Data | Input, *, cast: bool, row_kind: RowKinds | None) -> Snapshot | None:
     """Appends the rows to a table without a primary key; upserts them otherwise."""
-    if not table.current.append_only:
+    schema = table.version.schema
+    if not schema.append_only:
         return table.upsert(data, cast=cast, row_kind=row_kind)
     if row_kind is not None:
-        check_keyed(table.current, table.name, "row_kind", "leave row_kind out")
+        check_keyed(schema, table.name, "row_kind", "leave row_kind out")
     return table.append(data, cast=cast)

@@ -55,7 +55,7 @@ class Expiry(Handle):
             InvalidQuery: a number is below 1, or `retain_max` is below `retain_min`.
         """
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
-        options = self.current.parsed_options
+        options = self.version.schema.parsed_options
         retention = snapshot_retention(options, self.meta.env.clock(), retain_min, retain_max, time_ms, limit)
         return expire(self.meta, retention, dry_run=dry_run)
 

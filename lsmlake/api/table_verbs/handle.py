@@ -13,7 +13,6 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.border import verbs_of
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows
-from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -35,7 +34,7 @@ class Handle:
 
     def _repr_html_(self) -> str:
         """The name, the columns and the options. Reads the schema, no data."""
-        schema = self.current
+        schema = self.version.schema
         kind = "append-only" if schema.append_only else f"primary key {', '.join(schema.primary_key)}"
         title = f"{self.name}: {kind}"
         if schema.partition_by:
@@ -44,39 +43,34 @@ class Handle:
         return html_rows(title, ("column", "type", ""), columns) + html_pairs("options", schema.options.items())
 
     @property
-    def current(self) -> Schema:
-        """The schema in effect, with keys, partitions and options."""
-        return self.version.schema
-
-    @property
     def version(self) -> Version:
-        """The table at its newest snapshot."""
+        """The table at its newest snapshot. Each access reads it anew: a verb reads it once and passes it on."""
         return Version.latest(self.meta)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self.current.plain_columns
+        return self.version.schema.plain_columns
 
     @property
     def primary_key(self) -> tuple[str, ...]:
         """The primary key columns, in the order in which they were declared."""
-        return self.current.primary_key
+        return self.version.schema.primary_key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition fields of new files, such as "dt" and "days(ts)", in order; empty for a table without partitions."""
-        return self.current.partition_by
+        return self.version.schema.partition_by
 
     @property
     def options(self) -> Mapping[str, str]:
         """The options that the table sets; all others have their defaults."""
-        return MappingProxyType(dict(self.current.options))
+        return MappingProxyType(dict(self.version.schema.options))
 
     @property
     def comment(self) -> str | None:
         """The comment of the table, if it has one."""
-        return self.current.comment
+        return self.version.schema.comment
 
     @property
     def path(self) -> str:

@@ -63,7 +63,7 @@ class Listings(Handle):
 
     def options_table(self) -> pa.Table:
         """One row per option: its name, the value that the table sets (null: none), default, possible values and meaning."""
-        return listings.options(self.current)
+        return listings.options(self.version.schema)
 
     @overload
     def system_table(

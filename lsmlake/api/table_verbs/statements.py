@@ -65,7 +65,7 @@ class Statements(Writing, Reading):
         def evaluate(version: Version) -> DmlReport:
             return self.runtime.delete(version, where, isolation or version.options.isolation.delete)
 
-        return evaluated(self.meta, evaluate)
+        return evaluated(self.version, evaluate)
 
     def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation | None = None) -> DmlReport:
         """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
@@ -101,7 +101,7 @@ class Statements(Writing, Reading):
             whole = whole_texts(values, version.schema.plain_columns)
             return self.runtime.update(version, whole, where, isolation or version.options.isolation.update, now)
 
-        return evaluated(self.meta, evaluate)
+        return evaluated(self.version, evaluate)
 
     def merge(self, source: Data | Reading, on: str, *, isolation: Isolation | None = None, evolve: bool = False) -> Merge:
         """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.
@@ -141,19 +141,20 @@ class Statements(Writing, Reading):
             data: object = source.scan() if isinstance(source, Reading) else source
             if isinstance(data, Scan) and data.meta.paths == self.meta.paths and data.moment == Moment():
                 data = OwnRows(partial(_read_at, data))
+            version = self.version
             if isinstance(data, OwnRows):
-                return evaluated(self.meta, lambda version: merging.of_own_rows(version, data))
-            with merging.joined(self.version, data) as evaluate:
-                return evaluated(self.meta, evaluate)
+                return evaluated(version, lambda version: merging.of_own_rows(version, data))
+            with merging.joined(version, data) as (version, evaluate):
+                return evaluated(version, evaluate)
 
         return Merge(run)
 
-    def _source(self, data: Data) -> Input:
+    def _source(self, version: Version, data: Data) -> Input:
         """Data in this process. The columns of files without types that have the name of one of the table get its type."""
         given = as_input(data)
         if not given.text:
             return given
-        by_lower, cast = {field.name.lower(): field for field in self.current.plain_columns}, self._cast(True)
+        by_lower, cast = {field.name.lower(): field for field in version.schema.plain_columns}, self._cast(True)
 
         def typed(rows: pa.Table) -> pa.Table:
             for place, name in enumerate(rows.column_names):
@@ -182,20 +183,23 @@ class _Merging:
 
     def of_own_rows(self, version: Version, source: OwnRows) -> DmlReport:
         """Evaluates the merge on a version, with a source made of the same version. Raises Overtaken."""
-        with self.joined(version, source.at(version), own=True) as evaluate:
+        with self.joined(version, source.at(version), own=True) as (version, evaluate):
             return evaluate(version)
 
     @contextmanager
-    def joined(self, version: Version, data: Data | Scan, *, own: bool = False) -> Iterator[Callable[[Version], DmlReport]]:
-        """Reads the source once; gives what evaluates the merge on a version. `own`: the source is made of rows of the table."""
+    def joined(
+        self, version: Version, data: Data | Scan, *, own: bool = False
+    ) -> Iterator[tuple[Version, Callable[[Version], DmlReport]]]:
+        """Reads the source once; gives the version to start with, with the columns of `evolve`, and what evaluates the merge
+        on a version. `own`: the source is made of rows of the table."""
         table = self.table
         if not isinstance(data, Scan) and not table.runtime.owns(data):
-            data = table._source(data)
+            data = table._source(version, data)
         spread = table.runtime.source(version, data)
         if spread is not None:
             if self.evolve:
-                table._evolved(version, table.runtime.columns_of(spread.schema), Request())
-            yield lambda now: table.runtime.merge(now, spread, self.on, self.clauses, self._level(now), own)
+                version = table._evolved(version, table.runtime.columns_of(spread.schema), Request())
+            yield version, lambda now: table.runtime.merge(now, spread, self.on, self.clauses, self._level(now), own)
             return
         from lsmlake.write.merge import merge  # loads sqlglot
         from lsmlake.write.merge_clauses import checked, schema_of_source
@@ -205,11 +209,11 @@ class _Merging:
         first = next(tables, None)
         if first is None:
             raise InvalidData("the source of the merge has no columns", where=table.name, cure="pass data with columns")
-        columns = schema_of_source(first.schema, table.current.plain_columns)
+        columns = schema_of_source(first.schema, version.schema.plain_columns)
         now, zone = moment_of(table.meta.env), table.runtime.zone
         if self.evolve:
-            table._evolved(version, columns, Request())
-        schema = table.current
+            version = table._evolved(version, columns, Request())
+        schema = version.schema
         statement = checked(schema, columns, self.on, self.clauses, zone, now)
         with Join(statement, chain([first], tables), columns, zone, schema.parsed_options.write.buffer_bytes) as join:
 
@@ -218,7 +222,7 @@ class _Merging:
                     join.restate(checked(version.schema, columns, self.on, self.clauses, zone, now))
                 return merge(version, join, self._level(version), own)
 
-            yield evaluate
+            yield version, evaluate
 
     def _level(self, version: Version) -> str:
         return self.isolation or version.options.isolation.merge

@@ -19,7 +19,7 @@ def fullest(table: Table) -> Bucket:
 
 def draw(table: Table, bucket: Bucket, when: str) -> Panel:
     """A picture of the current state of `bucket`."""
-    title = f"{partition_text(table.current, bucket)}, bucket {bucket.number}, {when}"
+    title = f"{partition_text(table.version.schema, bucket)}, bucket {bucket.number}, {when}"
     return tree_picture(tree_rows(table.states()[bucket]), title=title)
 
 

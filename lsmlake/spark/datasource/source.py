@@ -88,7 +88,7 @@ class LakeSource(DataSource):
         given = self.given.recalled(schema)
         table, asked = self._table(given), to_arrow(schema)
         columns = pa.schema(list(asked)[1:]) if given.changelog else asked
-        followed = _followed(given, table) or table.current
+        followed = _followed(given, table) or table.version.schema
         again = f"load the stream again, with option {START!r} if it starts at a snapshot or a time"
         _check_asked(columns, followed, table.path, again)
         following = given.following(columns.names)
@@ -118,11 +118,11 @@ def _offered(given: Given, table: Table) -> Schema:
     """A batch has the columns of the snapshot that it reads, a stream those of now. Spark does not tell which of them is
     wanted; options may."""
     if given.streams:
-        return _followed(given, table) or table.current
+        return _followed(given, table) or table.version.schema
     try:
         return Version.at(table.meta, resolve(table.meta, given.moment, given.zone)).schema
     except SnapshotNotFound:  # a batch fails later; a stream can start there
-        return table.current
+        return table.version.schema
 
 
 def _followed(given: Given, table: Table) -> Schema | None:
