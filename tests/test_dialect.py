@@ -40,7 +40,8 @@ def test_times_mean_what_they_mean_to_spark_in_any_zone():
 def by_duckdb(connection, expression: str) -> str:
     try:
         text = Text(expression)
-        made = Translator(text, Scope.of(ROWS.schema)).typed(text.statement())
+        with text.read() as node:
+            made = Translator(text, Scope.of(ROWS.schema)).typed(node)
         with translated_errors():
             values = connection.sql(f"SELECT {made.sql} AS x FROM rows").to_arrow_table()["x"].to_pylist()
     except LakeError:

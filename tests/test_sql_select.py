@@ -195,7 +195,7 @@ def test_times_are_in_the_zone_of_the_lake(lake, tmp_path):
         if zone != "Europe/Berlin":  # its offset is that of today
             moment = made.replace(tzinfo=None).isoformat(sep=" ")
             assert berlin.sql(f"SELECT count(*) FROM d.t TIMESTAMP AS OF '{moment}'").fetchall() == [(3,)]
-        assert berlin.sql("UPDATE d.t SET ts = date_trunc('day', ts) WHERE hour(ts) = 12").fetchall()[0][:1] == (1,)
+        assert berlin.sql("UPDATE d.t SET ts = date_trunc('day', ts) WHERE hour(ts) = 12 AND id <> 3").fetchall()[0][:1] == (1,)
         assert berlin.sql("SELECT ts FROM d.t WHERE id = 2").fetchall() == [(noon - dt.timedelta(hours=12),)]
 
 

@@ -10,6 +10,7 @@ from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import INTERVALS, SECONDS, SECONDS_OF_A_DAY
 from lsmlake.dialect.literals import decimal_of, literal_number
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, NULL, STRING, TIMESTAMP, arithmetic, common, duck_name, is_number, is_time
 from lsmlake.schema.type_text import format_type
@@ -52,7 +53,7 @@ def negated(context: Context, node: exp.Neg) -> Typed:
         return literal_number(context.text, node, f"-{node.this.this}")
     if isinstance(node.this, exp.Cast) and isinstance(node.this.this, exp.Literal) and not node.this.this.is_string:
         signed = exp.Neg(this=node.this.this)  # -128Y: 128 is no TINYINT
-        return context.typed(exp.Cast(this=signed, to=node.this.args["to"]))
+        return context.typed(exp.Cast(this=signed, to=node.this.args.get("to")))
     made = context.typed(node.this)
     if not is_number(made.type):
         context.text.refuse(node, "only a number has a sign", found=format_type(made.type))
@@ -147,6 +148,7 @@ def _shifted(context: Context, node: exp.Expression, operand: exp.Expression, in
         expected = f"a date or timestamp, and INTERVAL number {'|'.join(INTERVALS)}"
         context.text.refuse(node, "this arithmetic is not supported", expected=expected)
     number = amount.sql("spark").strip("'").replace("'", "")
+    passed_on(amount)  # the text is read here
     if not number.lstrip("+-").isdecimal():
         context.text.refuse(interval, "the number of an INTERVAL must be an integer")
     kind = made.type

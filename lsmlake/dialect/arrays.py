@@ -173,7 +173,7 @@ def _times(context: Context, node: exp.Expression, arguments: Arguments) -> Type
         step = f"CASE WHEN {low.sql} <= {high.sql} THEN INTERVAL 1 DAY ELSE INTERVAL (-1) DAY END"
     else:
         interval = arguments[2]
-        unit = interval.args["unit"].name.upper().removesuffix("S") if isinstance(interval.args.get("unit"), exp.Var) else ""
+        unit = interval.args.get("unit").name.upper().removesuffix("S") if isinstance(interval.args.get("unit"), exp.Var) else ""
         number = interval.this.name if isinstance(interval.this, exp.Literal) else ""
         if unit not in INTERVALS or not number.isdecimal():
             context.text.refuse(interval, "sequence takes a literal INTERVAL", expected=f"INTERVAL number {'|'.join(INTERVALS)}")

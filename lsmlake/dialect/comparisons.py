@@ -36,8 +36,7 @@ def compared(context: Context, node: exp.Binary) -> Typed:
 
 def between(context: Context, node: exp.Between) -> Typed:
     """`value BETWEEN low AND high`."""
-    context.text.only(node, "this", "low", "high")
-    low, high = node.args["low"], node.args["high"]
+    low, high = node.args.get("low"), node.args.get("high")
     parts = [
         compared(context, exp.GTE(this=node.this, expression=low)),
         compared(context, exp.LTE(this=node.this, expression=high)),
@@ -49,7 +48,6 @@ def member(context: Context, node: exp.In) -> Typed:
     """`value IN (...)`, of values or of a query."""
     if query := node.args.get("query"):
         return _in_query(context, node, query)
-    context.text.only(node, "this", "expressions")
     nodes = [node.this, *node.expressions]
     (operand, *values), _ = context.unified(nodes, [context.typed(part) for part in nodes])
     return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
@@ -75,7 +73,6 @@ def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:
 
 def tested(context: Context, node: exp.Is) -> Typed:
     """`value IS NULL`, IS TRUE and IS FALSE."""
-    context.text.only(node, "this", "expression")
     wanted = node.expression
     if isinstance(wanted, exp.Null):
         return Typed(f"({context.typed(node.this).sql} IS NULL)", BOOLEAN)

@@ -14,6 +14,7 @@ INT, a DECIMAL that would be rounded, a time of day for a DATE. Nullability is n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -93,10 +94,10 @@ def columns_of(
         InvalidQuery: an expression is not SQL, has unknown columns or functions, or does not fit its column. The error names the
             place in the text.
     """
-    parsed = {name: Text(given) for name, given in texts.items()}
-    return columns_from(
-        {name: (Translator.at(text, scope, now), text.statement()) for name, text in parsed.items()}, schema, zone
-    )
+    with ExitStack() as stack:
+        parsed = {name: Text(given) for name, given in texts.items()}
+        parts = {name: (Translator.at(text, scope, now), stack.enter_context(text.read())) for name, text in parsed.items()}
+        return columns_from(parts, schema, zone)
 
 
 def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema: pa.Schema, zone: str) -> Columns:
@@ -128,7 +129,8 @@ def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema:
 def condition_of(given: str, scope: Scope, *, zone: str = "UTC", now: str | None = None) -> Condition:
     """Checks a condition. Arguments and errors as for `columns_of`."""
     text = Text(given)
-    return condition_from(Translator.at(text, scope, now), text.statement(), zone)
+    with text.read() as node:
+        return condition_from(Translator.at(text, scope, now), node, zone)
 
 
 def condition_from(translator: Translator, node: exp.Expression, zone: str) -> Condition:

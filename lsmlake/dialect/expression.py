@@ -15,6 +15,7 @@ from lsmlake.dialect import arithmetic, calls, comparisons, names, patterns, tim
 from lsmlake.dialect.context import Context, Subquery
 from lsmlake.dialect.functions import EXTRACTS
 from lsmlake.dialect.literals import literal_number
+from lsmlake.dialect.reading import operands
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, text
@@ -35,7 +36,6 @@ class Translator(Context):
     def typed(self, node: exp.Expression) -> Typed:
         match node:
             case exp.Paren():
-                self.text.only(node, "this")
                 inner = self.typed(node.this)
                 return inner._replace(sql=f"({inner.sql})")
             case exp.Alias():
@@ -44,7 +44,7 @@ class Translator(Context):
                 return names.named(self, node)
             case exp.And() | exp.Or():
                 word = " AND " if isinstance(node, exp.And) else " OR "
-                return Typed(f"({word.join(self.operand(part, BOOLEAN) for part in node.flatten(unnest=False))})", BOOLEAN)
+                return Typed(f"({word.join(self.operand(part, BOOLEAN) for part in operands(node, type(node)))})", BOOLEAN)
             case exp.Not():
                 return Typed(f"(NOT {self.operand(node.this, BOOLEAN)})", BOOLEAN)
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.NullSafeEQ() | exp.NullSafeNEQ():
@@ -116,7 +116,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
 
 
 def _case(context: Context, node: exp.Case | exp.If) -> Typed:
-    branches = [node] if isinstance(node, exp.If) else node.args["ifs"]
+    branches = [node] if isinstance(node, exp.If) else node.args.get("ifs")
     default = node.args.get("false" if isinstance(node, exp.If) else "default") or exp.Null()
     operand = node.this if isinstance(node, exp.Case) else None
     tests = [branch.this for branch in branches]
@@ -124,7 +124,7 @@ def _case(context: Context, node: exp.Case | exp.If) -> Typed:
         conditions = [context.operand(test, BOOLEAN) for test in tests]
     else:
         conditions = [comparisons.compared(context, exp.EQ(this=operand, expression=test)).sql for test in tests]
-    results = [*(branch.args["true"] for branch in branches), default]
+    results = [*(branch.args.get("true") for branch in branches), default]
     sqls, kind = context.unified(results, [context.typed(result) for result in results])
     whens = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, sqls[:-1], strict=True))
     return Typed(f"CASE {whens} ELSE {sqls[-1]} END", kind)
@@ -149,8 +149,8 @@ def _extract(context: Context, node: exp.Extract) -> Typed:
 
 
 def _trim(context: Context, node: exp.Trim) -> Typed:
-    context.text.only(node, "this", "expression", "position")
-    call = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+    position = context.text.word(node, "position", "LEADING", "TRAILING", "BOTH")
+    call = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
     characters = node.args.get("expression")
     what = context.operand(characters, STRING) if characters is not None else "' '"
     return Typed(f"{call}({context.operand(node.this, STRING)}, {what})", STRING)

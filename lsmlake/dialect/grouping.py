@@ -14,8 +14,6 @@ _WITH = {"rollup": "ROLLUP", "cube": "CUBE"}
 
 def grouped(translator: Translator, group: exp.Group, output: Callable[[exp.Expression], str | None]) -> str:
     """The clause GROUP BY. `output`: the SQL of the column of SELECT that a number names; None for other expressions."""
-    text = translator.text
-    text.only(group, "expressions", "all", *_WITH)
     if group.args.get("all"):
         return " GROUP BY ALL"
 
@@ -31,7 +29,6 @@ def grouped(translator: Translator, group: exp.Group, output: Callable[[exp.Expr
     items = []
     for item in group.expressions:
         if type(item) in _SETS:
-            text.only(item, "expressions")
             parts = [several(part) if type(part) not in _SETS else _nested(translator, part) for part in item.expressions]
             items.append(f"{_SETS[type(item)]} ({', '.join(parts)})")
         else:

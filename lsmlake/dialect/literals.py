@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.border import short
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.text import PlainSpark, Text
 from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
@@ -110,6 +111,7 @@ def _float_text(value: float) -> str:
 def text_of(node: exp.Expression, text: Text) -> str:
     """A part of a statement as text of its own, parameters included. Refuses a part that would be read otherwise."""
     made = node.sql(PlainSpark)
-    if Text(made).statement().sql(PlainSpark) != made:
+    passed_on(node)
+    if Text(made).again() != made:
         text.refuse(node, "this expression cannot be used here", cure="write it in another way")
     return made

@@ -15,7 +15,6 @@ from lsmlake.schema.type_text import format_type
 
 def named(context: Context, node: exp.Expression) -> Typed:
     """What a dotted name means in this place. Refuses one that means nothing here, or several things."""
-    context.text.only(node, "this", "table", "db", "catalog", "expression", "quoted")
     if isinstance(node, exp.Dot) and not _is_name(node.this) and isinstance(node.expression, exp.Identifier):
         return _field(context, node, context.typed(node.this), node.expression.name)
     parts = _parts(node)

@@ -24,7 +24,6 @@ def like(context: Context, node: exp.Expression) -> Typed:
     if isinstance(node, exp.Escape):
         escape = literal_text(context, node.expression, "the escape character")
         node = node.this
-    context.text.only(node, "this", "expression", "negate")
     made = context.typed(node.this)
     value = cast(made.sql, made.type, STRING) if made.type in (STRING, NULL) else None
     if value is None:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated, is_generator
 from lsmlake.dialect.grouping import grouped, sets_of
+from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.text import Text
@@ -68,7 +69,6 @@ class QueryTranslator:
         ctes = dict(ctes or {})
         prefix = self._with(node, ctes, outer)
         if isinstance(node, exp.Subquery):
-            self.text.only(node, "this", "with_", "alias", "laterals", "order", "limit", "offset")
             made = self.query(node.this, ctes, outer)
             if node.args.get("order") or node.args.get("limit") or node.args.get("offset"):
                 made = self._sorted(node, made, ctes, outer)
@@ -86,7 +86,6 @@ class QueryTranslator:
         found = node.args.get("with_")
         if found is None:
             return ""
-        self.text.only(found, "expressions")
         parts = []
         for cte in found.expressions:
             name = f"cte{next(self._numbers)}"
@@ -120,7 +119,6 @@ class QueryTranslator:
         for join in [*(source.this.args.get("joins") or ()), *(node.args.get("joins") or ())]:
             found = self._join(found, join, ctes, outer)
         for view in [*(source.this.args.get("laterals") or ()), *(node.args.get("laterals") or ())]:
-            self.text.only(view, "this", "view", "outer", "alias")
             if not isinstance(view.this, exp.Anonymous):
                 self.text.refuse(
                     view,
@@ -149,19 +147,16 @@ class QueryTranslator:
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._table(node, name, ctes)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
-            self.text.only(node, "this", "alias", "joins", "laterals")
             found = generated(self._translator(Scope(()), ctes), node.this)
             made = self._renamed(node, Query(found.sql, found.columns))
             return f"({made.sql}) AS {name}", _relation(name, (node.alias,) if node.alias else (), made), None
         if isinstance(node, (exp.Subquery, exp.Values)):
-            self.text.only(node, "this", "alias", "with_", "expressions", "joins", "laterals", "order", "limit", "offset")
             made = self._renamed(node, self.query(node, ctes, None))
             qualifiers = (node.alias,) if node.alias else ()
             return f"({made.sql}) AS {name}", _relation(name, qualifiers, made), None
         self.text.refuse(node, "this is not supported in FROM", expected="a table, a view, a subquery or VALUES")
 
     def _table(self, node: exp.Table, name: str, ctes: Mapping[str, Query]) -> tuple[str, Relation, TableUse | None]:
-        self.text.only(node, "this", "db", "catalog", "alias", "version", "joins", "laterals")
         plain = node.name.lower() if not node.args.get("db") else None
         if plain in ctes:
             if node.args.get("version"):
@@ -176,20 +171,20 @@ class QueryTranslator:
         return f"{use.view} AS {name}", Relation(qualifiers, columns), use
 
     def _join(self, left: _From, node: exp.Join, ctes: Mapping[str, Query], outer: Scope | None) -> _From:
-        self.text.only(node, "this", "side", "kind", "on", "using", "method")
         if isinstance(node.this, exp.Lateral):
             return self._lateral_query(left, node, ctes)
         sql, relation, use = self._relation(node.this, ctes, outer)
-        side, kind = (node.args.get("side") or "").upper(), (node.args.get("kind") or "").upper()
+        side = self.text.word(node, "side", "LEFT", "RIGHT", "FULL")
+        kind = self.text.word(node, "kind", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
         if kind in ("OUTER", "INNER") or (side and not kind):
             kind = side or "INNER"
         on, using = node.args.get("on"), node.args.get("using")
-        if node.args.get("method"):
+        if self.text.word(node, "method", "NATURAL"):
             names = {column.name.lower() for column in left.scope.columns()}
             using = [exp.to_identifier(column.name, quoted=True) for column in relation.columns if column.name.lower() in names]
         words = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
-        word = words.get(kind, f"{kind} JOIN") if kind in (*words, "LEFT", "RIGHT", "FULL") else None
-        if word is None:
+        word = words.get(kind, f"{kind} JOIN")
+        if kind in ("SEMI", "ANTI", "CROSS") and side not in ("", "LEFT" if kind != "CROSS" else ""):
             self.text.refuse(node, "this join is not supported", expected="INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI")
         if not on and not using and kind not in ("CROSS",):
             word = "CROSS JOIN" if kind in ("", "INNER") else self.text.refuse(node, "the join needs ON or USING")
@@ -214,10 +209,10 @@ class QueryTranslator:
 
     def _lateral_query(self, left: _From, node: exp.Join, ctes: Mapping[str, Query]) -> _From:
         """A join with LATERAL (SELECT ...), which names columns of the relations before it."""
-        self.text.only(node.this, "this", "alias")
-        side, on = (node.args.get("side") or "").upper(), node.args.get("on")
+        side, on = self.text.word(node, "side", "LEFT"), node.args.get("on")
+        kind = self.text.word(node, "kind", "INNER", "OUTER", "CROSS")
         always = isinstance(on, exp.Boolean) and on.this
-        if not isinstance(node.this.this, exp.Subquery) or side not in ("", "LEFT") or not (on is None or always):
+        if not isinstance(node.this.this, exp.Subquery) or (kind == "OUTER") > (side == "LEFT") or not (on is None or always):
             self.text.refuse(
                 node, "this LATERAL is not supported", cure="write [LEFT JOIN] LATERAL (SELECT ...) AS name [ON true]"
             )
@@ -261,10 +256,6 @@ class QueryTranslator:
         return f"CAST({made.sql} AS BOOLEAN)" if made.type == NULL else made.sql
 
     def _select(self, node: exp.Select, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
-        self.text.only(
-            node, "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit", "offset", "distinct",
-            "with_", "windows", "hint",
-        )  # fmt: skip
         if not node.expressions:
             self.text.refuse(node, "SELECT without columns", cure="write SELECT * or name columns")
         source = self._with_generator(node, self._from(node, ctes, outer), ctes)
@@ -275,8 +266,6 @@ class QueryTranslator:
         after = self._translator(source.scope, ctes, **here)
         parts = [f"{made.sql} AS {quoted(f'#{number}')}" for number, (_, made, _) in enumerate(outputs)]
         distinct = node.args.get("distinct")
-        if distinct is not None:
-            self.text.only(distinct)
         sql = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(parts)}"
         sql += f" FROM {source.sql}" if source.sql else ""
         if where is not None:
@@ -342,7 +331,6 @@ class QueryTranslator:
 
     def _star(self, item: exp.Expression, scope: Scope) -> list[tuple[str, Typed, bool]]:
         star = item if isinstance(item, exp.Star) else item.this
-        self.text.only(star, "except_")
         dropped = {column.name.lower() for column in star.args.get("except_") or ()}
         if isinstance(item, exp.Star):
             columns = replace(scope, relations=tuple(one for one in scope.relations if one.qualifiers != (_GENERATED,))).columns()
@@ -367,7 +355,6 @@ class QueryTranslator:
         order = node.args.get("order")
         if order is None:
             return ""
-        self.text.only(order, "expressions")
         by_name = {name.lower(): number for number, (name, _, aliased) in enumerate(outputs) if aliased}
         by_sql = {made.sql: number for number, (_, made, _) in enumerate(outputs)}
         found: list[tuple[exp.Expression, Typed]] = []
@@ -394,7 +381,6 @@ class QueryTranslator:
         made = ""
         for name, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
             if (clause := node.args.get(name)) is not None and not _is_all(clause):
-                self.text.only(clause, "expression")
                 made += f" {word} {self._number(clause, clause.expression)}"
         return made
 
@@ -404,7 +390,6 @@ class QueryTranslator:
         return int(value.this)
 
     def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
-        self.text.only(node, "this", "expression", "distinct", "order", "limit", "offset", "with_")
         left, right = (self.query(side, ctes, outer) for side in (node.this, node.expression))
         if len(left.columns) != len(right.columns):
             found = f"{len(left.columns)} and {len(right.columns)}"
@@ -451,12 +436,12 @@ class QueryTranslator:
     def _push_limit(self, node: exp.Select, source: _From) -> None:
         """A LIMIT on the rows of one table reaches the table."""
         clauses = ("where", "group", "having", "order", "distinct", "joins", "laterals")
-        plain = not any(node.args.get(name) for name in clauses)
+        plain = not any(peek(node, name) for name in clauses)
         simple = all(
             isinstance(item.unalias() if isinstance(item, exp.Alias) else item, (exp.Column, exp.Star))
             for item in node.expressions
         )
-        limit, offset = node.args.get("limit"), node.args.get("offset")
+        limit, offset = peek(node, "limit"), peek(node, "offset")
         if plain and simple and limit is not None and not _is_all(limit) and len(source.uses) == 1:
             rows = self._number(limit, limit.expression)
             source.uses[0].limit = rows + (self._number(offset, offset.expression) if offset is not None else 0)

@@ -43,7 +43,7 @@ def _reverse(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
 def _position(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     """position(part, text), position(part IN text)"""
     if len(arguments) == 1 and isinstance(arguments[0], exp.In) and arguments[0].args.get("field") is not None:
-        arguments = [arguments[0].this, arguments[0].args["field"]]
+        arguments = [arguments[0].this, arguments[0].args.get("field")]
     counted(context, node, arguments, 2)
     part, value = (text_argument(context, one) for one in arguments)
     return Typed(f"CAST(instr({value}, {part}) AS INTEGER)", INT)

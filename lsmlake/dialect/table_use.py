@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.reading import operands
 from lsmlake.dialect.scope import Scope
 
 
@@ -64,5 +65,4 @@ def _about(part: exp.Expression, scope: Scope, number: int) -> exp.Expression | 
 
 def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
     """The parts that must all be true."""
-    inner = condition.unnest()
-    return inner.flatten(unnest=False) if isinstance(inner, exp.And) else [condition]
+    return operands(condition.unnest(), exp.And)

@@ -6,7 +6,8 @@ whose meaning for a dialect may change with its version. `functions` knows what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
 import sqlglot
@@ -14,6 +15,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
+from lsmlake.dialect import reading
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.ddl import requoted
 
@@ -33,6 +35,8 @@ _CURES = {
 """What to write instead of a clause, by sqlglot's name of it."""
 _CLAUSES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY"}
 """How the text writes a clause, where sqlglot's name differs."""
+_PARTS = ("this", "expression", "expressions")
+"""Arguments that have no word of their own."""
 _PLACE = "start"
 
 
@@ -80,8 +84,40 @@ class Text:
         except SqlglotError as error:
             raise InvalidQuery("the text is not SQL", where=shown(text)) from error
 
-    def statement(self) -> exp.Expression:
-        """The one statement or expression of the text. Raises InvalidQuery."""
+    @contextmanager
+    def read(self) -> Iterator[exp.Expression]:
+        """The one statement or expression of the text, for reading it. Raises InvalidQuery, at the end for what was not read."""
+        tree = self._parsed()
+        reading.watch(tree)
+        yield tree
+        self.end(tree)
+
+    def again(self) -> str:
+        """The text as the parser understands it."""
+        return self._parsed().sql(PlainSpark)
+
+    def end(self, tree: exp.Expression) -> None:
+        """Refuses the first argument of a tree that was not read."""
+        if (found := reading.unread(tree)) is None:
+            return
+        node, key = found
+        value = reading.peek(node, key)
+        parts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expression)]
+        if key in _PARTS:
+            self.refuse(node, "this is not supported here")
+        word = value.upper() if isinstance(value, str) else _CLAUSES.get(key) or key.strip("_").replace("_", " ").upper()
+        self.refuse(parts[0] if parts else node, f"{word} is not supported here", cure=_CURES.get(key, ""))
+
+    def word(self, node: exp.Expression, key: str, *known: str) -> str:
+        """The text of an argument, such as the kind of a join, in upper case; "" if it is not set. Refuses a word that is not one
+        of `known`."""
+        found = reading.word(node, key)
+        if found and found not in known:
+            expected = ", ".join(known)
+            self.refuse(node, f"{found} is not supported here", expected=expected, cure=_CURES.get(found.lower(), ""))
+        return found
+
+    def _parsed(self) -> exp.Expression:
         where = shown(self.text)
         try:
             found = [part for part in sqlglot.parse(self.text, dialect=PlainSpark) if part is not None]
@@ -112,16 +148,6 @@ class Text:
         """Raises InvalidQuery with the place of the node."""
         shown = node.sql("spark", unsupported_level=ErrorLevel.IGNORE, normalize_functions=False) if found is None else found
         raise InvalidQuery(what, where=self.place(node), expected=expected, found=shown, cure=cure)
-
-    def only(self, node: exp.Expression, *known: str) -> None:
-        """Refuses a node with an argument that the caller does not know, so that nothing is ignored."""
-        for name, value in node.args.items():
-            if value and name not in known and not (isinstance(value, list) and not any(value)):
-                part = next(
-                    (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expression)), node
-                )
-                word = _CLAUSES.get(name) or name.strip("_").replace("_", " ").upper()
-                self.refuse(part, f"{word} is not supported here", cure=_CURES.get(name, ""))
 
 
 def _start_of(text: str, error: dict[str, Any], length: int) -> int:

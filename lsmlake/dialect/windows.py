@@ -8,17 +8,17 @@ from sqlglot import exp
 
 from lsmlake.dialect.aggregates import RANKS, SHIFTS
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import INT, duck_name
 
 
 def over(context: Context, node: exp.Window) -> str:
     """The clause OVER."""
-    context.text.only(node, "this", "partition_by", "order", "spec", "over", "alias")
     if not context.windows:
         context.text.refuse(node, "a window function is not allowed here", cure="compute it in a subquery")
     if name := node.args.get("alias"):
-        if any(node.args.get(one) for one in ("partition_by", "order", "spec")):
+        if any(peek(node, one) for one in ("partition_by", "order", "spec")):
             context.text.refuse(node, "a named window stands alone after OVER", cure="write the whole window")
         if name.name.lower() not in context.named_windows:
             context.text.refuse(
@@ -37,16 +37,18 @@ def over(context: Context, node: exp.Window) -> str:
 
 
 def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec) -> str:
-    def bound(value: object, side: str | None) -> str:
-        if isinstance(value, str):
-            return f"{value} {side or ''}".strip()
+    def bound(name: str) -> str:
+        side = context.text.word(spec, f"{name}_side", "PRECEDING", "FOLLOWING")
+        if isinstance(peek(spec, name), str):
+            return f"{context.text.word(spec, name, 'UNBOUNDED', 'CURRENT ROW')} {side}".strip()
+        value = spec.args.get(name)
         if not (isinstance(value, exp.Literal) and not value.is_string):
             context.text.refuse(node, "a window frame takes numbers, UNBOUNDED and CURRENT ROW")
         return f"{int(value.this)} {side}"
 
-    start = bound(spec.args.get("start"), spec.args.get("start_side"))
-    end = bound(spec.args.get("end") or "CURRENT ROW", spec.args.get("end_side"))
-    return f"{spec.args.get('kind', 'ROWS')} BETWEEN {start} AND {end}"
+    kind, start = context.text.word(spec, "kind", "ROWS", "RANGE"), bound("start")
+    end = bound("end") if peek(spec, "end") is not None else "CURRENT ROW"
+    return f"{kind} BETWEEN {start} AND {end}"
 
 
 def ordered(context: Context, item: exp.Expression, sql: str | None = None) -> str:

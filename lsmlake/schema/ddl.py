@@ -136,7 +136,7 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
         else:
             found = constraint.sql("spark")
             raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=found, cure="remove it")
-    return pa.field(name, type_of(definition.args["kind"], where), nullable, metadata)
+    return pa.field(name, type_of(definition.args.get("kind"), where), nullable, metadata)
 
 
 def _array(kind: exp.DataType, where: str) -> pa.DataType:

@@ -27,6 +27,7 @@ from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.dialect.literals import text_of
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import PlainSpark, Text
 from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
@@ -115,7 +116,9 @@ class SparkEngine:
     def _own(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
         """A part of a statement as text of its own, with views."""
         part = Text(text_of(node, text))
-        return self._replaced(part.statement(), part, catalog)
+        with part.read() as own:
+            passed_on(own)  # Spark reads it
+            return self._replaced(own, part, catalog)
 
     def _replaced(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
         """The text of a query or expression, with views."""

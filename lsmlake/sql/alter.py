@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -21,19 +22,18 @@ from lsmlake.sql.defaults import constant
 from lsmlake.sql.words import Words
 
 
-def alter(lake: Lake, node: exp.Alter, text: Text) -> None:
+def alter(lake: Lake, node: exp.Alter, text: Text) -> Callable[[], object]:
     """ALTER TABLE: one commit for all actions."""
-    text.only(node, "this", "kind", "actions")
+    text.word(node, "kind", "TABLE")
     name = ".".join(part.name for part in node.this.parts)
-    actions = node.args["actions"]
+    actions = node.args.get("actions")
     if len(actions) == 1 and isinstance(actions[0], exp.AlterRename):
-        lake.rename_table(name, ".".join(part.name for part in actions[0].this.parts))
-        return
+        return partial(lake.rename_table, name, ".".join(part.name for part in actions[0].this.parts))
     table, zone = lake.table(name), lake.runtime.zone
-    table.alter(*(made for action in actions for made in _alterations(action, table.version.schema.columns, text, zone)))
+    return partial(table.alter, *(made for action in actions for made in _alterations(action, table.version.schema.columns, text, zone)))
 
 
-def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
+def alter_by_words(lake: Lake, words: Words) -> Callable[[], object] | None:
     """UNSET TBLPROPERTIES, ALTER COLUMN ... FIRST | AFTER and ... PARTITION FIELD, which sqlglot does not parse. None for other
     forms."""
     if not words.take("TABLE"):
@@ -48,24 +48,15 @@ def alter_by_words(lake: Lake, words: Words) -> pa.Table | None:
             options.append(words.one("an option"))
         if not words.take(")"):
             words.refuse("expected )")
-        words.end()
-        lake.table(name).alter(*(SetOption(option, None) for option in options))
-        return pa.table({})
+        return partial(lake.table(name).alter, *(SetOption(option, None) for option in options))
     if (change := _partition_change(words)) is not None:
-        words.end()
-        lake.table(name).alter(change)
-        return pa.table({})
+        return partial(lake.table(name).alter, change)
     if words.take("ALTER", "COLUMN"):
         column = words.name().split(".")
         if words.take("FIRST"):
-            words.end()
-            lake.table(name).alter(MoveColumn(column, None, True))
-            return pa.table({})
+            return partial(lake.table(name).alter, MoveColumn(column, None, True))
         if words.take("AFTER"):
-            after = words.one("a column")
-            words.end()
-            lake.table(name).alter(MoveColumn(column, after, False))
-            return pa.table({})
+            return partial(lake.table(name).alter, MoveColumn(column, words.one("a column"), False))
     return None
 
 
@@ -112,15 +103,25 @@ def _alterations(action: exp.Expression, columns: pa.Schema, text: Text, zone: s
         case exp.ColumnDef():
             return [_added(action, text, zone)]
         case exp.RenameColumn():
-            return [RenameColumn(_path(action.this), action.args["to"].name)]
+            return [_renamed(action, text)]
         case exp.Drop():
-            return [DropColumn(_path(column)) for column in action.args["tables"]]
+            text.word(action, "kind", "COLUMN", "COLUMNS")
+            return [DropColumn(_path(column)) for column in action.args.get("tables")]
         case exp.AlterSet():
             found = [item for part in action.expressions for item in part.expressions]
             return [SetOption(*option_of(item)) for item in found]
         case exp.AlterColumn():
             return [_changed(action, columns, text, zone)]
     text.refuse(action, "this ALTER is not supported")
+
+
+def _renamed(action: exp.RenameColumn, text: Text) -> Alteration:
+    """`RENAME COLUMN a.b TO c`, or `TO a.c`."""
+    path, to = _path(action.this), _path(action.args.get("to"))
+    if len(to) > 1 and [one.lower() for one in to[:-1]] != [one.lower() for one in path[:-1]]:
+        what = "a column cannot be moved into another STRUCT"
+        text.refuse(action, what, expected=".".join([*path[:-1], to[-1]]), cure="add a column and copy the values")
+    return RenameColumn(path, to[-1])
 
 
 def _path(node: exp.Expression) -> list[str]:
@@ -136,13 +137,13 @@ def _added(item: exp.Expression, text: Text, zone: str) -> Alteration:
             case exp.CommentColumnConstraint() as found:
                 comment = found.name
             case exp.DefaultColumnConstraint() as found:
-                default = constant(found.this, text, zone, ddl.type_of(item.args["kind"]))
+                default = constant(found.this, text, zone, ddl.type_of(item.args.get("kind")))
             case _:
                 text.refuse(constraint, "this is not supported for a new column")
     place = item.args.get("position")
     after = place.this.name if place is not None and place.this is not None else None
-    first = place is not None and str(place.args.get("position")).upper() == "FIRST"
-    kind = format_type(ddl.type_of(item.args["kind"]))
+    first = place is not None and text.word(place, "position", "FIRST", "AFTER") == "FIRST"
+    kind = format_type(ddl.type_of(item.args.get("kind")))
     return AddColumn(_path(item.this), kind, after, first, default, comment)
 
 

@@ -46,7 +46,7 @@ IMPORTS = "import_delta", "import_iceberg", "import_parquet"
 """Procedures that make a table; their arguments have no table before them."""
 
 
-def call(lake: Lake, words: Words) -> pa.Table:
+def call(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     """CALL [sys.]procedure(arguments)"""
     words.take("SYS", ".")
     name = words.one("a procedure").lower()
@@ -70,8 +70,8 @@ def _called(
     given: list[object],
     named: dict[str, object],
     words: Words,
-) -> pa.Table:
-    """The result of a method. `before`: the arguments before those of the method, for messages."""
+) -> Callable[[], pa.Table]:
+    """A call of a method. `before`: the arguments before those of the method, for messages."""
     parameters = inspect.signature(method).parameters
     known = list(parameters)
     expected = ", ".join([*before, *known])
@@ -84,7 +84,7 @@ def _called(
         words.refuse(f"{name} lacks the argument {missing[0]}", expected=expected)
     if repeated := {*known[: len(given)]} & {*named}:
         words.refuse(f"arguments of {name} are given twice: {', '.join(sorted(repeated))}", cure="give each by name or by place")
-    return rows_of(method(**dict(zip(known, given, strict=False)), **named))
+    return lambda: rows_of(method(**dict(zip(known, given, strict=False)), **named))
 
 
 def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
@@ -109,7 +109,6 @@ def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
             if not words.take(")"):
                 words.refuse("expected , or )")
             break
-    words.end()
     return positional, named
 
 

@@ -12,10 +12,12 @@ from lsmlake.api.inputs import as_input
 from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Readable
 from lsmlake.api.table import Table
+from lsmlake.dialect.reading import peek
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import of_column
+from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
 from lsmlake.errors import LakeError
 from lsmlake.read.travel import Moment, resolve
+from lsmlake.schema.ddl import type_of
 from lsmlake.store.version import Version
 
 Rows = pa.Table | Version | Readable
@@ -54,7 +56,7 @@ class Catalog:
     def reads(self, part: exp.Expression, target: exp.Table) -> bool:
         """Whether a part of a statement reads the table that the statement changes, as it is now."""
         name = self.name(target).lower()
-        others = (one for one in part.find_all(exp.Table) if one is not target and one.args.get("version") is None)
+        others = (one for one in part.find_all(exp.Table) if one is not target and peek(one, "version") is None)
         return any(self.name(one).lower() == name for one in others)
 
     def name(self, node: exp.Table) -> str:
@@ -95,9 +97,10 @@ class Catalog:
         if version is None:
             return Moment()
         value = version.expression
-        while isinstance(value, (exp.Cast, exp.Paren)):
+        if isinstance(value, exp.Cast) and type_of(value.to) in (TIMESTAMP, TIMESTAMP_NTZ, DATE):  # TIMESTAMP '...'
             value = value.this
-        if version.args.get("kind") != "AS OF" or not isinstance(value, exp.Literal):
+        self.text.word(version, "kind", "AS OF")
+        if not isinstance(value, exp.Literal):
             self.text.refuse(version, "a version is a number, the name of a tag, or a time", cure="write VERSION AS OF 12")
         if str(version.this).upper() == "TIMESTAMP":
             return Moment(timestamp=value.this)

@@ -13,10 +13,11 @@ from sqlglot import exp
 from lsmlake.api.merge import OwnRows
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
-from lsmlake.dialect.evaluate import columns_from, condition_from
+from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import text_of
 from lsmlake.dialect.query import QueryTranslator
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.table_use import conditions
 from lsmlake.dialect.text import Text
@@ -31,25 +32,25 @@ from lsmlake.write.by_expression import change_rows, known_of, target_scope
 from lsmlake.write.fields import whole_columns
 from lsmlake.write.statement import DmlReport, evaluated
 
-RowsOf = Callable[[exp.Expression], pa.Table | SparkDataFrame]
+RowsOf = Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
+Report = Callable[[], pa.Table]
 
 
-def delete(node: exp.Delete, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> pa.Table:
+def delete(node: exp.Delete, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> Report:
     """DELETE FROM table [WHERE condition]"""
-    text.only(node, "this", "where")
-    table = catalog.table(node.this)
-    where = node.args["where"].this if node.args.get("where") else None
+    table = catalog.table(_target(node.this, text))
+    where = node.args.get("where").this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
         return _changed(RowChange(node, table, where, {}), text, catalog, now, engine)
-    return _report(table.delete(None if where is None else _own(where, node.this, text)))
+    condition = None if where is None else _own(where, node.this, text)
+    return lambda: _report(table.delete(condition))
 
 
-def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> pa.Table:
+def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> Report:
     """UPDATE table SET column = value, ... [WHERE condition]"""
-    text.only(node, "this", "expressions", "where")
-    table = catalog.table(node.this)
+    table = catalog.table(_target(node.this, text))
     values = with_defaults(_assigned(node.expressions, node.this, table, text), table.version.schema.columns)
-    where = node.args["where"].this if node.args.get("where") else None
+    where = node.args.get("where").this if node.args.get("where") else None
     if _by_rows(node, where, table, text):
         return _changed(RowChange(node, table, where, values), text, catalog, now, engine)
     if not table.runtime.filters:  # an error names the place in the statement
@@ -57,7 +58,14 @@ def update(node: exp.Update, text: Text, catalog: Catalog, now: str, engine: Eng
         parts = {name: (Translator.at(text, scope, now), value) for name, value in values.items()}
         columns_from(parts, table.version.schema.plain_columns, table.runtime.zone)
     texts = {name: _own(value, node.this, text) for name, value in values.items()}
-    return _report(table.update(texts, None if where is None else _own(where, node.this, text)))
+    condition = None if where is None else _own(where, node.this, text)
+    return lambda: _report(table.update(texts, condition))
+
+
+def _target(node: exp.Expression, text: Text) -> exp.Table:
+    if not isinstance(node, exp.Table):
+        text.refuse(node, "only a table can be changed", expected="the name of a table")
+    return node
 
 
 def _by_rows(node: exp.Delete | exp.Update, where: exp.Expression | None, table: Table, text: Text) -> bool:
@@ -74,25 +82,34 @@ def _by_rows(node: exp.Delete | exp.Update, where: exp.Expression | None, table:
     return False
 
 
-def _changed(change: RowChange, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> pa.Table:
-    return _report(_changed_here(change, text, catalog, now) if engine is None else engine.change(change, text, catalog))
+def _changed(change: RowChange, text: Text, catalog: Catalog, now: str, engine: Engine | None) -> Report:
+    if engine is None:
+        act = _changed_here(change, text, catalog, now)
+    else:
+        for part in (*([] if change.where is None else [change.where]), *change.values.values()):
+            passed_on(part)  # Spark reads them
+        act = partial(engine.change, change, text, catalog)
+    return lambda: _report(act())
 
 
-def _changed_here(change: RowChange, text: Text, catalog: Catalog, now: str) -> DmlReport:
-    """Executes a DELETE or UPDATE in this process. The tables of its queries are read as they were at the first attempt, the
-    changed table anew in each."""
+def _changed_here(change: RowChange, text: Text, catalog: Catalog, now: str) -> Callable[[], DmlReport]:
+    """Reads a DELETE or UPDATE that this process executes. The tables of its queries are read as they were at the first attempt,
+    the changed table anew in each."""
     zone = change.table.runtime.zone
     condition = exp.true() if change.where is None else change.where
     names = _names(change.target, catalog)
 
-    def evaluate(version: Version) -> DmlReport:
-        catalog.pin(change.target, version)
+    def translated(version: Version) -> tuple[QueryTranslator, Condition, Columns | None, Scope]:
         scope = target_scope(version, names)
         queries = QueryTranslator(text, catalog.schema, now)
         expressions = queries.expressions(scope)
         on = condition_from(expressions, condition, zone)
         parts = {name: (expressions, value) for name, value in change.values.items()}
-        assigned = None if change.deletes else columns_from(parts, version.schema.plain_columns, zone)
+        return queries, on, None if change.deletes else columns_from(parts, version.schema.plain_columns, zone), scope
+
+    def evaluate(version: Version) -> DmlReport:
+        catalog.pin(change.target, version)
+        queries, on, assigned, scope = translated(version)
         known = known_of(conditions(condition, scope), version, text, zone)
         plans = planned(queries.uses, change.node, text, catalog)
         reads_itself = catalog.reads(change.node, change.target)
@@ -100,7 +117,8 @@ def _changed_here(change: RowChange, text: Text, catalog: Catalog, now: str) -> 
             load = partial(create_views, uses=queries.uses, sources=sources_of(plans, stack))
             return change_rows(version, on, assigned, known, change.isolation(version), zone, load, reads_itself)
 
-    return evaluated(change.table.version, evaluate)
+    translated(change.table.version)
+    return lambda: evaluated(change.table.version, evaluate)
 
 
 def _names(target: exp.Table, catalog: Catalog) -> tuple[str, ...]:
@@ -108,33 +126,33 @@ def _names(target: exp.Table, catalog: Catalog) -> tuple[str, ...]:
     return (target.alias,) if target.alias else (target.name, catalog.name(target))
 
 
-def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> pa.Table:
+def merge(node: exp.Merge, text: Text, catalog: Catalog, rows_of: RowsOf) -> Report:
     """MERGE INTO table USING source ON condition WHEN ..."""
-    text.only(node, "this", "using", "on", "whens")
-    table = catalog.table(node.this)
-    query = exp.select("*").from_(node.args["using"].copy())
-    source = rows_of(query)
-    names = {_alias(node.this): "t", _alias(node.args["using"]): "s"}
+    table = catalog.table(_target(node.this, text))
+    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=node.args.get("using")))
+    source = rows_of(query)()
+    names = {_alias(node.this): "t", _alias(node.args.get("using")): "s"}
     columns = {"t": {name.lower() for name in table.schema.names}, "s": {name.lower() for name in source.schema.names}}
 
     def spoken(part: exp.Expression) -> str:
         if (query := part.find(exp.Query)) is not None:
             cure = "join it with the source, in USING (SELECT ...)"
             text.refuse(query, "ON and the clauses of MERGE take no queries", cure=cure)
-        for table in (node.this, node.args["using"]):
+        passed_on(part)  # the text is read again
+        for table in (node.this, node.args.get("using")):
             part = without_database(part, table)
         return text_of(_qualified(part, names, columns, text), text)
 
     def again(version: Version) -> pa.Table:
         catalog.pin(node.this, version)
-        return rows_of(query)
+        return rows_of(query)()
 
-    rows = OwnRows(again) if catalog.reads(node.args["using"], node.this) else source
-    merging = table.merge(rows, spoken(node.args["on"]))
-    for when in node.args["whens"].expressions:
+    rows = OwnRows(again) if catalog.reads(node.args.get("using"), node.this) else source
+    merging = table.merge(rows, spoken(node.args.get("on")))
+    for when in node.args.get("whens").expressions:
         condition = when.args.get("condition")
         merging = _clause(merging, when, None if condition is None else spoken(condition), table, node.this, spoken, text)
-    return _report(merging.execute())
+    return lambda: _report(merging.execute())
 
 
 def _clause(
@@ -149,14 +167,14 @@ def _clause(
     def assigned(pairs: Mapping[str, exp.Expression]) -> dict[str, str]:
         return {name: spoken(value) for name, value in with_defaults(pairs, table.version.schema.columns).items()}
 
-    then, matched, by_source = when.args["then"], bool(when.args.get("matched")), bool(when.args.get("source"))
+    then, matched, by_source = when.args.get("then"), bool(when.args.get("matched")), bool(when.args.get("source"))
     if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
         if matched:
             return merging.when_matched_delete(condition)
         if by_source:
             return merging.when_not_matched_by_source_delete(condition)
     if isinstance(then, exp.Update) and (matched or by_source):
-        if _is_star(then.expressions) or isinstance(then.args.get("expressions"), exp.Star):
+        if _is_star(then.args.get("expressions")):
             if matched:
                 return merging.when_matched_update_all(condition)
         else:
@@ -167,7 +185,7 @@ def _clause(
                 else merging.when_not_matched_by_source_update(values, condition)
             )
     if isinstance(then, exp.Insert) and not matched and not by_source:
-        if isinstance(then.this, exp.Star):
+        if _is_star(then.this):
             return merging.when_not_matched_insert_all(condition)
         if isinstance(then.this, exp.Tuple) and isinstance(then.expression, exp.Tuple):
             names = [name.name for name in then.this.expressions]
@@ -185,6 +203,7 @@ def _assigned(items: list[exp.Expression], target: exp.Table, table: Table, text
     for item in items:
         if not isinstance(item, exp.EQ) or not isinstance(item.this, (exp.Column, exp.Dot)):
             text.refuse(item, "SET takes column = value")
+        passed_on(item.this)
         path = tuple(part.name for part in _parts(without_database(item.this, target)))
         if len(path) > 1 and path[0].lower() == alias.lower() and (path[1].lower() in columns or path[0].lower() not in columns):
             path = path[1:]
@@ -207,8 +226,8 @@ def _parts(node: exp.Expression) -> list[exp.Expression]:
     return node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
 
 
-def _is_star(expressions: object) -> bool:
-    return isinstance(expressions, list) and len(expressions) == 1 and isinstance(expressions[0], exp.Star)
+def _is_star(found: object) -> bool:
+    return isinstance(found[0] if isinstance(found, list) and len(found) == 1 else found, exp.Star)
 
 
 def _alias(node: exp.Expression) -> str:
@@ -217,6 +236,7 @@ def _alias(node: exp.Expression) -> str:
 
 def _own(part: exp.Expression, target: exp.Table, text: Text) -> str:
     """A condition or value as text with plain names of columns."""
+    passed_on(part)  # the text is read again
     return text_of(_plain(part, target), text)
 
 

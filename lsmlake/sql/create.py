@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.types import SparkDataFrame
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableNotFound
 from lsmlake.schema import ddl
@@ -31,15 +33,14 @@ class Definition:
     comment: str | None
 
 
-def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expression], pa.Table | SparkDataFrame]) -> None:
-    """CREATE TABLE, CREATE TABLE AS SELECT, CREATE DATABASE. `rows_of`: runs the query of AS SELECT."""
-    text.only(node, "this", "kind", "exists", "properties", "expression")
+def create(
+    lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
+) -> Callable[[], object]:
+    """CREATE TABLE, CREATE TABLE AS SELECT, CREATE DATABASE. `rows_of`: reads the query of AS SELECT."""
     exists = bool(node.args.get("exists"))
-    if node.args["kind"] in ("DATABASE", "SCHEMA"):
-        lake.create_database(_database(node.this), if_not_exists=exists)
-        return
-    if node.args["kind"] != "TABLE":
-        text.refuse(node, "only tables and databases can be created", cure="instead of a view, write WITH name AS (SELECT ...)")
+    kind = text.word(node, "kind", "TABLE", "DATABASE", "SCHEMA")
+    if kind != "TABLE":
+        return partial(lake.create_database, _database(node.this), if_not_exists=exists)
     definition, columns = _definition(node, text, lake.runtime.zone)
     query = node.args.get("expression")
     options = {
@@ -51,13 +52,16 @@ def create(lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expr
     if query is None:
         if columns is None:
             text.refuse(node, "the columns are missing", cure="write CREATE TABLE name (column TYPE, ...)")
-        lake.create_table(definition.name, columns, if_not_exists=exists, **options)
-        return
+        return partial(lake.create_table, definition.name, columns, if_not_exists=exists, **options)
     if columns is not None:
         text.refuse(node, "AS SELECT has no list of columns", cure="leave the list out, or cast in the SELECT")
-    if exists and _there(lake, definition.name):
-        return
-    lake.create_table_from(definition.name, rows_of(query), **options)
+    rows = rows_of(query)
+
+    def act() -> None:
+        if not (exists and _there(lake, definition.name)):
+            lake.create_table_from(definition.name, rows(), **options)
+
+    return act
 
 
 def _there(lake: Lake, name: str) -> bool:
@@ -69,7 +73,7 @@ def _there(lake: Lake, name: str) -> bool:
 
 
 def _database(node: exp.Expression) -> str:
-    return node.args["db"].name if isinstance(node, exp.Table) and not node.name and node.args.get("db") else node.name
+    return node.args.get("db").name if isinstance(node, exp.Table) and not node.name and node.args.get("db") else node.name
 
 
 def _definition(node: exp.Create, text: Text, zone: str) -> tuple[Definition, pa.Schema | None]:
@@ -79,6 +83,7 @@ def _definition(node: exp.Create, text: Text, zone: str) -> tuple[Definition, pa
         for item in table.expressions:
             if isinstance(item, exp.PrimaryKey):
                 key += [part.name for part in item.expressions]
+                _ = item.args.get("include")  # without arguments of its own it says nothing
                 continue
             definitions.append(_plain(item, key, defaults, text))
         columns, table = _with_defaults(ddl.columns_of(definitions), defaults, text, zone), table.this
@@ -124,12 +129,10 @@ def _plain(item: exp.Expression, key: list[str], defaults: dict[str, exp.Express
         if isinstance(constraint.args.get("kind"), exp.PrimaryKeyColumnConstraint):
             key.append(item.name)
         elif isinstance(constraint.args.get("kind"), exp.DefaultColumnConstraint):
-            defaults[item.name] = constraint.args["kind"].this
+            defaults[item.name] = constraint.args.get("kind").this
         else:
             kept.append(constraint)
-    made = item.copy()
-    made.set("constraints", kept)
-    return made
+    return exp.ColumnDef(this=item.this, kind=item.args.get("kind"), constraints=kept)
 
 
 def _partition_fields(item: exp.PartitionedByProperty, text: Text) -> list[str]:
@@ -154,25 +157,37 @@ def _partition_field(part: exp.Expression, item: exp.Expression, text: Text) -> 
 
 def option_of(item: exp.Expression) -> tuple[str, str]:
     """A table property: its name and value."""
-    value = item.args["value"]
-    return _dotted(item.this), str(value.this if isinstance(value, (exp.Literal, exp.Boolean)) else value.sql("spark"))
+    value = item.args.get("value")
+    if not isinstance(value, (exp.Literal, exp.Boolean)):
+        passed_on(value)
+        return _dotted(item.this), value.sql("spark")
+    return _dotted(item.this), str(value.this)
 
 
 def _dotted(node: exp.Expression) -> str:
-    return node.sql("spark").replace("`", "") if isinstance(node, (exp.Column, exp.Dot)) else node.name
+    if isinstance(node, (exp.Column, exp.Dot)):
+        passed_on(node)
+        return node.sql("spark").replace("`", "")
+    return node.name
 
 
-def drop(lake: Lake, node: exp.Drop, text: Text) -> None:
+def drop(lake: Lake, node: exp.Drop, text: Text) -> Callable[[], object]:
     """DROP TABLE, DROP DATABASE"""
-    text.only(node, "tables", "kind", "exists", "cascade", "restrict")
-    (what,) = node.args["tables"]
-    try:
-        if node.args["kind"] in ("DATABASE", "SCHEMA"):
-            lake.drop_database(_database(what), cascade=bool(node.args.get("cascade")))
-        elif node.args["kind"] == "TABLE":
-            lake.drop_table(".".join(part.name for part in what.parts))
-        else:
-            text.refuse(node, "only tables and databases can be dropped")
-    except TableNotFound:
-        if not node.args.get("exists"):
-            raise
+    what, *others = node.args.get("tables")
+    if others:
+        text.refuse(others[0], "DROP takes one name", cure="write a statement for each")
+    exists = bool(node.args.get("exists"))
+    if text.word(node, "kind", "TABLE", "DATABASE", "SCHEMA") == "TABLE":
+        remove = partial(lake.drop_table, ".".join(part.name for part in what.parts))
+    else:
+        _ = node.args.get("restrict")  # what DROP DATABASE does without CASCADE
+        remove = partial(lake.drop_database, _database(what), cascade=bool(node.args.get("cascade")))
+
+    def act() -> None:
+        try:
+            remove()
+        except TableNotFound:
+            if not exists:
+                raise
+
+    return act

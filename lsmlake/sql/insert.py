@@ -9,10 +9,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.table import Table
+from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import text_of
 from lsmlake.dialect.query import Query
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import duck_name, quoted
@@ -27,12 +29,10 @@ from lsmlake.sql.select import Prepared, run
 Prepare = Callable[[exp.Expression], Prepared]
 
 
-def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare, engine: Engine | None) -> pa.Table:
+def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare, engine: Engine | None) -> Callable[[], pa.Table]:
     """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
-    text.only(node, "this", "expression", "source", "by_name", "overwrite", "where", "with_")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
-    text.only(target, "this", "db", "catalog", "partition")
     table = catalog.table(target)
     static = _static(target, text)
     if node.args.get("by_name") and names:
@@ -42,27 +42,56 @@ def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare, eng
         fixed = {name.lower() for name in static}
         given = [name for name in table.schema.names if name.lower() not in fixed]
     query, given = _query(node, table, given), None if node.args.get("by_name") else given
+    where, overwrites = node.args.get("where"), bool(node.args.get("overwrite"))
+    condition = text_of(where, text) if where is not None else _condition(static) if static and overwrites else None
+    rows_of = _rows_of(node, text, catalog, query, table, given, static, prepare, engine)
+
+    def act() -> pa.Table:
+        rows, count = rows_of()
+        if condition is not None or overwrites:
+            snapshot = table.overwrite(rows, where=condition)
+        else:
+            snapshot = table.upsert(rows) if table.primary_key else table.append(rows)
+        return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+
+    return act
+
+
+def _rows_of(
+    node: exp.Insert,
+    text: Text,
+    catalog: Catalog,
+    query: exp.Expression,
+    table: Table,
+    given: Sequence[str] | None,
+    static: Mapping[str, exp.Expression],
+    prepare: Prepare,
+    engine: Engine | None,
+) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
+    """Reads the query of an INSERT. What it returns gives the rows for the table, and their number once they are written."""
     if engine is None:
         prepared = prepare(query)
         found = [name for name, _ in prepared.query.columns]
-        rows = run(_assigned(node, text, table, prepared, _sources(node, text, table, found, given, static)))
-    else:
+        whole = _assigned(node, text, table, prepared, _sources(node, text, table, found, given, static))
+
+        def here() -> tuple[pa.Table, Callable[[], int]]:
+            rows = run(whole)
+            return rows, lambda: rows.num_rows
+
+        return here
+    for part in (query, *static.values()):
+        passed_on(part)
+
+    def there() -> tuple[SparkDataFrame, Callable[[], int]]:
         frame = engine.rows(query, text, catalog)
-        rows, count = engine.assigned(frame, _sources(node, text, table, frame.columns, given, static), table.version.schema)
-    where = node.args.get("where")
-    if where is not None:
-        snapshot = table.overwrite(rows, where=text_of(where, text))
-    elif node.args.get("overwrite"):
-        snapshot = table.overwrite(rows, where=_condition(static) if static else None)
-    else:
-        snapshot = table.upsert(rows) if table.primary_key else table.append(rows)
-    affected = rows.num_rows if engine is None else count()
-    return pa.table({"num_affected_rows": [affected], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+        return engine.assigned(frame, _sources(node, text, table, frame.columns, given, static), table.version.schema)
+
+    return there
 
 
 def _query(node: exp.Insert, table: Table, given: Sequence[str]) -> exp.Expression:
     """The query that gives the rows: VALUES with the defaults of the columns `given`, TABLE name, or any query."""
-    query = node.expression or exp.select("*").from_(node.args["source"])
+    query = node.expression or exp.select("*").from_(node.args.get("source"))
     if isinstance(query, exp.Values):
         for row in query.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
@@ -71,20 +100,23 @@ def _query(node: exp.Insert, table: Table, given: Sequence[str]) -> exp.Expressi
                 if value is not cell:
                     cell.replace(value)
     if node.args.get("with_"):
-        query.set("with_", node.args["with_"])
+        query.set("with_", node.args.get("with_"))
     return query
 
 
-def truncate(node: exp.TruncateTable, text: Text, catalog: Catalog) -> None:
+def truncate(node: exp.TruncateTable, text: Text, catalog: Catalog) -> Callable[[], object]:
     """TRUNCATE TABLE table [PARTITION (column = value)]"""
-    text.only(node, "expressions", "partition")
-    (target,) = node.expressions
+    target, *others = node.expressions
+    if others:
+        text.refuse(others[0], "TRUNCATE takes one table", cure="write a statement for each")
     table = catalog.table(target)
     holder = node if node.args.get("partition") else target
     if static := _static(holder, text):
-        table.overwrite(table.schema.empty_table(), where=_condition(static))
-    else:
-        table.truncate()
+        for value in static.values():
+            passed_on(value)  # the condition is read again
+        condition = _condition(static)
+        return lambda: table.overwrite(table.schema.empty_table(), where=condition)
+    return table.truncate
 
 
 def _static(target: exp.Expression, text: Text) -> dict[str, exp.Expression]:

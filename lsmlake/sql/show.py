@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,54 +22,61 @@ _SHOWN = (
 )
 
 
-def show(lake: Lake, words: Words) -> pa.Table:
+def show(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     """SHOW ..."""
     if words.take("DATABASES") or words.take("SCHEMAS"):
         fits = _pattern(words)
-        return pa.table({"namespace": pa.array(filter(fits, lake.databases()), pa.string())})
+        return lambda: pa.table({"namespace": pa.array(filter(fits, lake.databases()), pa.string())})
     if words.take("TABLES"):
         database = words.name() if words.take("IN") or words.take("FROM") else None
         fits = _pattern(words)
-        found = lake.tables() if database is None else [f"{database}.{name}" for name in lake.tables(database)]
-        pairs = [pair for pair in (name.split(".", 1) for name in found) if fits(pair[1])]
-        return _texts(("namespace", "tableName"), pairs)
+        return partial(_tables, lake, database, fits)
     if words.take("COLUMNS"):
         _ = words.take("IN") or words.take("FROM")
-        return _texts(("col_name",), [(name,) for name in _schema(lake, words).columns.names])
+        name = words.name()
+        return lambda: _texts(("col_name",), [(one,) for one in lake.table(name).version.schema.columns.names])
     if words.take("CREATE", "TABLE"):
         name = words.name()
-        words.end()
-        return _texts(("createtab_stmt",), [(create_statement(name, lake.table(name).version.schema),)])
+        return lambda: _texts(("createtab_stmt",), [(create_statement(name, lake.table(name).version.schema),)])
     if words.take("TBLPROPERTIES"):
-        return _texts(("key", "value"), sorted(_schema(lake, words).options.items()))
+        name = words.name()
+        return lambda: _texts(("key", "value"), sorted(lake.table(name).version.schema.options.items()))
     if words.take("PARTITIONS"):
         name = words.name()
-        words.end()
-        return lake.table(name).partitions()
+        return lambda: lake.table(name).partitions()
     words.refuse("this SHOW is not supported", expected=_SHOWN)
+
+
+def _tables(lake: Lake, database: str | None, fits: Callable[[str], bool]) -> pa.Table:
+    found = lake.tables() if database is None else [f"{database}.{name}" for name in lake.tables(database)]
+    pairs = [pair for pair in (name.split(".", 1) for name in found) if fits(pair[1])]
+    return _texts(("namespace", "tableName"), pairs)
 
 
 def _pattern(words: Words) -> Callable[[str], bool]:
     """[LIKE] 'pattern' at the end of a statement: * stands for any text, | for or; letters are compared without case."""
     given = words.one("a pattern") if words.take("LIKE") or words.is_text() else "*"
-    words.end()
     parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in given.split("|"))
     regex = re.compile("|".join(parts), re.IGNORECASE)
     return lambda name: regex.fullmatch(name) is not None
 
 
-def describe(lake: Lake, words: Words) -> pa.Table:
+def describe(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     """DESCRIBE [TABLE] [EXTENDED] table, DESCRIBE DATABASE database"""
     if words.take("DATABASE") or words.take("SCHEMA"):
         words.take("EXTENDED")
-        name = words.name()
-        words.end()
-        pairs = [("Namespace Name", name), ("Location", database_dir(name)), ("Tables", str(len(lake.tables(name))))]
-        return _texts(("info_name", "info_value"), pairs)
+        return partial(_database, lake, words.name())
     words.take("TABLE")
     extended = words.take("EXTENDED") or words.take("FORMATTED")
-    name = words.name()
-    words.end()
+    return partial(_described, lake, words.name(), extended)
+
+
+def _database(lake: Lake, name: str) -> pa.Table:
+    pairs = [("Namespace Name", name), ("Location", database_dir(name)), ("Tables", str(len(lake.tables(name))))]
+    return _texts(("info_name", "info_value"), pairs)
+
+
+def _described(lake: Lake, name: str, extended: bool) -> pa.Table:
     table = lake.table(name)
     schema = table.version.schema
     rows = [(field.name, _type(field), (field.metadata or {}).get(COMMENT, b"").decode() or None) for field in schema.columns]
@@ -109,12 +117,6 @@ def create_statement(name: str, schema: Schema) -> str:
         pairs = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in sorted(schema.options.items()))
         made += f" TBLPROPERTIES ({pairs})"
     return made
-
-
-def _schema(lake: Lake, words: Words) -> Schema:
-    name = words.name()
-    words.end()
-    return lake.table(name).version.schema
 
 
 def _type(field: pa.Field) -> str:

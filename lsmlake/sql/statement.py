@@ -1,8 +1,12 @@
-"""Executes one statement: reads its first word, binds the parameters and calls what carries it out."""
+"""Executes one statement in two steps: it is read completely, which gives an action, and then the action is called.
+
+A part of a statement that no reader knows is refused between the two (`dialect.reading`, `Words.end`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -10,6 +14,7 @@ from sqlglot import exp
 from lsmlake.api.lake import Lake
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.sql import alter, change, create, insert
@@ -22,6 +27,9 @@ from lsmlake.sql.words import Words
 from lsmlake.write.statement import moment_of
 
 Args = Mapping[str, object] | Sequence[object] | None
+Rows = Callable[[], pa.Table | SparkDataFrame]
+Action = Callable[[], pa.Table | SparkDataFrame]
+"""Carries out a statement that was read, and returns its rows."""
 _WORDS = ("SHOW", "DESCRIBE", "DESC", "CALL", "ALTER")
 SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP, TRUNCATE, SHOW, DESCRIBE, CALL"
 
@@ -50,41 +58,44 @@ def execute(
         engine: executes queries instead of DuckDB.
     """
     first = given.split(maxsplit=1)[0].upper() if given.strip() else ""
-    if first in _WORDS and (made := _by_words(lake, Words(given), args)) is not None:
-        return made
+    if first in _WORDS and (action := _by_words(lake, Words(given), args)) is not None:
+        return action()
     explain = first == "EXPLAIN"
     if explain:  # its place becomes blank, so that places in the rest are right
         start = given.upper().index("EXPLAIN")
         given = given[:start] + " " * len("EXPLAIN") + given[start + len("EXPLAIN") :]
     text = Text(given)
-    parsed = text.statement()
-    catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()}, lazy=engine is not None)
-    if engine is not None and isinstance(parsed, exp.Query):
-        return engine.query(parsed, text, catalog, explain=explain)
-    node = bind(parsed, args, text)
+    with text.read() as tree:
+        catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()}, lazy=engine is not None)
+        if engine is not None and isinstance(tree, exp.Query):
+            passed_on(tree)  # Spark reads it, parameters included
+            action: Action = partial(engine.query, tree, text, catalog, explain=explain)
+        else:
+            node = bind(tree, args, text)
+            action = _explained(node, text, catalog) if explain else _action(lake, node, text, catalog, engine)
+    return action()
+
+
+def _explained(node: exp.Expression, text: Text, catalog: Catalog) -> Action:
+    if not isinstance(node, exp.Query):
+        text.refuse(node, "EXPLAIN takes a query")
+    prepared = prepare(node, text, catalog, moment_of(catalog.lake.env))
+    return lambda: pa.table({"plan": pa.array(explained(prepared), pa.string())})
+
+
+def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None) -> Action:
+    """Reads a statement. Nothing is written before the action that it returns."""
     now = moment_of(lake.env)
 
     def prepared(query: exp.Expression) -> Prepared:
         return prepare(query, text, catalog, now)
 
-    if explain:
-        if not isinstance(node, exp.Query):
-            text.refuse(node, "EXPLAIN takes a query")
-        return pa.table({"plan": pa.array(explained(prepared(node)), pa.string())})
-    return _executed(lake, node, text, catalog, prepared, now, engine)
-
-
-def _executed(
-    lake: Lake,
-    node: exp.Expression,
-    text: Text,
-    catalog: Catalog,
-    prepared: Callable[[exp.Expression], Prepared],
-    now: str,
-    engine: Engine | None,
-) -> pa.Table:
-    def rows_of(query: exp.Expression) -> pa.Table | SparkDataFrame:
-        return run(prepared(query)) if engine is None else engine.rows(query, text, catalog)
+    def rows_of(query: exp.Expression) -> Rows:
+        """Reads a query; what it returns gives its rows."""
+        if engine is None:
+            return partial(run, prepared(query))
+        passed_on(query)
+        return partial(engine.rows, query, text, catalog)
 
     match node:
         case exp.Query():
@@ -98,23 +109,36 @@ def _executed(
         case exp.Merge():
             return change.merge(node, text, catalog, rows_of)
         case exp.TruncateTable():
-            insert.truncate(node, text, catalog)
+            return _done(insert.truncate(node, text, catalog))
         case exp.Create():
-            create.create(lake, node, text, rows_of)
+            return _done(create.create(lake, node, text, rows_of))
         case exp.Drop():
-            create.drop(lake, node, text)
+            return _done(create.drop(lake, node, text))
         case exp.Alter():
-            alter.alter(lake, node, text)
-        case _:
-            word = text.text.split(maxsplit=1)[0].upper()
-            text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
-    return pa.table({})
+            return _done(alter.alter(lake, node, text))
+    word = text.text.split(maxsplit=1)[0].upper()
+    text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
 
 
-def _by_words(lake: Lake, words: Words, args: Args) -> pa.Table | None:
-    """Statements that sqlglot does not parse; None for the others."""
+def _done(action: Callable[[], object]) -> Action:
+    """An action whose result is no rows."""
+
+    def made() -> pa.Table:
+        action()
+        return pa.table({})
+
+    return made
+
+
+def _by_words(lake: Lake, words: Words, args: Args) -> Action | None:
+    """Reads a statement that sqlglot does not parse; None for the others."""
     if words.first == "ALTER":
-        return alter.alter_by_words(lake, words)
-    if args:
+        if (change := alter.alter_by_words(lake, words)) is None:
+            return None
+        action = _done(change)
+    elif args:
         raise InvalidQuery("only queries and changes of rows have parameters", found=args, cure="write the values in the text")
-    return {"SHOW": show, "DESCRIBE": describe, "DESC": describe, "CALL": call}[words.first](lake, words)
+    else:
+        action = {"SHOW": show, "DESCRIBE": describe, "DESC": describe, "CALL": call}[words.first](lake, words)
+    words.end()
+    return action

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
+from lsmlake.dialect.evaluate import Columns, Condition, columns_of, condition_from
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.reading import operands
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
@@ -39,16 +40,15 @@ def update_by_text(version: Version, values: Mapping[str, str], where: str, isol
     """Gives the rows that satisfy a condition new values. Raises Overtaken, InvalidQuery, InvalidData."""
     scope, columns = target_scope(version, ()), version.schema.plain_columns
     condition, known = _condition(version, where, zone, now)
-    texts = {name: Text(given) for name, given in values.items()}
-    parts = {name: (Translator.at(text, scope, now), text.statement()) for name, text in texts.items()}
-    return change_rows(version, condition, columns_from(parts, columns, zone), known, isolation, zone)
+    assigned = columns_of(values, scope, columns, zone=zone, now=now)
+    return change_rows(version, condition, assigned, known, isolation, zone)
 
 
 def _condition(version: Version, where: str, zone: str, now: str) -> tuple[Condition, Predicate | None]:
     text = Text(where)
-    node = text.statement()
-    parts = node.unnest().flatten(unnest=False) if isinstance(node.unnest(), exp.And) else [node]
-    condition = condition_from(Translator.at(text, target_scope(version, ()), now), node, zone)
+    with text.read() as node:
+        parts = operands(node.unnest(), exp.And)
+        condition = condition_from(Translator.at(text, target_scope(version, ()), now), node, zone)
     return condition, known_of(parts, version, text, zone)
 
 

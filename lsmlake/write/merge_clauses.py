@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.evaluate import Columns, Condition, columns_of, condition_of
+from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
@@ -149,7 +150,9 @@ def assignments(clause: Clause, schema: Schema, source: pa.Schema, equal: Iterab
 def equal_columns(on: str, target: pa.Schema, source: pa.Schema, *, nulls: bool = False) -> tuple[tuple[str, str], ...]:
     """The pairs of columns of the target and the source that the condition of a merge requires to be equal.
     `nulls`: also pairs that may both be null."""
-    return tuple(_equal(Text(on).statement(), target, source, (exp.EQ, exp.NullSafeEQ) if nulls else (exp.EQ,)))
+    with Text(on).read() as node:
+        passed_on(node)  # `condition_of` reads it
+        return tuple(_equal(node, target, source, (exp.EQ, exp.NullSafeEQ) if nulls else (exp.EQ,)))
 
 
 def _equal(

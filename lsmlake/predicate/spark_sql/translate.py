@@ -157,7 +157,7 @@ class _Reader:
 
     def _between(self, node: exp.Between) -> Predicate:
         self._check(node, "this", "low", "high")
-        low, high = node.args["low"], node.args["high"]
+        low, high = node.args.get("low"), node.args.get("high")
         return and_(self._comparison(node, ">=", node.this, low), self._comparison(node, "<=", node.this, high))
 
     def _like(self, node: exp.Like | exp.Escape) -> Predicate:
@@ -224,7 +224,7 @@ class _Reader:
         try:
             kind = type_of(node.to)
         except InvalidSchema as error:
-            raise self._error(node, "unknown type", expected=error.expected, found=node.to.sql("spark")) from error
+            raise self._error(node, "unknown type", expected=error.expected, found=node.args.get("to").sql("spark")) from error
         return self._tried(node, lambda: cast(value, kind, self.zone))
 
     def _column(self, node: exp.Column | exp.Dot) -> Column:

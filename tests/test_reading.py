@@ -1,0 +1,147 @@
+"""A statement is read completely, or refused: no argument that the parser sets is ignored (`dialect.reading`)."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+import lsmlake
+from lsmlake.dialect import reading
+from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery, LakeError
+
+STATEMENTS = (
+    "SELECT DISTINCT a.id, b.v AS w, count(*) OVER (PARTITION BY a.k ORDER BY b.v DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) "
+    "FROM d.t a LEFT JOIN d.t AS b ON a.id = b.id AND a.v > 1 WHERE a.k LIKE 'x%' ESCAPE '/' OR a.v IN (1, 2) ORDER BY 1 LIMIT 2",
+    "SELECT k, sum(v) FILTER (WHERE v > 1) AS s FROM d.t VERSION AS OF 1 GROUP BY k HAVING count(*) > 0 ORDER BY s NULLS LAST",
+    "WITH x AS (SELECT id FROM d.t) SELECT * EXCEPT (id) FROM x NATURAL JOIN d.t UNION ALL SELECT v, k FROM d.t OFFSET 1",
+    "SELECT CASE WHEN v BETWEEN 1 AND 2 THEN 'a' ELSE CAST(v AS STRING) END, EXISTS (SELECT 1 FROM d.t) FROM d.t WHERE k IS NULL",
+    "SELECT * FROM d.t LATERAL VIEW explode(array(1, 2)) e AS n",
+    "INSERT INTO d.t (id, k) VALUES (1, 'a')",
+    "INSERT OVERWRITE d.t PARTITION (k = 'a') SELECT id, v FROM d.t",
+    "UPDATE d.t AS x SET v = x.v + 1 WHERE x.id = 1",
+    "DELETE FROM d.t WHERE id IN (SELECT id FROM d.t WHERE v > 1)",
+    "MERGE INTO d.t AS t USING d.t AS s ON t.id = s.id WHEN MATCHED AND s.v > 1 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
+    "WHEN NOT MATCHED THEN INSERT (id, k) VALUES (s.id, s.k)",
+    "CREATE TABLE d.u (id BIGINT NOT NULL COMMENT 'c', v INT DEFAULT 1, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '2')",
+    "ALTER TABLE d.t ADD COLUMN n INT COMMENT 'x' AFTER v",
+    "ALTER TABLE d.t RENAME COLUMN v TO w",
+    "ALTER TABLE d.t DROP COLUMN v",
+    "DROP TABLE d.u",
+    "TRUNCATE TABLE d.t",
+)
+
+
+@pytest.fixture
+def lake(tmp_path) -> lsmlake.Lake:
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    return lake
+
+
+def _fresh(lake: lsmlake.Lake) -> None:
+    for name in lake.tables("d"):
+        lake.drop_table(f"d.{name}")
+    options = {"bucket": 1, "merge-engine": "deduplicate"}
+    lake.create_table("d.t", "id BIGINT NOT NULL, v INT, k STRING", primary_key=["id", "k"], partition_by=["k"], options=options)
+
+
+def _set(node: exp.Expression, key: str) -> bool:
+    value = reading.peek(node, key)
+    return bool(value) if not isinstance(value, exp.Expression) else True
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_an_argument_that_nobody_reads_is_refused(text: str, lake: lsmlake.Lake, monkeypatch):
+    """Each argument that a class of the parser has, and one that a later release may add, is set in a node of the statement: the
+    statement is refused, and nothing has changed."""
+    parsed = Text._parsed
+    places: dict[tuple[type, str], int] = {}
+    for number, node in enumerate(parsed(Text(text)).walk()):
+        for key in (*type(node).arg_types, "of_a_later_release"):
+            if not _set(node, key) and key not in (*reading.SAME.get(type(node), ()), "alias", "global_"):  # an alias is obeyed
+                places[type(node), key] = number
+    _fresh(lake)
+    lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})
+    before = _state(lake)
+    for (_, key), number in places.items():
+        for made in ("SURPRISE", True) if key == "of_a_later_release" else (exp.Var(this="SURPRISE"),):
+
+            def surprised(self: Text) -> exp.Expression:
+                tree = parsed(self)
+                if self.text == text:
+                    list(tree.walk())[number].set(key, made)  # noqa: B023
+                return tree
+
+            monkeypatch.setattr(Text, "_parsed", surprised)
+            with pytest.raises(LakeError):
+                lake.sql(text)
+    assert _state(lake) == before
+
+
+def _state(lake: lsmlake.Lake) -> tuple:
+    table = lake.table("d.t")
+    return lake.tables("d"), table.schema, table.scan().to_arrow().to_pylist(), table.snapshots().num_rows
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_a_translator_that_forgets_an_argument_is_found(text: str, lake: lsmlake.Lake, monkeypatch):
+    """As long as an argument is not noted as read, the statement that sets it is refused."""
+    made: set[tuple[type, str]] = set()
+    for node in Text(text)._parsed().walk():
+        made.update((type(node), key) for key in node.args if _set(node, key) and key not in reading.SAME.get(type(node), ()))
+    _fresh(lake)
+    lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})
+    unread = reading.unread
+    for kind, key in made:
+
+        def forgetful(tree: exp.Expression):
+            for node in tree.walk():
+                if type(node) is kind and isinstance(node.args, reading._Args):  # noqa: B023
+                    node.args.seen.discard(key)  # noqa: B023
+                    node.args.words.discard(key)  # noqa: B023
+            return unread(tree)
+
+        monkeypatch.setattr(reading, "unread", forgetful)
+        with pytest.raises(InvalidQuery):
+            lake.sql(text)
+
+
+REFUSED = (
+    "DELETE FROM d.t JOIN d.s ON t.id = s.id",
+    "DELETE FROM d.t VERSION AS OF 1",
+    "DELETE FROM d.t TABLESAMPLE (10 PERCENT)",
+    "DELETE FROM (SELECT * FROM d.t)",
+    "UPDATE d.t JOIN d.s ON t.id = s.id SET v = 1",
+    "UPDATE d.t, d.s SET v = 1",
+    "UPDATE d.t TIMESTAMP AS OF '2026-01-01' SET v = 1",
+    "MERGE INTO d.t VERSION AS OF 1 USING d.t s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    "MERGE INTO d.t USING d.t s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * EXCEPT (v)",
+    "MERGE INTO d.t USING d.t s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * REPLACE (1 AS v)",
+    "MERGE INTO d.t USING d.t s ON t.id = s.id WHEN NOT MATCHED THEN INSERT * EXCEPT (k)",
+    "MERGE INTO d.t USING d.t s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (1) WHERE s.v > 1",
+    "ALTER TABLE d.t DROP CONSTRAINT v",
+    "ALTER TABLE d.t DROP INDEX v",
+    "ALTER TABLE d.t DROP FOREIGN KEY v",
+    "ALTER TABLE d.t RENAME COLUMN v TO st.q",
+    "ALTER TABLE d.t ALTER COLUMN v SET DATA TYPE BIGINT USING v + 1",
+    "ALTER TABLE d.t SET LOCATION 'x'",
+    "ALTER TABLE d.t SET FILEFORMAT parquet",
+    "ALTER TABLE d.t SET TAGS ('a' = 'b')",
+    "DROP TABLE d.t, d.u",
+    "TRUNCATE TABLE d.t, d.u",
+    "SELECT * FROM d.t a ASOF JOIN d.t b ON a.id = b.id",
+    "SELECT sum(v) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM d.t",
+    "SELECT sum(v) OVER (ORDER BY id GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM d.t",
+    "SELECT k COLLATE UTF8_LCASE FROM d.t",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_clause_that_is_not_obeyed_is_refused(text: str, lake: lsmlake.Lake):
+    _fresh(lake)
+    lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})
+    before = _state(lake)
+    with pytest.raises(InvalidQuery):
+        lake.sql(text)
+    assert _state(lake) == before
