@@ -30,7 +30,9 @@ def alter(lake: Lake, node: exp.Alter, text: Text) -> Callable[[], object]:
     if len(actions) == 1 and isinstance(actions[0], exp.AlterRename):
         return partial(lake.rename_table, name, ".".join(part.name for part in actions[0].this.parts))
     table, zone = lake.table(name), lake.runtime.zone
-    return partial(table.alter, *(made for action in actions for made in _alterations(action, table.version.schema.columns, text, zone)))
+    return partial(
+        table.alter, *(made for action in actions for made in _alterations(action, table.version.schema.columns, text, zone))
+    )
 
 
 def alter_by_words(lake: Lake, words: Words) -> Callable[[], object] | None:
