@@ -14,6 +14,7 @@ from lsmlake.dialect.calling import (
     counted,
 )
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.failures import refused
 from lsmlake.dialect.functions import INTERVALS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, array_of, duck_name, is_time
@@ -160,7 +161,7 @@ def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> T
     low, high, *given = (f"CAST({sql} AS BIGINT)" for sql in sqls)
     step = given[0] if given else f"CASE WHEN {low} <= {high} THEN 1 ELSE -1 END"
     made = f"CAST(generate_series({low}, {high}, {step}) AS {_duck_list(kind)})"
-    wrong = "error('the step of sequence leads away from its end')"
+    wrong = refused("'the step of sequence leads away from its end'")
     sql = f"CASE WHEN {low} = {high} THEN [CAST({low} AS {duck_name(kind)})] WHEN ({low} < {high}) <> ({step} > 0) THEN {wrong}"
     return Typed(f"{sql} ELSE {made} END", array_of(kind))
 

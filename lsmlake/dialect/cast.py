@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lsmlake.dialect.failures import refused
 from lsmlake.dialect.types import (
     BOOLEAN,
     DATE,
@@ -79,10 +80,10 @@ def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | No
     if t.is_binary(wanted):
         return f"encode({sql})"
     if wanted == DATE:
-        return f"{word}(spark_whole_date({macro}_date_text({sql})) AS DATE)"
+        return f"{macro}_date_text({sql})"
     if wanted == TIMESTAMP:
-        return f"{macro}_instant_text({macro}_zoned_text({sql}))"
-    return f"{word}({macro}_time_text({sql}) AS TIMESTAMP)" if wanted == TIMESTAMP_NTZ else None
+        return f"{macro}_instant_text({sql})"
+    return f"{macro}_time_text({sql})" if wanted == TIMESTAMP_NTZ else None
 
 
 def _number(sql: str, found: pa.DataType, wanted: pa.DataType, word: str) -> str:
@@ -145,6 +146,6 @@ def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:
         back = None if exact or narrow else duck_name(found)
     if back is None:
         return made
-    message = f"' does not fit {name.replace('INTEGER', 'INT')} without loss: round or cast the value'"
+    message = f"' does not fit {name.replace('INTEGER', 'INT')} without loss; round or cast the value'"
     kept = f"CAST({made} AS {back}) = CAST({sql} AS {back}) OR {sql} IS NULL"
-    return f"CASE WHEN {kept} THEN {made} ELSE error(CAST({sql} AS VARCHAR) || {message}) END"
+    return f"CASE WHEN {kept} THEN {made} ELSE {refused(f'CAST({sql} AS VARCHAR) || {message}')} END"

@@ -9,6 +9,7 @@ from types import ModuleType
 import pyarrow as pa
 
 from lsmlake.dialect.databases import Database, borrowed
+from lsmlake.dialect.failures import failure
 from lsmlake.dialect.macros import ZONED, called, macros
 from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
@@ -106,17 +107,15 @@ def translated_errors(where: str = "") -> Iterator[None]:
         if isinstance(error, duckdb.IOException) or _DATA_FILE in str(error):
             cure = Wording("verify() names the file", command="`lsmlake verify` names the file")
             raise Corrupt("a data file cannot be read", where=where, found=str(error).partition("\n")[0], cure=cure) from error
-        first = str(error).partition("\n")[0].partition(": ")[2] or str(error)
         if isinstance(error, duckdb.OutOfMemoryException):
             raise EngineFailed(
                 "DuckDB has not enough memory",
                 where=where,
-                found=first,
+                found=str(error).partition("\n")[0].partition(": ")[2] or str(error),
                 cure="raise the table's write-buffer-size, or free space in the folder for temporary files",
             ) from error
-        raise InvalidQuery(
-            "the statement failed", where=where, found=first, cure="correct the statement or the values"
-        ) from error
+        what, found, cure = failure(error)
+        raise InvalidQuery(what, where=where, found=found, cure=cure) from error
     except RuntimeError as error:
         if str(error) != _STOPPED:
             raise

@@ -14,10 +14,12 @@ from sqlglot import exp
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, common
+from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_time
 from lsmlake.schema.type_text import format_type
 
 Subquery = Callable[[exp.Expression, Scope], tuple[str, list[pa.DataType]]]
+_DAYS = {"now": "", "today": "", "yesterday": "- 1", "tomorrow": "+ 1"}
+"""Words that a literal of a date or timestamp may be -> the days from today."""
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
@@ -80,7 +82,7 @@ class Context(ABC):
     def converted(self, node: exp.Expression, made: Typed, wanted: pa.DataType, *, safe: bool = False) -> str:
         """An expression cast to another type; with `safe` null where Spark would raise an error. Refuses casts that are not
         supported."""
-        literal = _date_literal(node) if made.type == STRING and wanted == DATE else None
+        literal = self._time_literal(node, wanted) if made.type == STRING and is_time(wanted) else None
         sql = literal or cast(made.sql, made.type, wanted, safe)
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
@@ -88,6 +90,26 @@ class Context(ABC):
             cure = "cast it to DECIMAL first: Java and DuckDB write a DOUBLE differently" if double else "cast it otherwise"
             self.text.refuse(node, what, cure=cure)
         return sql
+
+    def _time_literal(self, node: exp.Expression, wanted: pa.DataType) -> str | None:
+        """A literal like '1994-01-01' or 'today', or a cast of it, as a constant; None for other text. DuckDB does not prune row
+        groups by a conversion that may raise an error."""
+        literal = node.this if isinstance(node, exp.Cast) else node
+        if not (isinstance(literal, exp.Literal) and literal.is_string):
+            return None
+        if wanted == DATE and _ISO_DATE.fullmatch(literal.this):
+            return _date(literal.this)
+        word = literal.this.strip().lower()
+        if word == "epoch":
+            return f"CAST(make_timestamptz(0) AS {duck_name(wanted)})"
+        if word not in _DAYS:
+            return None
+        if self.now is None:
+            self.text.refuse(node, "the current time is not supported here", cure="write the time as a literal")
+        moment = f"CAST({self.now} AS TIMESTAMP WITH TIME ZONE)"
+        if word != "now":
+            moment = f"CAST({moment} AS DATE) {_DAYS[word]}"
+        return cast(f"({moment})", TIMESTAMP if word == "now" else DATE, wanted)
 
     def unified(self, nodes: Sequence[exp.Expression], typed: Sequence[Typed]) -> tuple[list[str], pa.DataType]:
         """Expressions cast to their common type. Refuses types that have none."""
@@ -100,13 +122,8 @@ class Context(ABC):
         return [self.converted(node, made, kind) for node, made in zip(nodes, typed, strict=True)], kind
 
 
-def _date_literal(node: exp.Expression) -> str | None:
-    """A literal like '1994-01-01', or a cast of it, as a constant DATE; None for other text. DuckDB does not prune row groups by
-    a conversion that may raise an error."""
-    literal = node.this if isinstance(node, exp.Cast) else node
-    if not (isinstance(literal, exp.Literal) and literal.is_string and _ISO_DATE.fullmatch(literal.this)):
-        return None
+def _date(iso: str) -> str | None:
     try:
-        return f"CAST('{dt.date.fromisoformat(literal.this)}' AS DATE)"
+        return f"CAST('{dt.date.fromisoformat(iso)}' AS DATE)"
     except ValueError:
         return None

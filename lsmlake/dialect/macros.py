@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from lsmlake.dialect import time_text
+from lsmlake.dialect.failures import REFUSE
+
 _SPACES = "' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
-_DATE_TEXT = r"\d{4}(-\d{1,2}(-\d{1,2}([ T].*)?)?)?"
-_TIME_TEXT = r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{0,6})?)?)?"
 _NUMBER_TEXT = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _CURE = "; use try_cast to get NULL instead"
 
@@ -18,7 +19,7 @@ _CURE = "; use try_cast to get NULL instead"
 def _checked(value: str, pattern: str, what: str) -> str:
     return (
         f"CASE WHEN {value} IS NULL THEN NULL WHEN regexp_full_match({value}, '{pattern}') THEN {value} "
-        f"ELSE error('''' || {value} || ''' is not {what}{_CURE}') END"
+        f"ELSE spark_refuse('''' || {value} || ''' is not {what}{_CURE}') END"
     )
 
 
@@ -36,13 +37,13 @@ _DAYS_LEFT = (
 """-1, 0 or 1: the days to add to the date of b, so that a day between a and b that is not whole does not count."""
 
 MACROS = {
-    "spark_divide(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('division by zero; "
+    "spark_divide(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN spark_refuse('division by zero; "
     "divide by nullif(divisor, 0) to get NULL instead') ELSE a / b END",
-    "spark_div(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('division by zero; "
+    "spark_div(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN spark_refuse('division by zero; "
     "divide by nullif(divisor, 0) to get NULL instead') ELSE a // b END",
-    "spark_mod(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN error('remainder by zero; "
+    "spark_mod(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN spark_refuse('remainder by zero; "
     "use nullif(divisor, 0) to get NULL instead') ELSE a % b END",
-    "spark_quotient(n, d)": "CASE WHEN n IS NULL OR d IS NULL THEN NULL WHEN d = 0 THEN error('division by zero; "
+    "spark_quotient(n, d)": "CASE WHEN n IS NULL OR d IS NULL THEN NULL WHEN d = 0 THEN spark_refuse('division by zero; "
     f"divide by nullif(divisor, 0) to get NULL instead') ELSE {_ROUNDED} END",
     # an expression that may raise an error() makes DuckDB join a correlated subquery row by row: none where the divisor is not 0
     "spark_whole_quotient(n, d)": _ROUNDED,
@@ -52,20 +53,15 @@ MACROS = {
     + _checked("trim(s, " + _SPACES + ")", _NUMBER_TEXT + "[dDfF]?|(?i:nan|[+-]?inf(inity)?)", "a number")
     + r", '([0-9.])[dDfF]$', '\1')",
     "spark_decimal_text(s)": _checked("trim(s, " + _SPACES + ")", _NUMBER_TEXT, "a number"),
-    "spark_date_text(s)": "regexp_extract(" + _checked("trim(s, " + _SPACES + ")", _DATE_TEXT, "a date") + r", '^[^ T]*')",
-    "spark_whole_date(s)": "CASE length(s) - length(replace(s, '-', '')) WHEN 0 THEN s || '-01-01' WHEN 1 THEN s || '-01' "
-    "ELSE s END",
-    "spark_time_text(s)": _checked("trim(s, " + _SPACES + ")", _TIME_TEXT, "a timestamp"),
-    "spark_zoned_text(s)": _checked("trim(s, " + _SPACES + ")", _TIME_TEXT + r"(Z|[+-]\d{2}:\d{2})?", "a timestamp"),
     "spark_boolean(s)": "CASE WHEN s IS NULL THEN NULL WHEN lower(trim(s, " + _SPACES + ")) IN ('t', 'true', 'y', 'yes', '1') "
     "THEN true WHEN lower(trim(s, " + _SPACES + ")) IN ('f', 'false', 'n', 'no', '0') THEN false "
-    f"ELSE error('''' || s || ''' is not a boolean{_CURE}') END",
+    f"ELSE spark_refuse('''' || s || ''' is not a boolean{_CURE}') END",
     "spark_substring(s, p, n)": "CASE WHEN s IS NULL OR p IS NULL OR n IS NULL THEN NULL WHEN n <= 0 THEN '' "
     "WHEN p > 0 THEN substr(s, p, n) WHEN p = 0 THEN substr(s, 1, n) "
     "WHEN -p <= length(s) THEN substr(s, length(s) + p + 1, n) "
     "WHEN n + p + length(s) <= 0 THEN '' ELSE substr(s, 1, n + p + length(s)) END",
     "spark_element(a, i)": "CASE WHEN a IS NULL OR i IS NULL THEN NULL WHEN i < 0 OR i >= len(a) "
-    "THEN error('the index ' || i || ' is outside of an array of ' || len(a) || ' elements; use get() to get NULL instead') "
+    "THEN spark_refuse('the index ' || i || ' is outside of an array of ' || len(a) || ' elements; get() gives NULL instead') "
     "ELSE a[i + 1] END",
     "spark_initcap(s)": "CASE WHEN s IS NOT NULL THEN array_to_string(list_transform(string_split(lower(s), ' '), "
     "lambda w: upper(left(w, 1)) || substr(w, 2)), ' ') END",
@@ -74,7 +70,7 @@ MACROS = {
     "ELSE array_to_string(list_slice(string_split(s, d), greatest(1, len(string_split(s, d)) + n + 1), "
     "len(string_split(s, d))), d) END",
     "spark_split_part(s, d, n)": "CASE WHEN s IS NULL OR d IS NULL OR n IS NULL THEN NULL WHEN n = 0 "
-    "THEN error('the index 0 of split_part is invalid; parts are counted from 1') WHEN d = '' AND n IN (1, -1) THEN s "
+    "THEN spark_refuse('the index 0 of split_part is invalid; parts are counted from 1') WHEN d = '' AND n IN (1, -1) THEN s "
     "WHEN d = '' THEN '' ELSE split_part(s, d, n) END",
     "spark_chr(n)": "CASE WHEN n IS NULL THEN NULL WHEN n < 0 THEN '' ELSE chr(CAST(n & 255 AS INTEGER)) END",
     "spark_shift_left(a, n)": "CAST(CAST((CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) + 2147483648) % 4294967296 "
@@ -95,13 +91,11 @@ MACROS = {
 """Head -> body."""
 
 
-_ERROR = re.compile(r"ELSE error\(.*\) END")
+_ERROR = re.compile(r"ELSE spark_refuse\(.*\) END")
 TRYING = {
     head.replace("spark_", "spark_try_"): _ERROR.sub("END", body)
     for head, body in MACROS.items()
-    if head.startswith(
-        ("spark_boolean", "spark_integer", "spark_number", "spark_decimal", "spark_date", "spark_time", "spark_zoned")
-    )
+    if head.startswith(("spark_boolean", "spark_integer", "spark_number", "spark_decimal"))
 }
 """The conversions of text for try_cast: null instead of an error."""
 
@@ -112,27 +106,26 @@ _EARLIER = f"make_timestamptz(epoch_us({{0}}) - epoch_us(CAST({_DAY_BEFORE} AS T
 """The instant of a local time, by the offset from UTC of the day before. If clocks were set back, so that the local time occurs
 twice, this is the earlier instant."""
 _LOCAL_INSTANT = f"CASE WHEN CAST({_EARLIER} AS TIMESTAMP) = {{0}} THEN {_EARLIER} ELSE {_INSTANT} END"
-_OFFSET = "(Z|[+-][0-9]{2}:[0-9]{2})$"
 _TRUNCATED = "CAST(t AS TIMESTAMP)) - epoch_us(date_trunc(u, CAST(t AS TIMESTAMP)))"
 ZONED = {
     "spark_instant(l)": (_INSTANT.format("l"), _LOCAL_INSTANT.format("l")),
-    **{
-        f"spark_{name}instant_text(s)": (
-            f"{word}(s AS TIMESTAMP WITH TIME ZONE)",
-            f"CASE WHEN regexp_matches(s, '{_OFFSET}') THEN {word}(s AS TIMESTAMP WITH TIME ZONE) "
-            f"ELSE {_LOCAL_INSTANT.format(f'{word}(s AS TIMESTAMP)')} END",
-        )
-        for name, word in (("", "CAST"), ("try_", "TRY_CAST"))
-    },
     "spark_time_trunc(u, t)": ("date_trunc(u, t)", f"make_timestamptz(epoch_us(t) - (epoch_us({_TRUNCATED}))"),
 }
 """Head -> body in UTC, and in zones whose clocks may be set: a local time that comes twice is the earlier instant, as in Java."""
 
 
+_TIMES = {
+    head: body
+    for kind, what in (("date", "a date"), ("time", "a timestamp"), ("instant", "a timestamp"))
+    for head, body in time_text.checked(kind, what, _CURE).items()
+}
+"""The conversions of text to times for cast."""
+
+
 def macros(zone: str) -> dict[str, str]:
-    """Head -> body of every macro, for the time zone of a session."""
+    """Head -> body of every macro, for the time zone of a session. A macro comes after those that it calls."""
     zoned = {head: in_utc if zone == "UTC" else local for head, (in_utc, local) in ZONED.items()}
-    return {**MACROS, **TRYING, **zoned}
+    return {**dict([REFUSE]), **zoned, **MACROS, **TRYING, **time_text.MACROS, **_TIMES}
 
 
 def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:
@@ -146,4 +139,4 @@ def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:
         new = {head: body for head, body in among.items() if head not in found and head.partition("(")[0] in text}
         found |= new
         texts += new.values()
-    return found
+    return {head: body for head, body in among.items() if head in found}

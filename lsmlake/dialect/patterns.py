@@ -68,7 +68,8 @@ def _regexp_extract(context: Context, node: exp.Expression, arguments: Arguments
 
 
 def _regexp_extract_all(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    return Typed(f"regexp_extract_all({_value_pattern_group(context, node, arguments)})", array_of(STRING))
+    found = f"regexp_extract_all({_value_pattern_group(context, node, arguments)})"
+    return Typed(f"list_transform({found}, lambda e: coalesce(e, ''))", array_of(STRING))
 
 
 def _regexp_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, EXTRACTS, INTERVALS, UNITS
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, is_time, text
+from lsmlake.dialect.time_patterns import PatternRefused, read, written
+from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, is_time
 from lsmlake.schema.type_text import format_type
 
-
-class _Part(NamedTuple):
-    """A letter of a pattern, repeated.
-
-    Attributes:
-        write: the same in a pattern of DuckDB.
-        digits: a regular expression of the text that is read for it; empty: it can only be written.
-    """
-
-    write: str
-    digits: str
-
-
-_PARTS = {
-    "yyyy": _Part("%Y", r"\d{4}"), "yy": _Part("%y", ""), "MM": _Part("%m", r"\d{2}"), "M": _Part("%-m", r"\d{1,2}"),
-    "MMM": _Part("%b", ""), "MMMM": _Part("%B", ""), "dd": _Part("%d", r"\d{2}"), "d": _Part("%-d", r"\d{1,2}"),
-    "HH": _Part("%H", r"\d{2}"), "H": _Part("%-H", r"\d{1,2}"), "hh": _Part("%I", ""), "h": _Part("%-I", ""),
-    "mm": _Part("%M", r"\d{2}"), "m": _Part("%-M", r"\d{1,2}"), "ss": _Part("%S", r"\d{2}"), "s": _Part("%-S", r"\d{1,2}"),
-    "SSS": _Part("%g", r"\d{3}"), "SSSSSS": _Part("%f", r"\d{6}"), "E": _Part("%a", ""), "EEE": _Part("%a", ""),
-    "EEEE": _Part("%A", ""), "a": _Part("%p", ""), "DDD": _Part("%j", ""),
-}  # fmt: skip
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_TOKENS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
-
-
-def _parts(context: Context, node: exp.Expression) -> list[_Part]:
-    """A literal pattern of Java. Refuses letters that have no equal."""
-    pattern, made = literal_text(context, node, "the pattern"), []
-    for token in _TOKENS.finditer(pattern):
-        word = token[0]
-        if token[2] is None:
-            plain = word[1:-1].replace("''", "'") or "'" if word.startswith("'") else word
-            made.append(_Part(plain.replace("%", "%%"), re.escape(plain)))
-        elif word in _PARTS:
-            made.append(_PARTS[word])
-        else:
-            context.text.refuse(
-                node, "this letter of a pattern is not supported", expected=f"one of {', '.join(_PARTS)}", found=word
-            )
-    return made
 
 
 def _moment(context: Context, node: exp.Expression, given: exp.Expression) -> str:
@@ -64,36 +24,43 @@ def _moment(context: Context, node: exp.Expression, given: exp.Expression) -> st
     context.text.refuse(node, "expected a timestamp", found=format_type(made.type))
 
 
+def _written(context: Context, node: exp.Expression, moment: str) -> str:
+    """The text of a moment by a literal pattern."""
+    if isinstance(node, exp.Null):
+        return "CAST(NULL AS VARCHAR)"
+    try:
+        return written(moment, literal_text(context, node, "the pattern"))
+    except PatternRefused as refusal:
+        context.text.refuse(node, str(refusal), cure="write it with several calls and ||")
+
+
 def _date_format(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted_only(context, node, arguments, 2)
-    pattern = "".join(part.write for part in _parts(context, arguments[1]))
-    return Typed(f"strftime({_moment(context, node, arguments[0])}, {text(pattern)})", STRING)
+    return Typed(_written(context, arguments[1], _moment(context, node, arguments[0])), STRING)
 
 
 def _parsed(context: Context, node: exp.Expression, arguments: Arguments, safe: bool) -> str:
-    """A text as a TIMESTAMP in the session's zone, read by a pattern."""
+    """A text as a TIMESTAMP in the session's zone, read by a pattern; a date or timestamp is taken as it is."""
     made = context.typed(arguments[0])
     if made.type != STRING:
-        context.text.refuse(node, "a pattern reads STRING", found=format_type(made.type))
-    parts = _parts(context, arguments[1])
-    if not all(part.digits for part in parts) or not any(part.write == "%Y" for part in parts):
-        context.text.refuse(arguments[1], "this pattern only writes times", expected="numbers, among them the year as yyyy")
-    format, regex = (
-        "".join(each) for each in zip(*((part.write.replace("%-", "%"), part.digits) for part in parts), strict=True)
-    )
-    fits = f"regexp_full_match({made.sql}, {text(regex)})"
-    tried = f"spark_instant(try_strptime({made.sql}, {text(format)}))"
+        return _moment(context, node, arguments[0])
+    try:
+        tried = read(made.sql, literal_text(context, arguments[1], "the pattern"))
+    except PatternRefused as refusal:
+        context.text.refuse(arguments[1], str(refusal), cure="take the text apart with substring or regexp_extract")
     if safe:
-        return f"CASE WHEN {fits} THEN {tried} END"
-    wrong = f"error('''' || {made.sql} || ''' does not fit the pattern; use try_to_timestamp to get NULL instead')"
-    return f"CASE WHEN {made.sql} IS NULL THEN NULL WHEN {fits} AND {tried} IS NOT NULL THEN {tried} ELSE {wrong} END"
+        return tried
+    return or_refused(tried, made.sql, "does not fit the pattern; use try_to_timestamp to get NULL instead")
 
 
-def _to_date(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    if len(arguments) == 2:
-        return Typed(f"CAST({_parsed(context, node, arguments, False)} AS DATE)", DATE)
-    (made,) = counted(context, node, arguments, 1)
-    return Typed(context.converted(node, made, DATE), DATE)
+def _to_date(safe: bool) -> Function:
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        if len(arguments) == 2:
+            return Typed(f"CAST({_parsed(context, node, arguments, safe)} AS DATE)", DATE)
+        (value,) = counted(context, node, arguments, 1)
+        return Typed(context.converted(arguments[0], value, DATE, safe=safe), DATE)
+
+    return made
 
 
 def _to_timestamp(safe: bool) -> Function:
@@ -101,7 +68,7 @@ def _to_timestamp(safe: bool) -> Function:
         if len(arguments) == 2:
             return Typed(_parsed(context, node, arguments, safe), TIMESTAMP)
         (value,) = counted(context, node, arguments, 1)
-        return Typed(context.converted(node, value, TIMESTAMP, safe=safe), TIMESTAMP)
+        return Typed(context.converted(arguments[0], value, TIMESTAMP, safe=safe), TIMESTAMP)
 
     return made
 
@@ -119,8 +86,7 @@ def _from_unixtime(context: Context, node: exp.Expression, arguments: Arguments)
     counted_only(context, node, arguments, 1, 2)
     seconds = context.converted(arguments[0], context.typed(arguments[0]), BIGINT)
     pattern = arguments[1] if len(arguments) > 1 else exp.Literal.string("yyyy-MM-dd HH:mm:ss")
-    made = "".join(part.write for part in _parts(context, pattern))
-    return Typed(f"strftime(make_timestamptz({seconds} * 1000000), {text(made)})", STRING)
+    return Typed(_written(context, pattern, f"make_timestamptz({seconds} * 1000000)"), STRING)
 
 
 def counted_only(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> None:
@@ -249,7 +215,8 @@ FUNCTIONS: dict[str, Function] = {
     "current_timestamp": _current(False),
     "now": _current(False),
     "date_format": _date_format,
-    "to_date": _to_date,
+    "to_date": _to_date(False),
+    "try_to_date": _to_date(True),
     "to_timestamp": _to_timestamp(False),
     "try_to_timestamp": _to_timestamp(True),
     "unix_timestamp": _unix_timestamp,
