@@ -257,7 +257,7 @@ BY_ROWS = [
 ]
 NOT_BY_ROWS = {
     "DELETE FROM d.p WHERE id IN (SELECT k, w FROM d.o)": "character 23 .* as many columns",
-    "DELETE FROM d.p WHERE id = (SELECT k FROM d.o)": "More than one row",
+    "DELETE FROM d.p WHERE id = (SELECT k FROM d.o)": "more than one row",
     "DELETE FROM d.p WHERE 1 = 1 AND\n nope(id) = 1": "line 2, character 2 .* function nope",
     "UPDATE d.p SET name = 'x' || nope WHERE id = 1": "character 30 .* unknown column nope",
     "UPDATE d.p SET v = v / 0 WHERE length(name) > 0": "division by zero",
