@@ -1,0 +1,78 @@
+"""Runs the statements of golden files in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from uuid import uuid4
+
+import lsmlake
+from lsmlake.errors import LakeError
+from spark_sql.golden import ZONE, Statement, setting, statements
+from spark_sql.judge import depends_on_order, difference
+from spark_sql.verdict import BOTH, EQUAL, REFUSED, WRONG, Outcome, of_error, without_names
+from spark_sql.views import DATABASE, NotMade, Views
+
+
+def golden(files: Iterable[str], seed: int) -> Iterator[Outcome]:
+    """The outcome of each query of the files."""
+    for file in files:
+        lake = lsmlake.connect(f"memory://spark-sql-{uuid4().hex}", time_zone=ZONE)
+        lake.create_database(DATABASE)
+        yield from _file(Views(lake, seed), statements(file))
+
+
+def _file(views: Views, found: Iterable[Statement]) -> Iterator[Outcome]:
+    changed: dict[str, str] = {}  # settings and the current database: what it means then is not what a new session makes of it
+    for statement in found:
+        if made := setting(statement):
+            changed[made[0]] = made[1]
+        elif statement.first == "RESET":
+            changed.clear()
+        elif statement.first == "USE" or statement.bare.upper().startswith(("CREATE DATABASE", "CREATE SCHEMA")):
+            changed["USE"] = statement.bare
+        elif changed:
+            continue
+        elif statement.is_query:
+            yield _query(views, statement)
+        elif statement.changes_rows:
+            yield _change(views, statement)
+        elif not statement.failed:
+            views.carry_out(statement)
+
+
+def _query(views: Views, one: Statement) -> Outcome:
+    expected = f"{one.schema}\n{one.output}"
+    try:
+        rows = views.query(one.text)
+    except Exception as error:  # of any kind: it is an outcome
+        return _failed(one, error, expected)
+    if one.failed:
+        return Outcome(one.place, one.text, WRONG, expected=expected, found=str(rows.slice(0, 20).to_pylist()), failed=True)
+    found = difference(one, rows, ZONE)
+    if found and depends_on_order(one.text) and not _differs_in_order(views, one):
+        return Outcome(one.place, one.text, EQUAL)
+    return Outcome(one.place, one.text, WRONG if found else EQUAL, expected=expected, found=found)
+
+
+def _differs_in_order(views: Views, one: Statement) -> bool:
+    """Whether the rows differ also if the tables have theirs in the order of the file."""
+    try:
+        return bool(difference(one, views.query_in_memory(one.text), ZONE))
+    except (LakeError, NotMade):
+        return True
+
+
+def _change(views: Views, one: Statement) -> Outcome:
+    """Of a statement that changes rows: what it does, the queries after it tell."""
+    try:
+        views.change(one.text)
+    except Exception as error:  # of any kind: it is an outcome
+        return _failed(one, error, one.output)
+    return Outcome(one.place, one.text, WRONG if one.failed else EQUAL, expected=one.output, found="accepted", failed=one.failed)
+
+
+def _failed(one: Statement, error: Exception, expected: str) -> Outcome:
+    if isinstance(error, NotMade):
+        reason, detail = without_names(f"a table of it cannot be made: {error}", one.text)
+        return Outcome(one.place, one.text, BOTH if one.failed else REFUSED, reason, detail, expected)
+    return of_error(one.place, one.text, error, expected, one.failed)
