@@ -6,7 +6,9 @@
 
 `jar` gets the tests of Spark from Maven, `golden` reads the files, `views` makes tables of their views, which `layouts` writes
 with a past, `hive` prints values as the files do, `judge` compares, `verdict` has the kinds of outcomes and the reasons of
-refusals. A statement is **equal**, **refused** by name, an **error in both**, **wrong** (other rows or types, an error that is no
-refusal, rows where Spark raises an error), or **foreign**: an error of another module, or with a word that the user did not write.
-There is no list of what may be wrong.
+refusals; `grammar` writes random statements over three tables, `beside` asks this process and a `session` of PySpark.
+
+A statement is **equal**, **refused** by name, an **error in both**, **wrong** (other rows or types, an error that is no refusal,
+rows where Spark raises an error), or **foreign**: an error of another module, or with a word that the user did not write. There is
+no list of what may be wrong.
 """

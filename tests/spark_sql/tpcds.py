@@ -5,7 +5,6 @@ What PySpark answers is kept in the folder of the cache, by its version.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pyspark
-from spark_support import classic_session
+from pyspark.errors import PySparkException
 
 import lsmlake
 from bench.peers.roster import Environment
@@ -25,6 +24,7 @@ from bench.peers.setup import NotReady, provide, python_of
 from spark_sql import jar
 from spark_sql.hive import type_name
 from spark_sql.judge import rows_differ
+from spark_sql.session import session
 from spark_sql.verdict import EQUAL, WRONG, Outcome, of_error
 from spark_sql.views import DATABASE, Views
 
@@ -32,6 +32,8 @@ HOME = Path.home() / ".cache" / "lsmlake-spark-sql"
 _GENERATOR = Environment("tpcgen", ("tpcgen-cli==4.0.0",))
 _SCALE = "0.01"
 _FOLDERS = ("tpcds/", "tpcds-v2.7.0/")
+_ERROR = "error of Spark"
+"""The only column of an answer that is an error."""
 _LIMIT = re.compile(r"\blimit\s+(\d+)\s*;?\s*$", re.IGNORECASE)
 
 
@@ -57,17 +59,24 @@ def tpcds(home: Path, seed: int, only: str = "") -> Iterator[Outcome]:
 
 def _judged(views: Views, name: str, text: str, answers: Path) -> Outcome:
     expected = feather.read_table(_answer(answers, name), memory_map=False)
-    shown = f"{', '.join(f'{one.name} {type_name(one.type)}' for one in expected.schema)}\n{expected.num_rows} rows"
+    failed = expected.column_names == [_ERROR]
+    shown = expected[_ERROR][0].as_py()[:500] if failed else _shown(expected)
     try:
         limited, found = views.query(text), views.query(_unlimited(text))
     except Exception as error:  # of any kind: it is an outcome
-        return of_error(f"{name} 1", text, error, shown, failed=False)
+        return of_error(f"{name} 1", text, error, shown, failed)
+    if failed:
+        return Outcome(f"{name} 1", text, WRONG, expected=shown, found=f"{found.num_rows} rows", failed=True)
     limit = _LIMIT.search(text)
     rows = expected.num_rows if limit is None else min(expected.num_rows, int(limit[1]))
     differs = rows_differ(expected, found, "UTC")
     if not differs and limited.num_rows != rows:
         differs = f"with its LIMIT {limited.num_rows} rows, not {rows}"
     return Outcome(f"{name} 1", text, WRONG if differs else EQUAL, expected=shown, found=differs)
+
+
+def _shown(rows: pa.Table) -> str:
+    return f"{', '.join(f'{one.name} {type_name(one.type)}' for one in rows.schema)}\n{rows.num_rows} rows"
 
 
 def _unlimited(text: str) -> str:
@@ -93,17 +102,17 @@ def _ask_spark(folder: Path, answers: Path, texts: dict[str, str]) -> None:
     missing = {name: text for name, text in texts.items() if not _answer(answers, name).exists()}
     if not missing:
         return
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--driver-memory 4g --conf spark.sql.shuffle.partitions=2 pyspark-shell"
-    with tempfile.TemporaryDirectory() as made:
-        spark = classic_session(Path(made))
+    with session() as spark:
         for file in folder.glob("*.parquet"):
             spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
         for name, text in missing.items():
-            rows = spark.sql(_unlimited(text)).toArrow()
             _answer(answers, name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                rows = spark.sql(_unlimited(text)).toArrow()
+            except PySparkException as error:
+                rows = pa.table({_ERROR: [str(error)]})
             feather.write_feather(rows, str(_answer(answers, name)), compression="zstd")
             print(name, rows.num_rows, flush=True)
-        spark.stop()
 
 
 def _answer(answers: Path, name: str) -> Path:
