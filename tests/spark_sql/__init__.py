@@ -9,6 +9,6 @@ with a past, `hive` prints values as the files do, `judge` compares, `verdict` h
 refusals; `grammar` writes random statements over three tables, `beside` asks this process and a `session` of PySpark.
 
 A statement is **equal**, **refused** by name, an **error in both**, **wrong** (other rows or types, an error that is no refusal,
-rows where Spark raises an error), or **foreign**: an error of another module, or with a word that the user did not write. There is
-no list of what may be wrong.
+rows where Spark raises an error), or **foreign**: an error of another module, or with a word that the user did not write. There
+is no list of what may be wrong.
 """

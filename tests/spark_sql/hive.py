@@ -15,7 +15,7 @@ _CYCLE_DAYS = 146_097
 """After 400 years the calendar is the same again."""
 _ZONED_LEAST, _ZONED_MOST = -62_000_000_000_000_000, 253_402_200_000_000_000
 """Microseconds of the years 5 and 9999: Python knows the offset of a zone between them."""
-_PLAIN_LEAST, _PLAIN_MOST = 1e-3, 1e7
+_PLAIN_LEAST, _PLAIN_MOST = Decimal("0.001"), Decimal(10_000_000)
 """Java prints a floating-point number between them without an exponent."""
 
 
