@@ -24,10 +24,6 @@ STATEMENTS = (
     "MERGE INTO d.t AS t USING d.t AS s ON t.id = s.id WHEN MATCHED AND s.v > 1 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
     "WHEN NOT MATCHED THEN INSERT (id, k) VALUES (s.id, s.k)",
     "CREATE TABLE d.u (id BIGINT NOT NULL COMMENT 'c', v INT DEFAULT 1, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '2')",
-    "ALTER TABLE d.t ADD COLUMN n INT COMMENT 'x' AFTER v",
-    "ALTER TABLE d.t RENAME COLUMN v TO w",
-    "ALTER TABLE d.t DROP COLUMN v",
-    "DROP TABLE d.u",
     "TRUNCATE TABLE d.t",
 )
 
@@ -132,7 +128,6 @@ REFUSED = (
     "ALTER TABLE d.t SET LOCATION 'x'",
     "ALTER TABLE d.t SET FILEFORMAT parquet",
     "ALTER TABLE d.t SET TAGS ('a' = 'b')",
-    "DROP TABLE d.t, d.u",
     "TRUNCATE TABLE d.t, d.u",
     "SELECT * FROM d.t a ASOF JOIN d.t b ON a.id = b.id",
     "SELECT sum(v) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM d.t",

@@ -22,6 +22,7 @@ from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, common, duck_name, of_column, quoted
+from lsmlake.dialect.view_use import ViewUse
 from lsmlake.dialect.windows import ordered
 from lsmlake.schema.type_text import format_type
 
@@ -49,19 +50,25 @@ class _From:
     kept: frozenset[int]
 
 
-Catalog = Callable[[exp.Table], pa.Schema]
+Catalog = Callable[[exp.Table], pa.Schema | ViewUse]
 _GENERATED = "#generated"
 """The qualifier of what a generator in SELECT gives: the text cannot name it."""
 
 
 @dataclass
 class QueryTranslator:
-    """Translates the queries of one text. `uses`: the tables of the catalog that they read, in the order of the text."""
+    """Translates the queries of one text.
+
+    Attributes:
+        uses: the tables of the catalog that they read, in the order of the text.
+        within: the query of a view that the text is.
+    """
 
     text: Text
     catalog: Catalog
     now: str | None = None
     uses: list[TableUse] = field(default_factory=list)
+    within: exp.Expression | None = None
     _numbers: count = field(default_factory=lambda: count(1))
 
     def query(self, node: exp.Expression, ctes: Mapping[str, Query] | None = None, outer: Scope | None = None) -> Query:
@@ -163,12 +170,23 @@ class QueryTranslator:
                 self.text.refuse(node, "only a table of the lake has versions")
             made = self._renamed(node, ctes[plain])
             return f"{made.sql} AS {name}", _relation(name, (node.alias or node.name,), made), None
-        use = TableUse(node, self.catalog(node), f"lsmlake_{len(self.uses)}")
-        self.uses.append(use)
-        parts = [part.name for part in node.parts]
+        parts, found = [part.name for part in node.parts], self.catalog(node)
         qualifiers = (node.alias,) if node.alias else (parts[-1], ".".join(parts))
+        if isinstance(found, ViewUse):
+            made = self._renamed(node, self._view(found))
+            return f"({made.sql}) AS {name}", _relation(name, qualifiers, made), None
+        use = TableUse(node, found, f"lsmlake_{len(self.uses)}", within=self.within)
+        self.uses.append(use)
         columns = tuple(Column(one.name, of_column(one), f"{name}.{quoted(one.name)}") for one in use.schema)
         return f"{use.view} AS {name}", Relation(qualifiers, columns), use
+
+    def _view(self, view: ViewUse) -> Query:
+        """The query of a view, with the columns of the view."""
+        with view.text.read() as tree:
+            inner = replace(self, text=view.text, catalog=view.catalog.schema, within=tree)
+            made = inner.query(tree)
+        sql = view.selected(made.sql, made.columns, f"r{next(self._numbers)}")
+        return Query(sql, tuple((column.name, column.type) for column in view.columns))
 
     def _join(self, left: _From, node: exp.Join, ctes: Mapping[str, Query], outer: Scope | None) -> _From:
         if isinstance(node.this, exp.Lateral):

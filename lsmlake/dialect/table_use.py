@@ -15,13 +15,14 @@ from lsmlake.dialect.scope import Scope
 @dataclass
 class TableUse:
     """A table in FROM. `view`: its name in DuckDB. `conditions`: parts of WHERE and ON about this table alone, which the rows of
-    the result satisfy. `limit`: more rows are not needed."""
+    the result satisfy. `limit`: more rows are not needed. `within`: the query of a view that reads it."""
 
     node: exp.Table
     schema: pa.Schema
     view: str
     conditions: list[exp.Expression] = field(default_factory=list)
     limit: int | None = None
+    within: exp.Expression | None = None
 
 
 def conditions(node: exp.Expression, scope: Scope) -> list[exp.Expression]:

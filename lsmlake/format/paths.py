@@ -36,6 +36,22 @@ def database_mark(database: str) -> str:
     return f"{database_dir(database)}/database.json"
 
 
+def views_dir(database: str) -> str:
+    """The folder of the views of a database. No table can have its name."""
+    return f"{database_dir(database)}/.views"
+
+
+def view_file(database: str, view: str) -> str:
+    """The file whose existence is that of the view."""
+    return f"{views_dir(database)}/{view}.json"
+
+
+def view_name(path: str, database: str) -> str | None:
+    """The name of the view of this file; None for any other file."""
+    name = path.removeprefix(f"{views_dir(database)}/").removesuffix(".json")
+    return name if is_name(name) and path == view_file(database, name) else None
+
+
 _OF_A_TABLE = re.compile(
     r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index|metadata)/.+"
     r"|(.+/)?bucket-\d+/((data|changelog)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",

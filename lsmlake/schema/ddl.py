@@ -42,6 +42,8 @@ _PLAIN = {
     _Type.TIMESTAMPNTZ: pa.timestamp("us"),
 }
 _SIZED_TEXT = (_Type.VARCHAR, _Type.CHAR, _Type.NVARCHAR, _Type.NCHAR)
+_UNDERSTOOD = ("this", "expressions", "nested")
+"""What the parser sets of a type, and this module reads."""
 TYPES = (
     "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, "
     "ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
@@ -89,6 +91,8 @@ def columns_of(definitions: Iterable[exp.Expression]) -> pa.Schema:
 
 def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
     """Returns the Arrow type of a parsed Spark type; `where` names the column in messages."""
+    if any(value and name not in _UNDERSTOOD for part in (kind, *_parameters(kind)) for name, value in part.args.items()):
+        raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=kind.sql("spark"))
     nested = {_Type.ARRAY: _array, _Type.MAP: _map, _Type.STRUCT: _struct}
     if kind.this in nested:
         return nested[kind.this](kind, where)
@@ -98,6 +102,11 @@ def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
         return _PLAIN[kind.this]
     cure = "use STRING, it has no length" if kind.this in _SIZED_TEXT else ""
     raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=kind.sql("spark"), cure=cure)
+
+
+def _parameters(kind: exp.DataType) -> list[exp.Expression]:
+    """The numbers of a type such as DECIMAL(10,2)."""
+    return [part for part in kind.expressions if isinstance(part, exp.DataTypeParam)]
 
 
 def _shown(text: str) -> str:

@@ -15,82 +15,166 @@ from lsmlake.api.table import Table
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
-from lsmlake.errors import LakeError
+from lsmlake.dialect.view_use import ViewUse, Wanted
+from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
+from lsmlake.format.view import View
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.ddl import type_of
+from lsmlake.sql import information_schema
+from lsmlake.sql.names import cure_of, name_of
+from lsmlake.sql.views import columns_of
 from lsmlake.store.version import Version
+from lsmlake.store.views import Views
 
-Rows = pa.Table | Version | Readable
-"""What a name stands for: rows in memory, a table at a snapshot, or a system table that is read as a table is."""
+Rows = pa.Table | Version | Readable | ViewUse
+"""What a name stands for: rows in memory, a table at a snapshot, a system table that is read as a table is, or a view."""
+_NAME = "full_name"
+"""Where a table in the query of a view has its full name."""
 
 
 @dataclass
 class Catalog:
-    """The tables of a lake, and `given`: data that the caller names, by lower case name. `lazy`: no system table is read that a
-    runtime can read."""
+    """The tables that a text names.
+
+    Attributes:
+        lake: where they are.
+        text: the statement, or the query of a view in it.
+        given: data that the caller names, by lower case name.
+        lazy: no system table is read that a runtime can read.
+        temporary: whether a name can be that of a temporary view.
+        database: where the tables are that are named without a database.
+        trail: the views whose query this is, the outermost first.
+    """
 
     lake: Lake
     text: Text
     given: Mapping[str, object]
     lazy: bool = False
+    temporary: bool = True
+    database: str | None = None
+    trail: tuple[str, ...] = ()
     _found: dict[tuple, Rows] = field(default_factory=dict)
     _tables: dict[str, Table] = field(default_factory=dict)
 
-    def schema(self, node: exp.Table) -> pa.Schema:
-        """The columns of a table in FROM. Refuses what is not there."""
+    @staticmethod
+    def of(lake: Lake, text: Text, given: Mapping[str, object], *, lazy: bool) -> Catalog:
+        """The tables that a statement names, in the current database if it names none."""
+        return Catalog(lake, text, {name.lower(): data for name, data in given.items()}, lazy, database=lake.session.database)
+
+    def schema(self, node: exp.Table) -> pa.Schema | ViewUse:
+        """The columns of a table in FROM, or the view. Refuses what is not there."""
         found = self.rows(node)
+        if isinstance(found, ViewUse):
+            return found
         return found.schema.plain_columns if isinstance(found, Version) else found.schema
 
     def rows(self, node: exp.Table) -> Rows:
         """What a table in FROM stands for."""
-        moment = self._moment(node)
-        key = (self.name(node).lower(), moment)
+        key = (self.name(node), self._moment(node))
         if key not in self._found:
-            self._found[key] = self._open(node, moment)
+            self._found[key] = self._open(node, *key)
         return self._found[key]
 
     def pin(self, node: exp.Table, version: Version) -> None:
         """Makes a name stand for a version of its table."""
-        self._found[(self.name(node).lower(), Moment())] = version
+        self._found[(self.name(node), Moment())] = version
 
     def reads(self, part: exp.Expression, target: exp.Table) -> bool:
-        """Whether a part of a statement reads the table that the statement changes, as it is now."""
-        name = self.name(target).lower()
-        others = (one for one in part.find_all(exp.Table) if one is not target and peek(one, "version") is None)
-        return any(self.name(one).lower() == name for one in others)
+        """Whether a part of a statement reads the table that the statement changes, as it is now, also by a view."""
+        return self._reads(part, self.name(target), target)
+
+    def _reads(self, part: exp.Expression, name: str, target: exp.Table | None) -> bool:
+        for one in part.find_all(exp.Table):
+            if one is target or peek(one, "version") is not None or not isinstance(peek(one, "this"), exp.Identifier):
+                continue
+            if self.name(one) == name:
+                return True
+            found = self._found.get((self.name(one), Moment()))
+            if isinstance(found, ViewUse) and found.catalog._reads(found.tree(), name, None):
+                return True
+        return False
+
+    def views(self) -> set[str]:
+        """The names in lower case of the views that the text reads, directly or through others, once it is translated."""
+        return {name.lower() for (name, _), found in self._found.items() if isinstance(found, ViewUse)}
 
     def name(self, node: exp.Table) -> str:
-        """The full name of a table in the text."""
-        return ".".join(part.name for part in node.parts)
+        """The full name of a table in the text; the plain name of what is in no database."""
+        if _NAME in node.meta:
+            return node.meta[_NAME]
+        name = name_of(node, self.text)
+        if "." in name:
+            return name
+        if name.lower() in self.given or (self.temporary and self.lake.session.view(name) is not None):
+            return name.lower()
+        made = name if self.database is None else f"{self.database}.{name}"
+        if self.trail:
+            node.meta[_NAME] = made
+        return made
+
+    def is_named(self, node: exp.Table) -> bool:
+        """Whether a name without a database can be one of the lake."""
+        return "." in (name := self.name(node)) or name in self.given or self._temporary_view(name) is not None
 
     def table(self, node: exp.Table) -> Table:
-        """The handle of a table that the statement changes or describes."""
+        """The handle of a table that the statement changes or describes. Refuses a view."""
         name = self.name(node)
+        if "." not in name:
+            self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=cure_of(self.lake, name))
+        try:
+            return self._table(name)
+        except TableNotFound:
+            if "$" not in name and Views(self.lake.env.storage).is_there(name):
+                self.text.refuse(node, f"{name} is a view", expected="a table", cure="name a table that the view reads")
+            raise
+
+    def _table(self, name: str) -> Table:
         if name not in self._tables:
-            if "." not in name:
-                self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=self._cure(name))
             table = self.lake.table(name)
             self._tables[name] = replace(table, meta=self.lake.kept.of(table.meta))
         return self._tables[name]
 
-    def _cure(self, name: str) -> str:
-        homes = [one for one in self.lake.tables() if one.partition(".")[2].lower() == name.lower()]
-        return f"write {homes[0]}" if homes else "write the database before the table"
+    def _temporary_view(self, name: str) -> View | None:
+        return self.lake.session.view(name) if self.temporary else None
 
-    def _open(self, node: exp.Table, moment: Moment) -> Rows:
-        name = self.name(node)
-        if name.lower() in self.given:
+    def _open(self, node: exp.Table, name: str, moment: Moment) -> Rows:
+        if name in self.given:
             if moment != Moment():
                 self.text.refuse(node, "only a table of the lake has versions")
-            rows = pa.concat_tables(as_input(self.given[name.lower()], inferred=True).tables)
+            rows = pa.concat_tables(as_input(self.given[name], inferred=True).tables)
             return rows.cast(pa.schema([pa.field(field.name, of_column(field), field.nullable) for field in rows.schema]))
+        if "." not in name and (view := self._temporary_view(name)) is not None:
+            return self._view(node, name, view, moment)
+        if (described := information_schema.table(self.lake, name)) is not None:
+            return described
         whole, dollar, system = name.rpartition("$")
         if dollar and not system.startswith("branch_"):
             table = self.lake.table(whole)
             found = table.system_table(system, snapshot=moment.snapshot, tag=moment.tag, timestamp=moment.timestamp)
             return found if self.lazy or isinstance(found, pa.Table) else found.to_arrow()
-        table = self.table(node)
+        if "." not in name:
+            self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=cure_of(self.lake, name))
+        try:
+            table = self._table(name)
+        except TableNotFound:
+            if dollar or (view := Views(self.lake.env.storage).get(name)) is None:
+                raise
+            return self._view(node, name, view, moment)
         return Version.at(table.meta, resolve(table.meta, moment, table.runtime.zone))
+
+    def _view(self, node: exp.Table, name: str, view: View, moment: Moment) -> ViewUse:
+        if moment != Moment():
+            self.text.refuse(node, "a view has no versions", cure="write the version in a query of its tables")
+        if name in self.trail:
+            trail = " -> ".join((*self.trail, name))
+            raise InvalidQuery("a view reads itself", where=f"view {name}", found=trail, cure="write CREATE OR REPLACE VIEW")
+        text = Text(view.text)
+        within = replace(self, text=text, given={}, temporary="." not in name, database=view.database, trail=(*self.trail, name))
+        columns = tuple(
+            Wanted(field.name, field.type, column.source, column.place)
+            for field, column in zip(columns_of(view), view.columns, strict=True)
+        )
+        return ViewUse(name, text, within, columns)
 
     def _moment(self, node: exp.Table) -> Moment:
         version = node.args.get("version")
@@ -115,7 +199,7 @@ class Catalog:
         if not text.isdecimal():
             return False
         try:
-            self.table(node).meta.tags.get(text)
+            self._table(self.name(node)).meta.tags.get(text)
         except LakeError:
             return True
         return False

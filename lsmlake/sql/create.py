@@ -1,67 +1,118 @@
-"""CREATE and DROP of tables and databases."""
+"""CREATE TABLE, from columns, from a query, or like another table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.api.inferred import with_columns
 from lsmlake.api.lake import Lake
 from lsmlake.api.types import SparkDataFrame
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
-from lsmlake.errors import InvalidSchema, TableNotFound
+from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
+from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema import ddl
-from lsmlake.schema.defaults import WRITE, scalar_of, with_default
+from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
+from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked
+from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import constant
+from lsmlake.sql.names import name_of
 
 _PROVIDERS = ("lsmlake", "paimon")
+_WHOLE_KEY = "write PRIMARY KEY (columns) once"
+_CURES = {
+    "LocationProperty": "leave LOCATION out: a table lies in the folder of its database",
+    "TemporaryProperty": "write CREATE TEMPORARY VIEW name AS SELECT ...",
+    "GlobalProperty": "write CREATE TEMPORARY VIEW name AS SELECT ...",
+    "ExternalProperty": "leave EXTERNAL out: the files of a table belong to the lake; CALL import_parquet adopts others",
+    "RowFormatDelimitedProperty": "leave ROW FORMAT out: the files of a table are Parquet",
+    "RowFormatSerdeProperty": "leave ROW FORMAT out: the files of a table are Parquet",
+}
+Query = Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
+"""Reads a query; what it returns runs it."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Definition:
-    """What a CREATE TABLE says besides the columns."""
+    """What a CREATE TABLE says. `given`: the clauses so far, of which none may stand twice."""
 
-    name: str
-    primary_key: tuple[str, ...]
-    partition_by: tuple[str, ...]
-    options: dict[str, str]
-    comment: str | None
+    columns: pa.Schema | None = None
+    primary_key: tuple[str, ...] = ()
+    partition_by: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    like: str | None = None
+    given: set[str] = field(default_factory=set)
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """Those of `Lake.create_table` beside the columns."""
+        return {
+            "primary_key": self.primary_key,
+            "partition_by": self.partition_by,
+            "options": self.options,
+            "comment": self.comment,
+        }
 
 
-def create(
-    lake: Lake, node: exp.Create, text: Text, rows_of: Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
-) -> Callable[[], object]:
-    """CREATE TABLE, CREATE TABLE AS SELECT, CREATE DATABASE. `rows_of`: reads the query of AS SELECT."""
-    exists = bool(node.args.get("exists"))
-    kind = text.word(node, "kind", "TABLE", "DATABASE", "SCHEMA")
-    if kind != "TABLE":
-        return partial(lake.create_database, _database(node.this), if_not_exists=exists)
-    definition, columns = _definition(node, text, lake.runtime.zone)
+def create(lake: Lake, node: exp.Create, text: Text, query_of: Query) -> Callable[[], object]:
+    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name [(columns)] [clauses] [AS query]"""
+    text.word(node, "kind", "TABLE")
+    exists, replaces = bool(node.args.get("exists")), bool(node.args.get("replace"))
+    if exists and replaces:
+        text.refuse(node, "OR REPLACE and IF NOT EXISTS exclude each other", cure="use one of them")
+    table = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    if not isinstance(table, exp.Table):
+        text.refuse(node, "this is not the name of a table")
+    name, made = lake.session.full_name(name_of(table, text)), _definition(node, text, lake.runtime.zone)
     query = node.args.get("expression")
-    options = {
-        "primary_key": definition.primary_key,
-        "partition_by": definition.partition_by,
-        "options": definition.options,
-        "comment": definition.comment,
-    }
+    if node.args.get("clone") is not None:
+        text.refuse(node, "CLONE is not supported", cure="write CALL copy, or CREATE TABLE LIKE for the columns alone")
+    if made.like is not None:
+        if query is not None or made.columns is not None or made.given - {"LIKE", "TBLPROPERTIES", "COMMENT", "USING"}:
+            text.refuse(node, "LIKE takes all from the other table", expected="LIKE table [COMMENT] [TBLPROPERTIES]")
+        made = _like(lake, made, text, node)
     if query is None:
-        if columns is None:
+        if made.columns is None:
             text.refuse(node, "the columns are missing", cure="write CREATE TABLE name (column TYPE, ...)")
-        return partial(lake.create_table, definition.name, columns, if_not_exists=exists, **options)
-    if columns is not None:
+        if replaces and _there(lake, name):
+            return lambda: _replace(lake, name, made, made.columns, [])
+        return lambda: lake.create_table(name, made.columns, if_not_exists=exists, **made.arguments)
+    if made.columns is not None:
         text.refuse(node, "AS SELECT has no list of columns", cure="leave the list out, or cast in the SELECT")
-    rows = rows_of(query)
+    rows_of = query_of(query)
 
     def act() -> None:
-        if not (exists and _there(lake, definition.name)):
-            lake.create_table_from(definition.name, rows(), **options)
+        there = _there(lake, name)
+        if there and exists:
+            return
+        if there and not replaces:
+            raise TableExists(f"table {name!r} exists", cure="choose another name, or write CREATE OR REPLACE TABLE")
+        if there:
+            _replace_by_rows(lake, name, made, rows_of())
+        else:
+            lake.create_table_from(name, rows_of(), **made.arguments)
 
     return act
+
+
+def _replace_by_rows(lake: Lake, name: str, made: Definition, rows: pa.Table | SparkDataFrame) -> None:
+    columns, _, _ = with_columns(lake.runtime, rows, made.primary_key, None)
+    _replace(lake, name, made, columns, [rows if isinstance(rows, pa.Table) else rows.toArrow()])
+
+
+def _replace(lake: Lake, name: str, made: Definition, columns: pa.Schema, tables: Sequence[pa.Table]) -> None:
+    """Gives a table other columns, options and rows."""
+
+    def wanted(time_ms: int, table_uuid: str) -> Schema:
+        given = made.primary_key, made.partition_by, made.options, made.comment
+        return Schema.create(columns, *given, time_ms, table_uuid, name)
+
+    replace_table(lake.table(name).meta, name, wanted, tables)
 
 
 def _there(lake: Lake, name: str) -> bool:
@@ -72,41 +123,157 @@ def _there(lake: Lake, name: str) -> bool:
     return True
 
 
-def _database(node: exp.Expression) -> str:
-    return node.args.get("db").name if isinstance(node, exp.Table) and not node.name and node.args.get("db") else node.name
+def _like(lake: Lake, made: Definition, text: Text, node: exp.Create) -> Definition:
+    """The columns, key, partitions, options and comment of another table. Its rows stay there."""
+    schema = lake.table(lake.session.full_name(made.like)).version.schema
+    own = {name: value for name, value in schema.options.items() if not name.startswith("metadata.iceberg")}
+    return replace(
+        made,
+        columns=pa.schema([_plain_field(one) for one in schema.columns]),
+        primary_key=schema.primary_key,
+        partition_by=list(schema.partition_by),
+        options={**own, **made.options},
+        comment=made.comment if "COMMENT" in made.given else schema.comment,
+    )
 
 
-def _definition(node: exp.Create, text: Text, zone: str) -> tuple[Definition, pa.Schema | None]:
-    table, columns, key, defaults = node.this, None, [], {}
-    if isinstance(table, exp.Schema):
-        definitions = []
-        for item in table.expressions:
+def _plain_field(column: pa.Field) -> pa.Field:
+    """A column with its comment and its default, as one of another table."""
+    comment = (column.metadata or {}).get(COMMENT)
+    made = pa.field(column.name, column.type, column.nullable, None if comment is None else {COMMENT: comment})
+    return with_default(made, WRITE, value) if (value := default_of(column, WRITE)) is not None else made
+
+
+# -- the clauses --------------------------------------------------------------------------------------------------------
+
+
+def _definition(node: exp.Create, text: Text, zone: str) -> Definition:
+    made = Definition()
+    columns: list[exp.Expression] = []
+    defaults: dict[str, exp.Expression] = {}
+    if isinstance(node.this, exp.Schema):
+        for item in node.this.expressions:
             if isinstance(item, exp.PrimaryKey):
-                key += [part.name for part in item.expressions]
-                _ = item.args.get("include")  # without arguments of its own it says nothing
-                continue
-            definitions.append(_plain(item, key, defaults, text))
-        columns, table = _with_defaults(ddl.columns_of(definitions), defaults, text, zone), table.this
-    options, partition_by, comment = {}, [], None
-    for item in (node.args.get("properties") or exp.Properties(expressions=[])).expressions:
-        match item:
-            case exp.PartitionedByProperty():
-                partition_by = _partition_fields(item, text)
-            case exp.SchemaCommentProperty():
-                comment = item.this.name
-            case exp.FileFormatProperty():
-                if item.this.name.lower() not in _PROVIDERS:
-                    text.refuse(item, "only tables of lsmlake can be created", cure="write USING lsmlake, or leave it out")
-            case exp.OptionsProperty():
-                options |= dict(map(option_of, item.expressions))
-            case exp.Property():
-                options |= dict([option_of(item)])
+                _set_key(made, _key_of(item, text), item, text)
+            else:
+                columns.append(_column(item, made, defaults, text))
+    properties = node.args.get("properties")
+    for item in properties.expressions if properties is not None else ():
+        columns += _clause(item, made, defaults, text)
+    if (named := made.options.pop("primary-key", None)) is not None:
+        _set_key(made, tuple(name.strip() for name in named.split(",")), node, text)
+    if columns:
+        made.columns = _with_defaults(ddl.columns_of(columns), defaults, text, zone)
+    return made
+
+
+def _set_key(made: Definition, key: Sequence[str], item: exp.Expression, text: Text) -> None:
+    if made.primary_key:
+        text.refuse(item, "the primary key is given twice", found=", ".join(key), cure=_WHOLE_KEY)
+    made.primary_key = tuple(key)
+
+
+def _key_of(item: exp.PrimaryKey, text: Text) -> list[str]:
+    """The columns of PRIMARY KEY (a, b)."""
+    if options := item.args.get("options"):
+        text.refuse(item, "a primary key is enforced", found=", ".join(map(str, options)), cure="leave the words behind it out")
+    _ = item.args.get("include").args.get("with_storage") if item.args.get("include") is not None else None
+    names = item.expressions
+    if not all(isinstance(one, (exp.Identifier, exp.Column)) for one in names):
+        text.refuse(item, "PRIMARY KEY takes names of columns")
+    return [one.name for one in names]
+
+
+def _clause(item: exp.Expression, made: Definition, defaults: dict[str, exp.Expression], text: Text) -> Sequence[exp.Expression]:
+    """Notes a clause after the columns. Returns the columns that PARTITIONED BY defines."""
+    columns: list[exp.Expression] = []
+    match item:
+        case exp.PartitionedByProperty():
+            _once("PARTITIONED BY", made, item, text)
+            for part in _items(item):
+                if isinstance(part, exp.ColumnDef):
+                    columns.append(_column(part, made, defaults, text))
+                made.partition_by.append(part.name if isinstance(part, exp.ColumnDef) else _partition_field(part, item, text))
+        case exp.SchemaCommentProperty():
+            _once("COMMENT", made, item, text)
+            made.comment = item.this.name
+        case exp.FileFormatProperty():
+            _once("USING", made, item, text)
+            if item.args.get("hive_format") or item.this.name.lower() not in _PROVIDERS:
+                text.refuse(item, "only tables of lsmlake can be created", cure="write USING lsmlake, or leave it out")
+        case exp.OptionsProperty():
+            _set_options(made, item.expressions, item, text)
+        case exp.Property() if type(item) is exp.Property:
+            _set_options(made, [item], item, text)
+        case exp.PrimaryKey():
+            _set_key(made, _key_of(item, text), item, text)
+        case exp.ClusteredByProperty():
+            _once("CLUSTERED BY", made, item, text)
+            if item.args.get("sorted_by"):
+                text.refuse(item, "SORTED BY is not supported", cure="leave it out: the rows of a bucket are sorted by their key")
+            names = [one.name for one in item.expressions]
+            buckets = item.args.get("buckets")
+            made.given.add("TBLPROPERTIES")
+            _set_option(made, "bucket", buckets.name, item, text)
+            _set_option(made, "bucket-key", ",".join(names), item, text)
+        case exp.ClusterProperty():
+            _once("CLUSTER BY", made, item, text)
+            _set_option(made, "clustering.columns", ",".join(one.name for one in item.expressions), item, text)
+        case exp.LikeProperty():
+            _once("LIKE", made, item, text)
+            made.like = name_of(item.this, text)
+        case _:
+            text.refuse(item, "this is not supported in CREATE TABLE", cure=_CURES.get(type(item).__name__, ""))
+    return columns
+
+
+def _once(clause: str, made: Definition, item: exp.Expression, text: Text) -> None:
+    if clause in made.given:
+        text.refuse(item, f"{clause} is given twice", cure="give it once")
+    made.given.add(clause)
+
+
+def _set_options(made: Definition, items: Sequence[exp.Expression], clause: exp.Expression, text: Text) -> None:
+    made.given.add("TBLPROPERTIES")
+    for item in items:
+        _set_option(made, *option_of(item), clause, text)
+
+
+def _set_option(made: Definition, name: str, value: str, item: exp.Expression, text: Text) -> None:
+    if name in made.options:
+        text.refuse(item, f"the option {name} is given twice", cure="give it once")
+    made.options[name] = value
+
+
+def option_of(item: exp.Expression) -> tuple[str, str]:
+    """A table property: its name and value."""
+    value = item.args.get("value")
+    return _dotted(item.this), str(value.this if isinstance(value, (exp.Literal, exp.Boolean)) else value.sql("spark"))
+
+
+def _dotted(node: exp.Expression) -> str:
+    return node.sql("spark").replace("`", "") if isinstance(node, (exp.Column, exp.Dot)) else node.name
+
+
+# -- columns ------------------------------------------------------------------------------------------------------------
+
+
+def _column(item: exp.Expression, made: Definition, defaults: dict[str, exp.Expression], text: Text) -> exp.Expression:
+    """A column definition without PRIMARY KEY, which joins `made`, and without DEFAULT, which joins `defaults`."""
+    if not isinstance(item, exp.ColumnDef):
+        text.refuse(item, "this is not a column", cure="write name TYPE, or PRIMARY KEY (columns)")
+    kept = []
+    for constraint in item.args.get("constraints") or ():
+        match constraint.args.get("kind"):
+            case exp.PrimaryKeyColumnConstraint():
+                _set_key(made, [item.name], item, text)
+            case exp.DefaultColumnConstraint() as found:
+                if item.name in defaults:
+                    text.refuse(item, f"column {item.name} has two defaults", cure="give one")
+                defaults[item.name] = found.this
             case _:
-                text.refuse(item, "this is not supported in CREATE TABLE")
-    named = options.pop("primary-key", None)
-    key += [name.strip() for name in named.split(",")] if named else []
-    name = ".".join(part.name for part in table.parts)
-    return Definition(name, tuple(key), tuple(partition_by), options, comment), columns
+                kept.append(constraint)
+    return exp.ColumnDef(this=item.this, kind=item.args.get("kind"), constraints=kept)
 
 
 def _with_defaults(columns: pa.Schema, defaults: dict[str, exp.Expression], text: Text, zone: str) -> pa.Schema:
@@ -120,30 +287,16 @@ def _with_defaults(columns: pa.Schema, defaults: dict[str, exp.Expression], text
     return columns
 
 
-def _plain(item: exp.Expression, key: list[str], defaults: dict[str, exp.Expression], text: Text) -> exp.Expression:
-    """A column definition without PRIMARY KEY, which joins `key`, and without DEFAULT, which joins `defaults`."""
-    if not isinstance(item, exp.ColumnDef):
-        text.refuse(item, "this is not a column", cure="write name TYPE, or PRIMARY KEY (columns)")
-    kept = []
-    for constraint in item.args.get("constraints") or ():
-        if isinstance(constraint.args.get("kind"), exp.PrimaryKeyColumnConstraint):
-            key.append(item.name)
-        elif isinstance(constraint.args.get("kind"), exp.DefaultColumnConstraint):
-            defaults[item.name] = constraint.args.get("kind").this
-        else:
-            kept.append(constraint)
-    return exp.ColumnDef(this=item.this, kind=item.args.get("kind"), constraints=kept)
-
-
-def _partition_fields(item: exp.PartitionedByProperty, text: Text) -> list[str]:
-    """The fields of PARTITIONED BY: a column, days(column), bucket(16, column)."""
-    found = item.this.expressions if isinstance(item.this, (exp.Schema, exp.Tuple)) else [item.this]
-    return [_partition_field(part, item, text) for part in found]
+def _items(item: exp.PartitionedByProperty) -> list[exp.Expression]:
+    return item.this.expressions if isinstance(item.this, (exp.Schema, exp.Tuple)) else [item.this]
 
 
 def _partition_field(part: exp.Expression, item: exp.Expression, text: Text) -> str:
+    """A field of PARTITIONED BY: a column, days(column), bucket(16, column)."""
     match part:
-        case exp.Identifier() | exp.Column():
+        case exp.Identifier():
+            return part.name
+        case exp.Column() if not part.args.get("table"):
             return part.name
         case exp.PartitionedByBucket() | exp.PartitionByTruncate():
             name = "bucket" if isinstance(part, exp.PartitionedByBucket) else "truncate"
@@ -151,43 +304,5 @@ def _partition_field(part: exp.Expression, item: exp.Expression, text: Text) -> 
         case exp.Anonymous():
             names = (one.name if isinstance(one, exp.Literal) else backticked(one.name) for one in part.expressions)
             return f"{part.name}({', '.join(names)})"
-    cure = "define the columns in the list of columns"
-    text.refuse(item, "PARTITIONED BY takes names of columns and transforms of them", cure=cure)
-
-
-def option_of(item: exp.Expression) -> tuple[str, str]:
-    """A table property: its name and value."""
-    value = item.args.get("value")
-    if not isinstance(value, (exp.Literal, exp.Boolean)):
-        passed_on(value)
-        return _dotted(item.this), value.sql("spark")
-    return _dotted(item.this), str(value.this)
-
-
-def _dotted(node: exp.Expression) -> str:
-    if isinstance(node, (exp.Column, exp.Dot)):
-        passed_on(node)
-        return node.sql("spark").replace("`", "")
-    return node.name
-
-
-def drop(lake: Lake, node: exp.Drop, text: Text) -> Callable[[], object]:
-    """DROP TABLE, DROP DATABASE"""
-    what, *others = node.args.get("tables")
-    if others:
-        text.refuse(others[0], "DROP takes one name", cure="write a statement for each")
-    exists = bool(node.args.get("exists"))
-    if text.word(node, "kind", "TABLE", "DATABASE", "SCHEMA") == "TABLE":
-        remove = partial(lake.drop_table, ".".join(part.name for part in what.parts))
-    else:
-        _ = node.args.get("restrict")  # what DROP DATABASE does without CASCADE
-        remove = partial(lake.drop_database, _database(what), cascade=bool(node.args.get("cascade")))
-
-    def act() -> None:
-        try:
-            remove()
-        except TableNotFound:
-            if not exists:
-                raise
-
-    return act
+    expected = "names such as dt, days(ts), bucket(16, id)"
+    text.refuse(item, "PARTITIONED BY takes columns and transforms of them", expected=expected, cure="name columns")

@@ -46,7 +46,7 @@ def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Pre
 def planned(uses: Iterable[TableUse], node: exp.Expression, text: Text, catalog: Catalog) -> tuple[Plan | pa.Table, ...]:
     """The plans of the tables that a statement reads."""
     names, zone = _names(node), catalog.lake.runtime.zone
-    return tuple(_planned(use, catalog, text, zone, names) for use in uses)
+    return tuple(_planned(use, catalog, text, zone, names if use.within is None else _names(use.within)) for use in uses)
 
 
 def run(prepared: Prepared) -> pa.Table:

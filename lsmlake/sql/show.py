@@ -1,105 +1,140 @@
-"""SHOW and DESCRIBE: what a lake holds, as rows."""
+"""SHOW: what a lake holds, as rows."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
-from lsmlake.format.paths import database_dir
+from lsmlake.format.view import View
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked, format_columns, format_type
-from lsmlake.schema.types import COMMENT
+from lsmlake.schema.type_text import backticked, format_columns
 from lsmlake.sql.defaults import described
+from lsmlake.sql.describe import details_of_table, details_of_view
+from lsmlake.sql.listing import Fits, Listed, database_in, pattern, quoted_text, tables_of, texts, views_of
+from lsmlake.sql.names import full_name
+from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
+from lsmlake.sql.views import columns_of
 from lsmlake.sql.words import Words
 
 _SHOWN = (
-    "DATABASES [LIKE 'pattern'], TABLES [IN database] [LIKE 'pattern'], COLUMNS IN table, CREATE TABLE table, "
-    "TBLPROPERTIES table, PARTITIONS table"
+    "DATABASES [LIKE 'pattern'], TABLES [IN database] [LIKE 'pattern'], TABLE EXTENDED [IN database] LIKE 'pattern', "
+    "VIEWS [IN database] [LIKE 'pattern'], COLUMNS IN table, CREATE TABLE table, TBLPROPERTIES table [('name')], "
+    "PARTITIONS table, CURRENT NAMESPACE"
 )
+_CURES = {
+    "FUNCTIONS": "the functions are those of Spark; the page about SQL names the others",
+    "CATALOGS": "leave it out: a lake is one catalog",
+    "GRANTS": "leave it out: the file system or object store has the rights",
+}
 
 
 def show(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     """SHOW ..."""
-    if words.take("DATABASES") or words.take("SCHEMAS"):
-        fits = _pattern(words)
+    if words.take_one("DATABASES", "SCHEMAS", "NAMESPACES"):
+        fits = pattern(words)
         return lambda: pa.table({"namespace": pa.array(filter(fits, lake.databases()), pa.string())})
     if words.take("TABLES"):
-        database = words.name() if words.take("IN") or words.take("FROM") else None
-        fits = _pattern(words)
-        return partial(_tables, lake, database, fits)
+        return partial(_tables, lake, database_in(words), pattern(words))
+    if words.take("TABLE", "EXTENDED"):
+        database = database_in(words)
+        if not words.follows("LIKE"):
+            words.refuse("expected LIKE", cure="write SHOW TABLE EXTENDED LIKE '*'")
+        return partial(_tables_extended, lake, database, pattern(words))
+    if words.take("VIEWS"):
+        return partial(_views, lake, database_in(words), pattern(words))
     if words.take("COLUMNS"):
-        _ = words.take("IN") or words.take("FROM")
-        name = words.name()
-        return lambda: _texts(("col_name",), [(one,) for one in lake.table(name).version.schema.columns.names])
+        if not words.take_one("IN", "FROM"):
+            words.refuse("expected IN", expected="SHOW COLUMNS IN table")
+        return partial(_columns, lake, table_or_view_name(lake, words))
     if words.take("CREATE", "TABLE"):
-        name = words.name()
-        return lambda: _texts(("createtab_stmt",), [(create_statement(name, lake.table(name).version.schema),)])
+        return partial(_create, lake, table_or_view_name(lake, words))
     if words.take("TBLPROPERTIES"):
-        name = words.name()
-        return lambda: _texts(("key", "value"), sorted(lake.table(name).version.schema.options.items()))
+        name = table_or_view_name(lake, words)
+        asked = words.listed(partial(_property, words)) if words.follows("(") else []
+        return partial(_properties, lake, name, asked)
     if words.take("PARTITIONS"):
-        name = words.name()
+        name = full_name(lake, words)
         return lambda: lake.table(name).partitions()
-    words.refuse("this SHOW is not supported", expected=_SHOWN)
+    if words.take("CURRENT", "NAMESPACE"):
+        return lambda: texts(("catalog", "namespace"), [("lsmlake", lake.session.database)])
+    cure = next((cure for word, cure in _CURES.items() if words.follows(word)), "")
+    words.refuse("this SHOW is not supported", expected=_SHOWN, cure=cure)
 
 
-def _tables(lake: Lake, database: str | None, fits: Callable[[str], bool]) -> pa.Table:
-    found = lake.tables() if database is None else [f"{database}.{name}" for name in lake.tables(database)]
-    pairs = [pair for pair in (name.split(".", 1) for name in found) if fits(pair[1])]
-    return _texts(("namespace", "tableName"), pairs)
+def _property(words: Words) -> str:
+    return words.literal("an option") if words.is_text() else ".".join(words.path("an option"))
 
 
-def _pattern(words: Words) -> Callable[[str], bool]:
-    """[LIKE] 'pattern' at the end of a statement: * stands for any text, | for or; letters are compared without case."""
-    given = words.one("a pattern") if words.take("LIKE") or words.is_text() else "*"
-    parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in given.split("|"))
-    regex = re.compile("|".join(parts), re.IGNORECASE)
-    return lambda name: regex.fullmatch(name) is not None
+# -- lists --------------------------------------------------------------------------------------------------------------
 
 
-def describe(lake: Lake, words: Words) -> Callable[[], pa.Table]:
-    """DESCRIBE [TABLE] [EXTENDED] table, DESCRIBE DATABASE database"""
-    if words.take("DATABASE") or words.take("SCHEMA"):
-        words.take("EXTENDED")
-        return partial(_database, lake, words.name())
-    words.take("TABLE")
-    extended = words.take("EXTENDED") or words.take("FORMATTED")
-    return partial(_described, lake, words.name(), extended)
+def _listed(found: Iterable[Listed], name: str) -> pa.Table:
+    rows = sorted(found)
+    made = texts(("namespace", name), [(one.database, one.name) for one in rows])
+    return made.append_column("isTemporary", pa.array([not one.database for one in rows], pa.bool_()))
 
 
-def _database(lake: Lake, name: str) -> pa.Table:
-    pairs = [("Namespace Name", name), ("Location", database_dir(name)), ("Tables", str(len(lake.tables(name))))]
-    return _texts(("info_name", "info_value"), pairs)
+def _tables(lake: Lake, database: str | None, fits: Fits) -> pa.Table:
+    """Tables and, as in Spark, views."""
+    return _listed(_fitting(lake, database, fits), "tableName")
 
 
-def _described(lake: Lake, name: str, extended: bool) -> pa.Table:
-    table = lake.table(name)
-    schema = table.version.schema
-    rows = [(field.name, _type(field), (field.metadata or {}).get(COMMENT, b"").decode() or None) for field in schema.columns]
-    if len(schema.identity_columns) < len(schema.partition_columns):  # Spark lists transforms in another form than columns
-        rows += [("# Partitioning", "", ""), *((f"Part {i}", term, "") for i, term in enumerate(schema.partition_by))]
-    elif schema.partition_columns:
-        rows += [
-            ("# Partition Information", "", ""),
-            *((one, _type(schema.columns.field(one)), None) for one in schema.identity_columns),
-        ]
-    if extended:
-        if defaults := list(described(schema.columns)):
-            rows += [("# Column Default Values", "", ""), *((field.name, _type(field), default) for field, default in defaults)]
-        details = {
-            "Name": name,
-            "Primary Key": ", ".join(schema.primary_key),
-            "Location": table.path,
-            "Comment": schema.comment or "",
-            "Provider": "lsmlake",
-            "Table Properties": ", ".join(f"{key}={value}" for key, value in sorted(schema.options.items())),
-        }
-        rows += [("# Detailed Table Information", "", ""), *((key, value, "") for key, value in details.items())]
-    return _texts(("col_name", "data_type", "comment"), rows)
+def _fitting(lake: Lake, database: str | None, fits: Fits) -> list[Listed]:
+    return [one for one in (*tables_of(lake, database), *views_of(lake, database)) if fits(one.name)]
+
+
+def _views(lake: Lake, database: str | None, fits: Fits) -> pa.Table:
+    return _listed((one for one in views_of(lake, database) if fits(one.name)), "viewName")
+
+
+def _tables_extended(lake: Lake, database: str | None, fits: Fits) -> pa.Table:
+    found = sorted(_fitting(lake, database, fits))
+    information = [_information(lake, one) for one in found]
+    return _listed(found, "tableName").append_column("information", pa.array(information, pa.string()))
+
+
+def _information(lake: Lake, one: Listed) -> str:
+    found = table_or_view(lake, one.full_name)
+    if isinstance(found, View):
+        details, columns = details_of_view(one.full_name, found), pa.schema(columns_of(found))
+    else:
+        schema = found.version.schema
+        details, columns = details_of_table(one.full_name, found, schema), schema.columns
+    lines = [f"{name}: {value}" for name, value in details.items() if value]
+    lines += ["Schema: root", *(f" |-- {format_columns(pa.schema([field]))}" for field in columns)]
+    return "\n".join(lines) + "\n"
+
+
+# -- one table or view --------------------------------------------------------------------------------------------------
+
+
+def _table_or_view(lake: Lake, name: str) -> Schema | View:
+    found = table_or_view(lake, name)
+    return found if isinstance(found, View) else found.version.schema
+
+
+def _columns(lake: Lake, name: str) -> pa.Table:
+    found = _table_or_view(lake, name)
+    names = [one.name for one in found.columns] if isinstance(found, View) else found.columns.names
+    return texts(("col_name",), [(one,) for one in names])
+
+
+def _create(lake: Lake, name: str) -> pa.Table:
+    found = _table_or_view(lake, name)
+    made = create_view_statement(name, found) if isinstance(found, View) else create_statement(name, found)
+    return texts(("createtab_stmt",), [(made,)])
+
+
+def _properties(lake: Lake, name: str, asked: list[str]) -> pa.Table:
+    found = _table_or_view(lake, name)
+    there: Mapping[str, str] = found.properties if isinstance(found, View) else found.options
+    if asked:  # as in Spark, one that is not set is a row, too
+        missing = f"Table {name} does not have property: "
+        return texts(("key", "value"), [(one, there.get(one, missing + one)) for one in asked])
+    return texts(("key", "value"), sorted(there.items()))
 
 
 def create_statement(name: str, schema: Schema) -> str:
@@ -107,26 +142,30 @@ def create_statement(name: str, schema: Schema) -> str:
     defaults = {field.name: f" DEFAULT {sql}" for field, sql in described(schema.columns)}
     columns = ", ".join(format_columns(pa.schema([field])) + defaults.get(field.name, "") for field in schema.columns)
     key = f", PRIMARY KEY ({', '.join(map(backticked, schema.primary_key))})" if schema.primary_key else ""
-    made = f"CREATE TABLE {'.'.join(map(backticked, name.split('.')))} ({columns}{key})"
+    made = f"CREATE TABLE {_quoted(name)} ({columns}{key})"
     if schema.partition_by:
         fields = (field.transform.sql(backticked(field.column)) for field in schema.partition_columns)
         made += f" PARTITIONED BY ({', '.join(fields)})"
-    if schema.comment:
-        made += f" COMMENT {_literal(schema.comment)}"
-    if schema.options:
-        pairs = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in sorted(schema.options.items()))
+    return made + _comment_and_properties(schema.comment, schema.options)
+
+
+def create_view_statement(name: str, view: View) -> str:
+    """The CREATE VIEW that makes this view. Its query means the same in the database that was the current one."""
+    columns = (
+        backticked(one.name) + ("" if one.comment is None else f" COMMENT {quoted_text(one.comment)}") for one in view.columns
+    )
+    word = "VIEW" if "." in name else "TEMPORARY VIEW"
+    made = f"CREATE {word} {_quoted(name)} ({', '.join(columns)})" + _comment_and_properties(view.comment, view.properties)
+    return f"{made} AS {view.text}"
+
+
+def _quoted(name: str) -> str:
+    return ".".join(map(backticked, name.split(".")))
+
+
+def _comment_and_properties(comment: str | None, properties: Mapping[str, str]) -> str:
+    made = f" COMMENT {quoted_text(comment)}" if comment else ""
+    if properties:
+        pairs = ", ".join(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
         made += f" TBLPROPERTIES ({pairs})"
     return made
-
-
-def _type(field: pa.Field) -> str:
-    return format_type(field.type) + ("" if field.nullable else " NOT NULL")
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _texts(names: tuple[str, ...], rows: list) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    return pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))

@@ -16,22 +16,19 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
-from lsmlake.errors import InvalidQuery
-from lsmlake.sql import alter, change, create, insert
-from lsmlake.sql.call import call
+from lsmlake.sql import change, create, insert
+from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.select import Prepared, explained, prepare, run
-from lsmlake.sql.show import describe, show
-from lsmlake.sql.words import Words
+from lsmlake.sql.words import first_word
 from lsmlake.write.statement import moment_of
 
 Args = Mapping[str, object] | Sequence[object] | None
 Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]
 """Carries out a statement that was read, and returns its rows."""
-_WORDS = ("SHOW", "DESCRIBE", "DESC", "CALL", "ALTER")
-SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP, TRUNCATE, SHOW, DESCRIBE, CALL"
+SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP, TRUNCATE, COMMENT ON, USE, SHOW, DESCRIBE, CALL"
 
 _CURES = {
     "ANALYZE": "write CALL analyze with the table",
@@ -39,7 +36,6 @@ _CURES = {
     "OPTIMIZE": "write CALL compact with the table",
     "REFRESH": "leave it out: a statement reads the newest snapshot",
     "SET": "there are no settings here; the time zone is that of the lake",
-    "USE": "write the database before the table",
     "VACUUM": "write CALL expire_snapshots with the table",
 }
 """What to write instead of a statement of Spark and others, by its first word."""
@@ -57,16 +53,15 @@ def execute(
         tables: data by name.
         engine: executes queries instead of DuckDB.
     """
-    first = given.split(maxsplit=1)[0].upper() if given.strip() else ""
-    if first in _WORDS and (action := _by_words(lake, Words(given), args)) is not None:
+    first, behind = first_word(given)
+    if (action := by_words(lake, given, first, args, engine)) is not None:
         return action()
     explain = first == "EXPLAIN"
     if explain:  # its place becomes blank, so that places in the rest are right
-        start = given.upper().index("EXPLAIN")
-        given = given[:start] + " " * len("EXPLAIN") + given[start + len("EXPLAIN") :]
+        given = given[: behind - len(first)] + " " * len(first) + given[behind:]
     text = Text(given)
     with text.read() as tree:
-        catalog = Catalog(lake, text, {name.lower(): data for name, data in tables.items()}, lazy=engine is not None)
+        catalog = Catalog.of(lake, text, tables, lazy=engine is not None)
         if engine is not None and isinstance(tree, exp.Query):
             passed_on(tree)  # Spark reads it, parameters included
             action: Action = partial(engine.query, tree, text, catalog, explain=explain)
@@ -112,11 +107,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
             return _done(insert.truncate(node, text, catalog))
         case exp.Create():
             return _done(create.create(lake, node, text, rows_of))
-        case exp.Drop():
-            return _done(create.drop(lake, node, text))
-        case exp.Alter():
-            return _done(alter.alter(lake, node, text))
-    word = text.text.split(maxsplit=1)[0].upper()
+    word, _ = first_word(text.text)
     text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
 
 
@@ -128,17 +119,3 @@ def _done(action: Callable[[], object]) -> Action:
         return pa.table({})
 
     return made
-
-
-def _by_words(lake: Lake, words: Words, args: Args) -> Action | None:
-    """Reads a statement that sqlglot does not parse; None for the others."""
-    if words.first == "ALTER":
-        if (change := alter.alter_by_words(lake, words)) is None:
-            return None
-        action = _done(change)
-    elif args:
-        raise InvalidQuery("only queries and changes of rows have parameters", found=args, cure="write the values in the text")
-    else:
-        action = {"SHOW": show, "DESCRIBE": describe, "DESC": describe, "CALL": call}[words.first](lake, words)
-    words.end()
-    return action

@@ -1,8 +1,13 @@
-"""Statements that sqlglot does not parse, read word by word: SHOW, DESCRIBE, CALL, and the rest of ALTER TABLE."""
+"""Statements that are read word by word: SHOW, DESCRIBE, CALL, USE, COPY INTO, and those that define, except CREATE TABLE.
+
+A reader takes the words that it obeys, one after the other; a word that is left over at the end is refused.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import re
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeVar
 
 import sqlglot
 from sqlglot.errors import SqlglotError
@@ -10,8 +15,21 @@ from sqlglot.tokens import Token, TokenType
 
 from lsmlake.dialect.text import PlainSpark, shown
 from lsmlake.errors import InvalidQuery
+from lsmlake.schema.ddl import requoted
 
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
+_BEFORE = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+_WORD = re.compile(r"\w*")
+_OPENING, _CLOSING = "([", ")]"
+
+_Item = TypeVar("_Item")
+
+
+def first_word(text: str) -> tuple[str, int]:
+    """The first word of a statement in upper case, and the place behind it."""
+    start = _BEFORE.match(text).end()
+    found = _WORD.match(text, start)
+    return found[0].upper(), found.end()
 
 
 class Words:
@@ -20,26 +38,57 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        first = text.split(maxsplit=1)[0]
-        start = text.index(first) + len(first)
-        self.first = first.upper()
+        self.first, start = first_word(text)
         try:
-            tokens = sqlglot.tokenize(" " * start + text[start:], dialect=PlainSpark)
+            self.text = requoted(text)
+            tokens = sqlglot.tokenize(" " * start + self.text[start:], dialect=PlainSpark)
         except SqlglotError as error:
             raise InvalidQuery("the text is not SQL", where=shown(text), found=error, cure="correct the text") from error
-        self._tokens = [token for token in tokens if token.token_type is not TokenType.SEMICOLON]
+        while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+            tokens.pop()
+        self._tokens = [word for token in tokens for word in _words(token)]
         self._next = 0
+
+    @property
+    def place(self) -> int:
+        """The number of the next word; set it to go back."""
+        return self._next
+
+    @place.setter
+    def place(self, number: int) -> None:
+        self._next = number
 
     @property
     def _token(self) -> Token | None:
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def follows(self, *words: str) -> bool:
+        """Whether these words come next."""
+        found = self._tokens[self._next : self._next + len(words)]
+        return len(found) == len(words) and all(
+            token.token_type not in _QUOTED and token.text.upper() == word for token, word in zip(found, words, strict=True)
+        )
+
     def take(self, *words: str) -> bool:
         """Takes these words if they come next."""
-        found = [token.text.upper() for token in self._tokens[self._next : self._next + len(words)]]
-        taken = found == list(words)
+        taken = self.follows(*words)
         self._next += len(words) * taken
         return taken
+
+    def take_one(self, *words: str) -> str:
+        """Takes one of these words if it comes next; "" if none does."""
+        return next((word for word in words if self.take(word)), "")
+
+    def need(self, *words: str, cure: str = "") -> None:
+        """Takes these words, which must come next."""
+        if not self.take(*words):
+            self.refuse(f"expected {' '.join(words)}", cure=cure)
+
+    def any_follow(self) -> bool:
+        """Whether there is another word."""
+        return self._token is not None
 
     def is_text(self) -> bool:
         return self._token is not None and self._token.token_type is TokenType.STRING
@@ -52,12 +101,115 @@ class Words:
         self._next += 1
         return token.text
 
-    def name(self) -> str:
-        """Takes a dotted name."""
-        parts = [self.one("a name")]
+    def literal(self, what: str) -> str:
+        """Takes text in quotes."""
+        if not self.is_text():
+            self.refuse(f"expected {what} in quotes")
+        return self.one(what)
+
+    def number(self, what: str) -> int:
+        """Takes an integer."""
+        token = self._token
+        if token is None or token.token_type is not TokenType.NUMBER or not token.text.isdecimal():
+            self.refuse(f"expected {what}")
+        return int(self.one(what))
+
+    # -- what words are put together to -------------------------------------------------------------------------------
+
+    def identifier(self, what: str = "a name") -> str:
+        """Takes the name of a table, column or the like, plain or in backquotes."""
+        token = self._token
+        named = token is not None and (token.token_type is TokenType.IDENTIFIER or re.fullmatch(r"[\w$]+", token.text))
+        if not named or token.token_type is TokenType.STRING:
+            self.refuse(f"expected {what}")
+        return self.one(what)
+
+    def path(self, what: str = "a name") -> list[str]:
+        """Takes names that points join."""
+        parts = [self.identifier(what)]
         while self.take("."):
-            parts.append(self.one("a name"))
+            parts.append(self.identifier(what))
+        return parts
+
+    def name(self) -> str:
+        """Takes the name of a table, with or without its database."""
+        start, parts = self._next, self.path()
+        if any("." in part for part in parts):
+            self._next = start
+            self.refuse("a name has a point in it", expected="database.table, each in its own quotes")
         return ".".join(parts)
+
+    def listed(self, read: Callable[[], _Item]) -> list[_Item]:
+        """Takes `(item, ...)`."""
+        self.need("(")
+        found = [read()]
+        while self.take(","):
+            found.append(read())
+        self.need(")")
+        return found
+
+    def pairs(self, what: str) -> dict[str, str]:
+        """Takes `('name' = 'value', ...)`; `=` may be left out, as in Spark."""
+        found: dict[str, str] = {}
+
+        def pair() -> None:
+            start = self._next
+            name = self.literal(what) if self.is_text() else ".".join(self.path(what))
+            if name in found:
+                self._next = start
+                self.refuse(f"{name} is given twice")
+            self.take("=")
+            found[name] = self._value(name)
+
+        self.listed(pair)
+        return found
+
+    def _value(self, name: str) -> str:
+        sign = "-" if self.take("-") else ""
+        token = self._token
+        plain = token is not None and (token.text.upper() in ("TRUE", "FALSE") or token.token_type is TokenType.NUMBER)
+        if not plain and (sign or not self.is_text()):
+            self.refuse(f"expected the value of {name}")
+        found = self.one("a value")
+        return sign + (found.lower() if found.upper() in ("TRUE", "FALSE") else found)
+
+    def until(self, what: str, *stops: str) -> str:
+        """Takes the text up to one of the words `stops`, a comma or a bracket that it does not open, or the end."""
+        first, depth = self._next, 0
+        while (token := self._token) is not None:
+            word = "" if token.token_type in _QUOTED else token.text.upper()
+            if not depth and (word in (*stops, ",", *_CLOSING)) and word:
+                break
+            depth += (word in _OPENING and bool(word)) - (word in _CLOSING and bool(word))
+            self._next += 1
+        if first == self._next:
+            self.refuse(f"expected {what}")
+        return self.text[self._tokens[first].start : self._tokens[self._next - 1].end + 1]
+
+    def type(self) -> str:
+        """Takes a type, such as DECIMAL(10,2) or ARRAY<STRUCT<a: INT>>."""
+        first = self._next
+        self.identifier("a type")
+        depth = 0
+        while (token := self._token) is not None:
+            depth += token.text.count("<") + token.text.count("(") if token.token_type not in _QUOTED else 0
+            if not depth:
+                break
+            depth -= token.text.count(">") + token.text.count(")") if token.token_type not in _QUOTED else 0
+            self._next += 1
+            if not depth:
+                break
+        return self.text[self._tokens[first].start : self._tokens[self._next - 1].end + 1]
+
+    def rest(self, what: str) -> str:
+        """Takes all that is left, as text."""
+        token = self._token
+        if token is None:
+            self.refuse(f"expected {what}")
+        self._next = len(self._tokens)
+        return self.text[token.start : self._tokens[-1].end + 1]
+
+    # -- errors -------------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
         """Refuses further words."""
@@ -69,3 +221,13 @@ class Words:
         token = self._token
         place = f"character {token.start + 1} of {shown(self.text)}" if token else f"the end of {shown(self.text)}"
         raise InvalidQuery(what, where=place, expected=expected, found=token.text if token else "", cure=cure)
+
+
+def _words(token: Token) -> Iterator[Token]:
+    """The words of a token: the tokenizer takes some for one, such as PRIMARY KEY."""
+    if token.token_type in _QUOTED or not re.search(r"\s", token.text):
+        yield token
+        return
+    for word in re.finditer(r"\S+", token.text):
+        start = token.start + word.start()
+        yield Token(TokenType.VAR, word[0], start=start, end=start + len(word[0]) - 1)

@@ -5,10 +5,12 @@ A database exists by its mark, a table by its schema 0. What a table holds is in
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from lsmlake.errors import TableExists, TableNotFound, Wording
+from lsmlake.errors import Corrupt, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import (
     check_database,
     database_dir,
@@ -18,8 +20,12 @@ from lsmlake.format.paths import (
     is_of_a_table,
     split_name,
     table_dir,
+    views_dir,
 )
-from lsmlake.store.storage import Storage
+from lsmlake.schema.shape import RESTORE, TEXT, check, mapping
+from lsmlake.store.storage import Storage, read_bytes
+
+_KINDS = {"comment": TEXT, "properties": mapping(TEXT)}
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,20 @@ class Databases:
         names = [folder.removesuffix(".db") for folder in self.storage.folders("") if folder.endswith(".db")]
         return [name for name in names if is_name(name) and self._has(name)]
 
-    def create(self, name: str) -> bool:
-        """Returns False if the database exists. Raises InvalidQuery if the name is not valid."""
-        return self.storage.put_if_absent(database_mark(check_database(name)), b"{}")
+    def create(self, name: str, facts: Mapping[str, object] | None = None) -> bool:
+        """Returns False if the database exists. Raises InvalidQuery if the name is not valid. `facts`: see `facts`."""
+        return self.storage.put_if_absent(database_mark(check_database(name)), json.dumps(facts or {}).encode())
+
+    def facts(self, name: str) -> Mapping[str, object]:
+        """What its maker noted of a database: "comment" and "properties", if any. Raises TableNotFound, Corrupt."""
+        self.need(name)
+        path = database_mark(name)
+        try:
+            found = json.loads(read_bytes(self.storage, path))
+        except ValueError as broken:
+            raise Corrupt("the file of a database is no JSON", where=path, found=broken, cure=RESTORE) from broken
+        check("database", found, _KINDS, path, may_lack=_KINDS)
+        return found
 
     def need(self, name: str) -> None:
         """Raises TableNotFound, which names a similar database; InvalidQuery if the name is not valid."""
@@ -49,7 +66,8 @@ class Databases:
         return self.storage.size(database_mark(name)) is not None
 
     def remove(self, name: str) -> None:
-        """Removes a database without tables, and what tables have left in its folder."""
+        """Removes a database without tables, its views, and what tables have left in its folder."""
+        self.storage.delete_all([entry.path for entry in self.storage.list(views_dir(name))])
         for folder in self.storage.folders(database_dir(name)):
             self.clear(f"{database_dir(name)}/{folder}")
         self.storage.delete(database_mark(name))

@@ -70,6 +70,11 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> I
         first += table.num_rows
 
 
+def appended_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
+    """Writes all rows to files, and returns one message per bucket. An error removes what was written. Raises InvalidData."""
+    return append_files(version, _prepared(tables, version.schema, Request()))
+
+
 def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
     """Writes prepared rows to files, and returns one message per bucket. An error removes what was written."""
     messages: list[CommitMessage] = []

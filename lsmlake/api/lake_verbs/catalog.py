@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.session import Session
 from lsmlake.api.table import Table
 from lsmlake.api.types import OptionValue, TableSchema
 from lsmlake.border import verbs_of
@@ -23,9 +24,10 @@ from lsmlake.store.databases import Databases, taken
 from lsmlake.store.env import Env
 from lsmlake.store.kept import Kept
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.views import Views
 
 _TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
-_NOT_EMPTY = Wording("drop its tables or pass cascade=True", command="drop its tables first")
+_NOT_EMPTY = Wording("drop them or pass cascade=True", command="drop its tables first")
 _NO_TABLE = Wording(
     "create_table creates it; tables() lists the tables",
     command="`lsmlake ls` lists the tables; `lsmlake load TABLE FILES --create` creates one from files",
@@ -40,6 +42,7 @@ class Catalog:
     env: Env
     runtime: Runtime
     kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
+    session: Session = field(default_factory=Session, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<lsmlake lake in {self.env.storage}>"
@@ -74,15 +77,16 @@ class Catalog:
 
         Args:
             name: the name of the database.
-            cascade: remove its tables, too.
+            cascade: remove its tables and views, too.
 
         Raises:
             TableNotFound: the database does not exist.
-            InvalidQuery: the database has tables and `cascade` is False.
+            InvalidQuery: the database has tables or views, and `cascade` is False.
         """
         tables = self.tables(name)
-        if tables and not cascade:
-            raise InvalidQuery(f"database {name!r} is not empty", found=tables, cure=_NOT_EMPTY)
+        views = Views(self.env.storage).names(name)
+        if (tables or views) and not cascade:
+            raise InvalidQuery(f"database {name!r} is not empty", found=[*tables, *views], cure=_NOT_EMPTY)
         for table in tables:
             self.drop_table(f"{name}.{table}")
         Databases(self.env.storage).remove(name)
@@ -142,6 +146,8 @@ class Catalog:
         columns, clock, table_uuid = _columns(self.runtime, schema), self.env.clock(), self.env.ids()
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
         rule_of(created, name)  # refuses functions that do not fit their columns
+        if Views(self.env.storage).is_there(name):
+            raise TableExists(f"a view has the name {name!r}", cure="choose another name, or drop the view")
         databases.clear(root)
         if not Metadata.of(self.env, TablePaths(root, table_uuid)).schemas.put(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -29,6 +30,7 @@ def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms:
         schema.partitioning,
         schema.partitioning.spec.fields,
         dict(schema.options),
+        schema.comment,
         where,
     )
     for each in alterations:
@@ -44,7 +46,7 @@ def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms:
     for field in draft.columns:
         if types.field_id(field) > schema.highest_field_id and not field.nullable and default_of(field, INITIAL) is None:
             raise needs_default(field, where)
-    return schema.successor(
+    return replace(schema, comment=draft.comment).successor(
         pa.schema(draft.columns),
         draft.highest_field_id,
         draft.primary_key,

@@ -23,6 +23,7 @@ class Draft:
     partitioning: Partitioning
     fields: tuple[PartitionField, ...]
     options: Mapping[str, object]
+    comment: str | None
     where: str
 
     def place(self, path: Path) -> Place:

@@ -1,4 +1,4 @@
-"""Alterations of options."""
+"""Alterations of options, and of the comment of the table."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ class SetOption(Alteration):
         check_name(self.option, draft.where)
         options = {name: value for name, value in draft.options.items() if name != self.option or self.value is not None}
         return replace(draft, options=options if self.value is None else {**options, self.option: self.value})
+
+
+@dataclass(frozen=True)
+class SetTableComment(Alteration):
+    """Another description of the table; None: it has none."""
+
+    comment: str | None
+
+    def apply(self, draft: Draft) -> Draft:
+        return replace(draft, comment=self.comment or None)

@@ -1,0 +1,101 @@
+"""DROP of tables, views and databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lsmlake.api.lake import Lake
+from lsmlake.errors import InvalidQuery, TableNotFound
+from lsmlake.sql.names import full_name
+from lsmlake.sql.words import Words
+from lsmlake.store.views import Views
+
+_KINDS = "TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE"
+
+
+def drop(lake: Lake, words: Words) -> Callable[[], object]:
+    """DROP TABLE | VIEW | DATABASE [IF EXISTS] name"""
+    kind = words.take_one(*_KINDS)
+    if not kind:
+        words.refuse(
+            "this cannot be dropped",
+            expected=f"DROP {', '.join(_KINDS)}",
+            cure="a temporary view, too, is dropped by DROP VIEW" if words.follows("TEMPORARY") else "",
+        )
+    optional = words.take("IF", "EXISTS")
+    if kind == "VIEW":
+        return _drop_view(lake, words, optional)
+    if kind != "TABLE":
+        return _drop_database(lake, words, optional)
+    names = [full_name(lake, words)]
+    while words.take(","):
+        names.append(full_name(lake, words))
+    words.take("PURGE")  # nothing of a dropped table stays
+    if words.follows("CASCADE") or words.follows("RESTRICT"):
+        words.refuse("DROP TABLE drops nothing but tables", cure="leave the word out")
+    return lambda: _drop_tables(lake, names, optional)
+
+
+def _drop_tables(lake: Lake, names: list[str], optional: bool) -> None:
+    """Drops none if one of them is not there, unless that is allowed."""
+    there = []
+    for name in names:
+        try:
+            lake.table(name)
+        except TableNotFound:
+            if Views(lake.env.storage).get(name) is not None:
+                raise InvalidQuery(f"{name} is a view", found=f"DROP TABLE {name}", cure=f"write DROP VIEW {name}") from None
+            if not optional:
+                raise
+        else:
+            there.append(name)
+    for name in dict.fromkeys(there):
+        lake.drop_table(name)
+
+
+def _drop_view(lake: Lake, words: Words, optional: bool) -> Callable[[], object]:
+    place = words.place
+    name = words.name()
+    temporary = "." not in name and lake.session.view(name) is not None
+    if not temporary:
+        if "." not in name and lake.session.database is None and optional:
+            return lambda: None
+        words.place = place
+        name = full_name(lake, words)
+
+    def act() -> None:
+        if temporary:
+            lake.session.drop_view(name)
+        elif not Views(lake.env.storage).drop(name):
+            _refuse_table(lake, name)
+            if not optional:
+                raise TableNotFound(f"there is no view {name!r}", cure="SHOW VIEWS lists the views")
+
+    return act
+
+
+def _refuse_table(lake: Lake, name: str) -> None:
+    try:
+        lake.table(name)
+    except TableNotFound:
+        return
+    raise InvalidQuery(f"{name} is a table", found=f"DROP VIEW {name}", cure=f"write DROP TABLE {name}")
+
+
+def _drop_database(lake: Lake, words: Words, optional: bool) -> Callable[[], object]:
+    name = words.identifier("a database")
+    cascade = words.take("CASCADE")
+    if not cascade:
+        words.take("RESTRICT")
+
+    def act() -> None:
+        try:
+            lake.drop_database(name, cascade=cascade)
+        except TableNotFound:
+            if not optional:
+                raise
+            return
+        if lake.session.database == name:
+            lake.session.database = None
+
+    return act
