@@ -59,7 +59,7 @@ def test_an_argument_that_nobody_reads_is_refused(text: str, lake: lsmlake.Lake,
     places: dict[tuple[type, str], int] = {}
     for number, node in enumerate(parsed(Text(text)).walk()):
         for key in (*type(node).arg_types, "of_a_later_release"):
-            if not _set(node, key) and key not in (*reading.SAME.get(type(node), ()), "alias", "global_"):  # an alias is obeyed
+            if not _set(node, key) and key not in (*reading.SAME.get(type(node), ()), "alias", "global_", "hint"):
                 places[type(node), key] = number
     _fresh(lake)
     lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})

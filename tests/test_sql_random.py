@@ -48,6 +48,7 @@ class Writer:
         where = f" WHERE {self.condition('t')}" if self.random.random() < 0.7 else ""
         join = self.one("JOIN", "LEFT JOIN", "RIGHT JOIN")
         sets = self.one("ROLLUP (t.g, t.v)", "CUBE (t.g, t.v)", "GROUPING SETS ((t.g), (t.v), ())")
+        sets += " HAVING count(*) > 0"  # to Spark an empty set of no rows is no group
         over = self.one("row_number()", "rank()", "sum(t.v)", "lag(t.v)", "count(*)")
         set_operation = self.one("UNION", "UNION ALL", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL")
         return self.one(

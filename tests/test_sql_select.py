@@ -219,7 +219,6 @@ def test_a_missing_or_damaged_file_is_damage(lake, tmp_path):
         ("SELECT FROM d.t", "character 13 of .*SELECT without columns"),
         ("SELECT * FROM t", "write d.t"),
         ("SELECT id FROM d.t a JOIN d.t b ON a.id = b.id", "several columns"),
-        ("SELECT id FROM d.t QUALIFY rank() OVER (ORDER BY id) = 1", "character 28 .* filter it with WHERE outside"),
         ("SELECT id\nFROM d.t\n  SORT BY id", "line 3, character 11 .* write ORDER BY"),
         ("SELECT sum(v) OVER w FROM d.t", "there is no window w"),
         ("SELECT grouping(grp) FROM d.t GROUP BY grp", "GROUPING SETS"),

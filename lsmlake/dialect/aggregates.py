@@ -141,6 +141,9 @@ AGGREGATES = frozenset(
     )
 )  # fmt: skip
 
+GROUPING = ("grouping", "grouping_id")
+"""Functions of the grouping set of a group."""
+
 RANKS = {"row_number": INT, "rank": INT, "dense_rank": INT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}
 """Window functions without arguments -> the type of their result."""
 SHIFTS = ("lag", "lead")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect import arrays, lambdas, maps, nulls, numbers, patterns, strings, structs, times, type_names, windows
-from lsmlake.dialect.aggregates import AGGREGATES, aggregate
+from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, aggregate
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, Function
 from lsmlake.dialect.scope import Typed
@@ -24,8 +24,6 @@ from lsmlake.dialect.types import (
     NULL,
     STRING,
     TIMESTAMP,
-    TINYINT,
-    duck_name,
     is_number,
     is_time,
 )
@@ -54,7 +52,9 @@ def windowed(context: Context, node: exp.Window) -> Typed:
 
 def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
     """A call with what stands behind it, such as FILTER. `over`: the clause OVER in SQL of DuckDB."""
-    condition, ignores, order = "", False, None
+    condition, ignores, order, groups = "", False, None, context.groups
+    if groups is not None and not over and context.aggregates and called(node) in AGGREGATES:
+        return groups.call(call(replace(groups.before, aggregates=True), node))
     while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
         if isinstance(node, exp.Filter):
             condition = context.plain().operand(node.expression.this, BOOLEAN)
@@ -65,8 +65,10 @@ def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
     if not isinstance(node, exp.Anonymous):
         context.text.refuse(node, "this is not a function that lsmlake knows")
     name = node.name.lower()
-    if name in ("grouping", "grouping_id"):
-        return _grouping(context, node, name)
+    if name in GROUPING:
+        if groups is None or not context.aggregates:
+            context.text.refuse(node, f"{name} needs GROUP BY with GROUPING SETS, ROLLUP or CUBE")
+        return groups.grouping(node, name)
     if name in AGGREGATES and (context.aggregates or over):
         return _aggregate(context, node, name, condition, over, ignores, order)
     if over and not condition:
@@ -78,16 +80,11 @@ def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
     return function(context, node, name, node.expressions)
 
 
-def _grouping(context: Context, node: exp.Anonymous, name: str) -> Typed:
-    if not context.sets:
-        context.text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE")
-    nodes = node.expressions or context.sets
-    if name == "grouping" and len(node.expressions) != 1:
-        context.text.refuse(node, "grouping takes one column")
-    if name == "grouping_id" and [one.sql() for one in nodes] != [one.sql() for one in context.sets]:
-        context.text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none")
-    kind = TINYINT if name == "grouping" else BIGINT
-    return Typed(f"CAST(grouping_id({', '.join(context.plain().typed(one).sql for one in nodes)}) AS {duck_name(kind)})", kind)
+def called(node: exp.Expression) -> str:
+    """The name of the function in a call with FILTER and the like, in lower case; "" for other expressions."""
+    while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        node = node.this
+    return node.name.lower() if isinstance(node, exp.Anonymous) else ""
 
 
 def _aggregate(

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -23,6 +24,23 @@ _DAYS = {"now": "", "today": "", "yesterday": "- 1", "tomorrow": "+ 1"}
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
+class Grouped(Protocol):
+    """The groups of a SELECT, as expressions over them see them: `grouping.Groups`."""
+
+    before: Context
+    keys: Mapping[str, Typed]
+    sets: object
+
+    def found(self, node: exp.Expression) -> Typed | None:
+        """The column of an expression that is one of GROUP BY; None for others."""
+
+    def call(self, made: Typed) -> Typed:
+        """The column of an aggregate of the rows of each group."""
+
+    def grouping(self, node: exp.Anonymous, name: str) -> Typed:
+        """`grouping` and `grouping_id`: which expressions of GROUP BY are not in the grouping set of a group."""
+
+
 @dataclass(frozen=True)
 class Context(ABC):
     """A place of a text that holds expressions.
@@ -34,9 +52,11 @@ class Context(ABC):
         aggregates: Whether aggregate functions are allowed here.
         windows: Whether window functions are allowed here.
         now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
-        aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first.
+        aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first. None: several have it.
+        first: As `aliases`, but they come before columns: ORDER BY sorts the output.
         named_windows: The windows of the clause WINDOW, by name in lower case.
-        sets: The expressions of GROUP BY with several grouping sets.
+        groups: The groups that the expression is over; `scope` has their columns. None: it is over rows.
+        late: A clause behind SELECT, in which an alias may stand for a column that groups do not have.
     """
 
     text: Text
@@ -45,9 +65,11 @@ class Context(ABC):
     aggregates: bool = False
     windows: bool = False
     now: str | None = None
-    aliases: Mapping[str, Typed] = field(default_factory=dict)
+    aliases: Mapping[str, Typed | None] = field(default_factory=dict)
+    first: Mapping[str, Typed] = field(default_factory=dict)
     named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
-    sets: tuple[exp.Expression, ...] = ()
+    groups: Grouped | None = None
+    late: bool = False
 
     @abstractmethod
     def typed(self, node: exp.Expression) -> Typed:
@@ -55,7 +77,7 @@ class Context(ABC):
 
     def inside(self, scope: Scope) -> Context:
         """The body of a lambda."""
-        return replace(self, scope=scope, subquery=None, aggregates=False, windows=False)
+        return replace(self, scope=scope, subquery=None, aggregates=False, windows=False, groups=None)
 
     def plain(self) -> Context:
         """The same place without aggregate and window functions."""
@@ -67,7 +89,10 @@ class Context(ABC):
             self.text.refuse(
                 node, "a query is not supported here", cure="join it: in a MERGE, make it part of the source after USING"
             )
-        return self.subquery(query.this if isinstance(query, exp.Subquery) else query, self.scope)
+        scope = self.scope
+        if self.groups is not None and not self.late:  # Spark has no such queries beside aggregates
+            scope = replace(scope, relations=(), plain=())
+        return self.subquery(query, scope)
 
     def operand(self, node: exp.Expression, wanted: pa.DataType, any_text: bool = False) -> str:
         """The node as an operand of exactly this type. `any_text`: Spark makes text of other types here."""

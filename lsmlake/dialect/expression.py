@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arithmetic, calls, comparisons, names, patterns, times
+from lsmlake.dialect import arithmetic, calls, comparisons, names, patterns, pipes, times
 from lsmlake.dialect.context import Context, Subquery
 from lsmlake.dialect.functions import EXTRACTS
 from lsmlake.dialect.literals import literal_number
@@ -34,6 +34,8 @@ class Translator(Context):
         return Translator(text, scope, subquery, now=None if now is None else "'" + now.replace("'", "''") + "'")
 
     def typed(self, node: exp.Expression) -> Typed:
+        if self.groups is not None and not self._names_output(node) and (found := self.groups.found(node)) is not None:
+            return found
         match node:
             case exp.Paren():
                 inner = self.typed(node.this)
@@ -77,6 +79,8 @@ class Translator(Context):
                 return _element(self, node)
             case exp.Window():
                 return calls.windowed(self, node)
+            case exp.Anonymous(this=pipes.INPUT_COLUMN):
+                return names.numbered(self, node)
             case exp.Filter() | exp.Anonymous() | exp.WithinGroup() | exp.IgnoreNulls() | exp.RespectNulls():
                 return calls.call(self, node)
             case exp.Transform():
@@ -88,6 +92,10 @@ class Translator(Context):
             case exp.CurrentDate() | exp.CurrentTimestamp():
                 return times.current(self, node, isinstance(node, exp.CurrentDate))
         return _literal(self, node)
+
+    def _names_output(self, node: exp.Expression) -> bool:
+        """Whether an expression of ORDER BY names a column of the output."""
+        return bool(self.first) and any(one.parts[0].name.lower() in self.first for one in node.find_all(exp.Column))
 
 
 def _literal(context: Context, node: exp.Expression) -> Typed:

@@ -1,55 +1,195 @@
-"""GROUP BY: plain expressions, GROUPING SETS, ROLLUP and CUBE."""
+"""GROUP BY: the expressions that rows are grouped by, grouping sets, and what expressions over groups can name.
+
+A SELECT that groups is two queries of DuckDB. The inner one gives a row per group, with the expressions of GROUP BY (`g0`, ...)
+and the aggregates (`a0`, ...) as columns; the outer one evaluates all other expressions over these columns. So an expression
+over groups sees nothing else, and windows, HAVING and ORDER BY come after the groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, product
 
 from sqlglot import exp
 
-from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.aggregates import AGGREGATES, GROUPING
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.scope import Column, Scope, Typed
+from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
 
-_SETS = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE", exp.GroupingSets: "GROUPING SETS"}
-_WITH = {"rollup": "ROLLUP", "cube": "CUBE"}
+Keys = tuple[exp.Expression, ...]
+_NOT_KEYS = exp.Query, exp.Window, exp.Lambda
 
 
-def grouped(translator: Translator, group: exp.Group, output: Callable[[exp.Expression], str | None]) -> str:
-    """The clause GROUP BY. `output`: the SQL of the column of SELECT that a number names; None for other expressions."""
-    if group.args.get("all"):
-        return " GROUP BY ALL"
+@dataclass
+class Groups:
+    """The groups of one SELECT.
 
-    def one(item: exp.Expression) -> str:
-        return output(item) or translator.typed(item).sql
+    Attributes:
+        before: translates expressions over the rows that are grouped.
+        name: the relation of the groups.
+        keys: the SQL of an expression of GROUP BY -> the column of the groups.
+        sets: the grouping sets, each as SQL of keys; None: GROUP BY has no sets.
+        calls: the SQL of an aggregate -> its column.
+    """
 
-    def several(item: exp.Expression) -> str:
-        """An item in parentheses: one set of expressions."""
-        if isinstance(item, exp.Tuple):
-            return f"({', '.join(map(one, item.expressions))})"
-        return one(item.this if isinstance(item, exp.Paren) else item)
+    before: Context
+    name: str
+    keys: dict[str, Typed] = field(default_factory=dict)
+    sets: list[list[str]] | None = None
+    calls: dict[str, Typed] = field(default_factory=dict)
 
-    items = []
+    def key(self, node: exp.Expression) -> Typed:
+        """The column of an expression of GROUP BY."""
+        made = self.before.typed(node)
+        column = Typed(f"{self.name}.{quoted(f'g{len(self.keys)}')}", made.type)
+        return self.keys.setdefault(made.sql, column)
+
+    def found(self, node: exp.Expression) -> Typed | None:
+        """The column of an expression that is one of GROUP BY; None for others."""
+        if not self.keys or _calls(node) or node.find(*_NOT_KEYS) or not all(map(self._is_column, node.find_all(exp.Column))):
+            return None
+        return self.keys.get(self.before.typed(node).sql)
+
+    def _is_column(self, node: exp.Column) -> bool:
+        """Whether a name means a column of the rows, rather than an alias of SELECT or a parameter of a lambda."""
+        path = [part.name for part in node.parts if isinstance(part, exp.Identifier)]
+        return bool(path) and bool(self.before.scope.found(path))
+
+    def call(self, made: Typed) -> Typed:
+        """The column of an aggregate of the rows of each group."""
+        column = Typed(f"{self.name}.{quoted(f'a{len(self.calls)}')}", made.type)
+        return self.calls.setdefault(made.sql, column)
+
+    def grouping(self, node: exp.Anonymous, name: str) -> Typed:
+        """`grouping(key)`, or `grouping_id(keys)`: which keys are not in the grouping set of a group."""
+        text, nodes = self.before.text, node.expressions
+        if self.sets is None:
+            text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE")
+        sqls = [self.before.typed(one).sql for one in nodes] if nodes else list(self.keys)
+        if name == "grouping" and (len(nodes) != 1 or sqls[0] not in self.keys):
+            text.refuse(node, "grouping takes one expression of GROUP BY")
+        if name == "grouping_id" and sqls != list(self.keys):
+            text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none")
+        kind = TINYINT if name == "grouping" else BIGINT
+        return self.call(Typed(f"CAST(grouping_id({', '.join(sqls)}) AS {duck_name(kind)})", kind))
+
+    @property
+    def scope(self) -> Scope:
+        """The columns that groups have."""
+
+        def of(column: Column) -> Column | None:
+            found = self.keys.get(column.sql)
+            return None if found is None else replace(column, sql=found.sql)
+
+        return self.before.scope.mapped(of)
+
+    def sql(self, source: str) -> str:
+        """The query that gives the groups. `source`: FROM and WHERE."""
+        columns = [*self.keys.items(), *self.calls.items()] or [("count(*)", Typed(f"{self.name}.{quoted('a0')}", None))]
+        listed = ", ".join(f"{sql} AS {column.sql.partition('.')[2]}" for sql, column in columns)
+        made = f"SELECT {listed}{source}"
+        if self.sets is not None:  # without rows there is no group, not even that of the empty set
+            sets = ", ".join(f"({', '.join(one)})" for one in self.sets)
+            return f"{made} GROUP BY GROUPING SETS ({sets}) HAVING count(*) > 0"
+        return f"{made} GROUP BY {', '.join(self.keys)}" if self.keys else made
+
+
+def aggregates(node: exp.Expression) -> bool:
+    """Whether an expression has an aggregate of a group in it: not one of a window, nor one of a query inside."""
+    return any(call.name.lower() in (*AGGREGATES, *GROUPING) for call in _calls(node))
+
+
+def _calls(node: exp.Expression) -> list[exp.Anonymous]:
+    """The calls of aggregates in an expression that are not those of windows."""
+    found, waiting = [], [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, exp.Query):
+            continue
+        if isinstance(one, exp.Window):
+            called = dict.get(one.args, "this")
+            while isinstance(called, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+                waiting += [part for part in called.iter_expressions() if part is not dict.get(called.args, "this")]
+                called = dict.get(called.args, "this")
+            waiting += [part for part in one.iter_expressions() if part is not dict.get(one.args, "this")]
+            waiting += called.iter_expressions()
+            continue
+        if isinstance(one, exp.Anonymous) and str(dict.get(one.args, "this")).lower() in (*AGGREGATES, *GROUPING):
+            found.append(one)
+        waiting += one.iter_expressions()
+    return found
+
+
+def grouped(groups: Groups, group: exp.Group, item_of: Callable[[exp.Expression], exp.Expression]) -> None:
+    """Reads the clause GROUP BY. `item_of`: the expression that an item stands for, such as a number for that of SELECT."""
+    sets, plain = [], []
     for item in group.expressions:
-        if type(item) in _SETS:
-            parts = [several(part) if type(part) not in _SETS else _nested(translator, part) for part in item.expressions]
-            items.append(f"{_SETS[type(item)]} ({', '.join(parts)})")
-        else:
-            items.append(one(item))
-    words = [word for name, word in _WITH.items() if group.args.get(name)]
-    return f" GROUP BY {words[0]} ({', '.join(items)})" if words else f" GROUP BY {', '.join(items)}"
+        found = _sets(groups, item)
+        plain += [item] if found is None else []
+        sets.append([(item,)] if found is None else found)
+    for name, made in (("rollup", _prefixes), ("cube", _subsets)):
+        if found := group.args.get(name):  # GROUP BY a, b WITH ROLLUP
+            _read_empty(groups, found)
+            sets = [made([(item,) for item in plain])]
+    if found := group.args.get("grouping_sets"):  # GROUP BY a, b GROUPING SETS ((a), (b))
+        for item in plain:
+            groups.key(item_of(item))
+        sets = [_sets(groups, one) for one in found]
+    several = any(len(one) > 1 for one in sets) or len(plain) < len(group.expressions) or bool(group.args.get("grouping_sets"))
+    listed = [tuple(chain.from_iterable(one)) for one in product(*sets)]
+    sqls = {id(item): _sql(groups, item_of(item)) for item in chain.from_iterable(listed)}
+    if several:
+        groups.sets = [list(dict.fromkeys(sqls[id(item)] for item in one)) for one in listed]
 
 
-def _nested(translator: Translator, item: exp.Expression) -> str:
-    translator.text.refuse(item, "grouping sets in grouping sets are not supported", cure="list the sets")
+def _sql(groups: Groups, node: exp.Expression) -> str:
+    column = groups.key(node)
+    return next(sql for sql, one in groups.keys.items() if one is column)
 
 
-def sets_of(select: exp.Select) -> tuple[exp.Expression, ...]:
-    """The different expressions of a GROUP BY with several grouping sets, in the order of the text; none for a plain one."""
-    group = select.args.get("group")
-    if group is None or not (any(group.args.get(name) for name in _WITH) or any(type(one) in _SETS for one in group.expressions)):
-        return ()
-    found: list[exp.Expression] = []
-    for item in group.expressions:
-        for part in item.expressions if type(item) in _SETS else [item]:
-            for one in part.expressions if isinstance(part, exp.Tuple) else [part.this if isinstance(part, exp.Paren) else part]:
-                if one not in found:
-                    found.append(one)
-    return tuple(found)
+def _sets(groups: Groups, item: exp.Expression) -> list[Keys] | None:
+    """The grouping sets of ROLLUP, CUBE and GROUPING SETS; None for a plain expression."""
+    match item:
+        case exp.Rollup():
+            return _prefixes(_elements(groups, item))
+        case exp.Cube():
+            return _subsets(_elements(groups, item))
+        case exp.GroupingSets():
+            found: list[Keys] = []
+            for part in item.expressions:
+                inner = None if isinstance(part, exp.Tuple) else _sets(groups, part)
+                found += [_element(part)] if inner is None else inner
+            return found
+        case exp.Tuple() if not item.expressions:
+            groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS")
+    return None
+
+
+def _elements(groups: Groups, item: exp.Rollup | exp.Cube) -> list[Keys]:
+    found = [_element(part) for part in item.expressions]
+    if () in found:
+        groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS")
+    return found
+
+
+def _element(part: exp.Expression) -> Keys:
+    """The columns of one item: several in parentheses stand together."""
+    return tuple(part.expressions) if isinstance(part, exp.Tuple) else (part.this if isinstance(part, exp.Paren) else part,)
+
+
+def _prefixes(elements: Sequence[Keys]) -> list[Keys]:
+    return [tuple(chain.from_iterable(elements[:length])) for length in range(len(elements), -1, -1)]
+
+
+def _subsets(elements: Sequence[Keys]) -> list[Keys]:
+    lengths = range(len(elements), -1, -1)
+    return [tuple(chain.from_iterable(one)) for length in lengths for one in combinations(elements, length)]
+
+
+def _read_empty(groups: Groups, found: list[exp.Expression]) -> None:
+    """ROLLUP and CUBE after WITH name no columns."""
+    for one in found:
+        if one.expressions:
+            groups.before.text.refuse(one, "WITH ROLLUP and WITH CUBE take no columns")

@@ -21,16 +21,37 @@ def named(context: Context, node: exp.Expression) -> Typed:
     if not all(isinstance(part, exp.Identifier) for part in parts):
         context.text.refuse(node, "this is not supported here")
     path = [part.name for part in parts]
+    if path[0].lower() in context.first and isinstance(node, (exp.Column, exp.Dot, exp.Identifier)):
+        return _fields(context, node, context.first[path[0].lower()], path[1:])
     found = context.scope.found(path)
     if len(found) > 1:
         cure = "write the name of the table before the column"
         context.text.refuse(node, f"the name {'.'.join(path)} can mean several columns", cure=cure)
-    if not found and path[0].lower() in context.aliases:
-        made = context.aliases[path[0].lower()]
-        for name in path[1:]:
-            made = _field(context, node, made, name)
-        return made
     if not found:
+        return _fields(context, node, _alias(context, node, path), path[1:])
+    column, used = found[0]
+    return _fields(context, node, Typed(column.sql, column.type), path[used:])
+
+
+def numbered(context: Context, node: exp.Anonymous) -> Typed:
+    """The column of the rows with this number, from 1."""
+    columns, (number,) = context.scope.columns(), node.expressions
+    if not (number.this.isdecimal() and 1 <= int(number.this) <= len(columns)):
+        context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}")
+    column = columns[int(number.this) - 1]
+    return Typed(column.sql, column.type)
+
+
+def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:
+    """What a name means that no column has. Refuses one that means nothing."""
+    known = path[0].lower() in context.aliases
+    if context.groups is not None and not (known and context.late) and context.groups.before.scope.found(path):
+        what = f"the column {'.'.join(path)} is neither in GROUP BY nor in an aggregate function"
+        cure = f"add it to GROUP BY, or write any_value({'.'.join(path)})"
+        context.text.refuse(node, what, cure=cure)
+    if known and context.aliases[path[0].lower()] is None:
+        context.text.refuse(node, f"the name {path[0]} can mean several columns", cure="give each expression another name")
+    if not known:
         names = context.scope.names()
         whole = {name.lower(): name for name in names}
         last = {name.rpartition(".")[2].lower(): name for name in reversed(names)}
@@ -40,9 +61,11 @@ def named(context: Context, node: exp.Expression) -> Typed:
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         cure = f"did you mean {near[0]}?" if near else "text is written in 'quotes'"
         context.text.refuse(node, f"unknown column {'.'.join(path)}", expected=f"one of {shown}" if shown else "", cure=cure)
-    column, used = found[0]
-    made = Typed(column.sql, column.type)
-    for name in path[used:]:
+    return context.aliases[path[0].lower()]
+
+
+def _fields(context: Context, node: exp.Expression, made: Typed, names: list[str]) -> Typed:
+    for name in names:
         made = _field(context, node, made, name)
     return made
 

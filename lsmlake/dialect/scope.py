@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,11 +21,13 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A column: how the text names it, its type and what it is to DuckDB."""
+    """A column: how the text names it, its type and what it is to DuckDB. `field`: its name in the table, if the text gives it
+    another one."""
 
     name: str
     type: pa.DataType
     sql: str
+    field: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,17 @@ class Relation:
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations that an expression can name. `hidden`: columns that a USING made one, by qualifier only. `outer`: the scope
-    around a subquery."""
+    """What an expression can name.
+
+    Attributes:
+        relations: the columns that a name with a qualifier can mean.
+        plain: the columns that `*` stands for, in order, and that a name without a qualifier can mean: a USING makes one of two.
+            None: all columns of the relations.
+        outer: the scope around a subquery.
+    """
 
     relations: tuple[Relation, ...]
-    merged: tuple[Column, ...] = ()
+    plain: tuple[Column, ...] | None = None
     outer: Scope | None = None
 
     @staticmethod
@@ -60,9 +68,23 @@ class Scope:
 
     def columns(self) -> tuple[Column, ...]:
         """The columns that `*` stands for, in order."""
-        merged = {column.name.lower() for column in self.merged}
-        rest = [column for relation in self.relations for column in relation.columns if column.name.lower() not in merged]
-        return (*self.merged, *rest)
+        if self.plain is not None:
+            return self.plain
+        return tuple(column for relation in self.relations for column in relation.columns)
+
+    def and_(self, relation: Relation) -> Scope:
+        """With the columns of one more relation at the end."""
+        plain = None if self.plain is None else (*self.plain, *relation.columns)
+        return replace(self, relations=(*self.relations, relation), plain=plain)
+
+    def mapped(self, made: Callable[[Column], Column | None]) -> Scope:
+        """With other columns in the place of these; without those for which there is none."""
+
+        def of(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+            return tuple(found for column in columns if (found := made(column)) is not None)
+
+        relations = tuple(Relation(one.qualifiers, of(one.columns)) for one in self.relations)
+        return replace(self, relations=relations, plain=None if self.plain is None else of(self.plain))
 
     def found(self, path: Sequence[str]) -> list[tuple[Column, int]]:
         """The columns that a dotted name can mean, each with the number of parts that name it; the rest are struct fields. The

@@ -15,7 +15,8 @@ from lsmlake.dialect.scope import Scope
 @dataclass
 class TableUse:
     """A table in FROM. `view`: its name in DuckDB. `conditions`: parts of WHERE and ON about this table alone, which the rows of
-    the result satisfy. `limit`: more rows are not needed. `within`: the query of a view that reads it."""
+    the result satisfy. `limit`: more rows are not needed. `within`: the query of a view that reads it. `renamed`: the text gives
+    its columns other names."""
 
     node: exp.Table
     schema: pa.Schema
@@ -23,6 +24,7 @@ class TableUse:
     conditions: list[exp.Expression] = field(default_factory=list)
     limit: int | None = None
     within: exp.Expression | None = None
+    renamed: bool = False
 
 
 def conditions(node: exp.Expression, scope: Scope) -> list[exp.Expression]:
@@ -52,7 +54,7 @@ def _about(part: exp.Expression, scope: Scope, number: int) -> exp.Expression | 
         if len(found) != 1 or found[0][0].sql not in own:
             return None
         column, used = found[0]
-        parts = [exp.to_identifier(name, quoted=True) for name in (column.name, *path[used:])]
+        parts = [exp.to_identifier(name, quoted=True) for name in (column.field or column.name, *path[used:])]
         keys = ("this", "table", "db", "catalog")
         if len(parts) > len(keys):
             return None

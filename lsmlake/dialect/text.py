@@ -14,8 +14,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
+from sqlglot.tokens import TokenType
 
 from lsmlake.dialect import reading
+from lsmlake.dialect.pipes import Pipes
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.ddl import requoted
 
@@ -27,7 +29,6 @@ _CURES = {
     "for_": "leave it out",
     "kind": "leave it out",
     "pivots": "write max(v) FILTER (WHERE q = 1) and the like with GROUP BY; for UNPIVOT, LATERAL VIEW stack",
-    "qualify": "Spark has no QUALIFY: name the window function in a subquery and filter it with WHERE outside",
     "recursive": "attach Spark",
     "sample": "filter by a column, or attach Spark",
     "sort": "write ORDER BY",
@@ -58,9 +59,13 @@ class PlainSpark(Spark):
         VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
         SINGLE_TOKENS: ClassVar[Any] = {text: kind for text, kind in Spark.Tokenizer.SINGLE_TOKENS.items() if text != "$"}
 
-    class Parser(Spark.Parser):
+    class Parser(Pipes):
         PLACEHOLDER_PARSERS: ClassVar[Any] = {kind: _placed(read) for kind, read in Spark.Parser.PLACEHOLDER_PARSERS.items()}
         FUNCTIONS: ClassVar[Any] = {}
+        STATEMENT_PARSERS: ClassVar[Any] = {
+            **Spark.Parser.STATEMENT_PARSERS,
+            TokenType.TABLE: lambda self: exp.Select(expressions=[exp.Star()], from_=exp.From(this=self._parse_table())),
+        }
         FUNCTION_PARSERS: ClassVar[Any] = {
             name: read for name, read in Spark.Parser.FUNCTION_PARSERS.items() if name in _CALLS_WITH_WORDS
         }

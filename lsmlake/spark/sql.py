@@ -13,6 +13,7 @@ query stay in the session.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.statement import DmlReport, evaluated
 
 _VALUE = "_lsmlake_value_"
+_AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 
 
 @dataclass
@@ -185,7 +187,8 @@ def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str)
     """Places in the text and what to write there: the name of the view, and columns without the database of the table."""
     first, last = table.parts[0], table.parts[-1]
     stop = last.meta["end"] + 1
-    end = _after_version(text.text, stop) if table.args.get("version") else stop
+    at_version = _AT_VERSION.match(text.text, stop)
+    end = at_version.end() if at_version else _after_version(text.text, stop) if table.args.get("version") else stop
     alias = "" if table.alias else f" AS {backticked(table.name)}"
     found = [(first.meta["start"], end, f"{view}{alias}")]
     if not table.alias:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ from lsmlake.sql.views import columns_of
 from lsmlake.store.version import Version
 from lsmlake.store.views import Views
 
+_VERSION = re.compile(r"[vV]\d+", re.ASCII)
 Rows = pa.Table | Version | Readable | ViewUse
 """What a name stands for: rows in memory, a table at a snapshot, a system table that is read as a table is, or a view."""
 _NAME = "full_name"
@@ -177,7 +179,12 @@ class Catalog:
         return ViewUse(name, text, within, columns)
 
     def _moment(self, node: exp.Table) -> Moment:
-        version = node.args.get("version")
+        version, alias = node.args.get("version"), node.args.get("alias")
+        if alias is not None and isinstance(alias.this, exp.Parameter):  # orders@v12
+            number = alias.this.name
+            if version is not None or not _VERSION.fullmatch(number):
+                self.text.refuse(node, "@ takes the number of a version", expected="a name such as orders@v12")
+            return Moment(snapshot=int(number[1:]))
         if version is None:
             return Moment()
         value = version.expression

@@ -114,7 +114,8 @@ def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[
         return found
     schema = found.schema
     predicates = [one for condition in use.conditions if (one := _predicate(condition, schema.plain_columns, text, zone))]
-    columns = None if names is None else [name for name in schema.columns.names if name.lower() in names]
+    everything = names is None or use.renamed
+    columns = None if everything else [name for name in schema.columns.names if name.lower() in names]
     if columns == []:
         columns = list(schema.primary_key[:1]) or schema.columns.names[:1]
     with found.unless_expired():

@@ -62,7 +62,7 @@ def execute(
     text = Text(given)
     with text.read() as tree:
         catalog = Catalog.of(lake, text, tables, lazy=engine is not None)
-        if engine is not None and isinstance(tree, exp.Query):
+        if engine is not None and isinstance(tree, (exp.Query, exp.Values)):
             passed_on(tree)  # Spark reads it, parameters included
             action: Action = partial(engine.query, tree, text, catalog, explain=explain)
         else:
@@ -72,7 +72,7 @@ def execute(
 
 
 def _explained(node: exp.Expression, text: Text, catalog: Catalog) -> Action:
-    if not isinstance(node, exp.Query):
+    if not isinstance(node, (exp.Query, exp.Values)):
         text.refuse(node, "EXPLAIN takes a query")
     prepared = prepare(node, text, catalog, moment_of(catalog.lake.env))
     return lambda: pa.table({"plan": pa.array(explained(prepared), pa.string())})
@@ -93,7 +93,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         return partial(engine.rows, query, text, catalog)
 
     match node:
-        case exp.Query():
+        case exp.Query() | exp.Values():
             return rows_of(node)
         case exp.Insert():
             return insert.insert(node, text, catalog, prepared, engine)

@@ -1,0 +1,105 @@
+"""What the translation of queries shares: the text, the tables that it reads, names that are not in use yet."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.scope import Column, Relation, Scope
+from lsmlake.dialect.table_use import TableUse
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import BOOLEAN, NULL, quoted
+from lsmlake.dialect.view_use import ViewUse
+from lsmlake.schema.type_text import format_type
+
+Catalog = Callable[[exp.Table], pa.Schema | ViewUse]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A translated query: `columns` are the names and types of its output, which `sql` names `#0`, `#1`, ..."""
+
+    sql: str
+    columns: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the output; a column of NULLs is INT."""
+        return pa.schema([(name, pa.int32() if kind == NULL else kind) for name, kind in self.columns])
+
+
+@dataclass
+class Queries(ABC):
+    """The queries of one text.
+
+    Attributes:
+        uses: the tables of the catalog that they read, in the order of the text.
+        within: the query of a view that the text is.
+    """
+
+    text: Text
+    catalog: Catalog
+    now: str | None = None
+    uses: list[TableUse] = field(default_factory=list)
+    within: exp.Expression | None = None
+    _numbers: count = field(default_factory=lambda: count(1))
+
+    @abstractmethod
+    def query(self, node: exp.Expression, ctes: Mapping[str, Query] | None = None, outer: Scope | None = None) -> Query:
+        """The translation of a SELECT, a set operation or VALUES. `outer`: what it can name of the query around it."""
+
+    def fresh(self, what: str = "r") -> str:
+        """A name that is not in use yet."""
+        return f"{what}{next(self._numbers)}"
+
+    def translator(self, scope: Scope, ctes: Mapping[str, Query], **allowed: object) -> Translator:
+        """A translator for expressions in a place of a query. `allowed`: what else they can use."""
+
+        def subquery(node: exp.Expression, around: Scope) -> tuple[str, list[pa.DataType]]:
+            made = self.query(node, ctes, around)
+            return made.sql, [kind for _, kind in made.columns]
+
+        return replace(Translator.at(self.text, scope, self.now, subquery), **allowed)
+
+    def condition(self, translator: Translator, node: exp.Expression) -> str:
+        """A condition. Refuses an expression of another type."""
+        made = translator.typed(node)
+        if made.type not in (BOOLEAN, NULL):
+            self.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type))
+        return f"CAST({made.sql} AS BOOLEAN)" if made.type == NULL else made.sql
+
+    def view(self, view: ViewUse) -> Query:
+        """The query of a view, with the columns of the view."""
+        with view.text.read() as tree:
+            inner = replace(self, text=view.text, catalog=view.catalog.schema, within=tree)
+            made = inner.query(tree)
+        sql = view.selected(made.sql, made.columns, self.fresh())
+        return Query(sql, tuple((column.name, column.type) for column in view.columns))
+
+    def renamed(self, node: exp.Expression, query: Query) -> Query:
+        """The query with the names of the columns in the alias of a node, such as `t(a, b)`."""
+        names = aliased_columns(node)
+        if not names:
+            return query
+        if len(names) != len(query.columns):
+            self.text.refuse(node, "the alias names another number of columns", expected=len(query.columns), found=len(names))
+        return replace(query, columns=tuple((name, kind) for name, (_, kind) in zip(names, query.columns, strict=True)))
+
+
+def aliased_columns(node: exp.Expression) -> list[str]:
+    """The names of columns in the alias of a node."""
+    alias = node.args.get("alias")
+    return [column.name for column in alias.args.get("columns") or ()] if isinstance(alias, exp.TableAlias) else []
+
+
+def relation_of(name: str, qualifiers: tuple[str, ...], query: Query) -> Relation:
+    """The columns of a query that is the relation `name` of DuckDB."""
+    return Relation(
+        qualifiers, tuple(Column(one, kind, f"{name}.{quoted(f'#{i}')}") for i, (one, kind) in enumerate(query.columns))
+    )

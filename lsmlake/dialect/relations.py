@@ -1,0 +1,213 @@
+"""FROM: tables, subqueries, joins, LATERAL and functions that give rows, as relations `r1`, `r2`, ... of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.generators import Generated, generated
+from lsmlake.dialect.pipes import NESTED
+from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
+from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.table_use import TableUse, push
+from lsmlake.dialect.types import common, of_column, quoted
+from lsmlake.dialect.view_use import ViewUse
+from lsmlake.schema.type_text import format_type
+
+_JOINS = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
+
+
+@dataclass(frozen=True)
+class From:
+    """FROM and its joins. `uses`: relation -> the table that it is. `kept`: relations whose rows an outer join never invents."""
+
+    sql: str
+    scope: Scope
+    uses: Mapping[int, TableUse]
+    kept: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Translates what stands after FROM in one place of a text. `ctes`: the queries that WITH names there."""
+
+    queries: Queries
+    ctes: Mapping[str, Query]
+    outer: Scope | None
+
+    def of(self, node: exp.Select) -> From:
+        """The relations of a SELECT."""
+        source = node.args.get("from_")
+        if source is None:
+            found = From("", Scope((), outer=self.outer), {}, frozenset())
+            inner: exp.Expression | None = None
+        else:
+            inner = source.this
+            sql, relation, use = self._relation(inner)
+            found = From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
+        for join in (*_listed(inner, "joins"), *_listed(node, "joins")):
+            found = self._join(found, join)
+        for view in (*_listed(inner, "laterals"), *_listed(node, "laterals")):
+            found = self._lateral_view(found, view)
+        return found
+
+    def lateral(self, left: From, node: exp.Expression, made: Generated) -> tuple[From, Relation]:
+        """The rows of the left side, each with the rows that a generator gives for it, and the columns of these, which no
+        expression can name yet."""
+        name = self.queries.fresh()
+        query = self.queries.renamed(node, Query(made.sql, made.columns))
+        relation = relation_of(name, (node.alias,) if node.alias else (), query)
+        join = (
+            f"LEFT JOIN LATERAL ({query.sql}) AS {name} ON true" if made.outer else f"CROSS JOIN LATERAL ({query.sql}) AS {name}"
+        )
+        return replace(left, sql=f"{left.sql or '(SELECT 1) AS r0'} {join}"), relation
+
+    def _lateral_view(self, left: From, view: exp.Expression) -> From:
+        if not isinstance(view.this, exp.Anonymous) or not view.args.get("view"):
+            cure = "write LATERAL VIEW with explode, posexplode, inline or stack"
+            self.queries.text.refuse(view, "LATERAL VIEW takes a function that gives rows", cure=cure)
+        made = generated(self.queries.translator(left.scope, self.ctes), view.this)
+        return self._named(left, view, made._replace(outer=made.outer or bool(view.args.get("outer"))))
+
+    def _named(self, left: From, node: exp.Expression, made: Generated) -> From:
+        found, relation = self.lateral(left, node, made)
+        return replace(found, scope=found.scope.and_(relation))
+
+    def _relation(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            return self._table(node)
+        name = self.queries.fresh()
+        qualifiers = (node.alias,) if node.alias else ()
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+            found = generated(self.queries.translator(Scope(()), self.ctes), node.this)
+            made = self.queries.renamed(node, Query(found.sql, found.columns))
+            sql = (
+                f"(SELECT {name}.* FROM (SELECT 1) AS r0 LEFT JOIN ({made.sql}) AS {name} ON true)"
+                if found.outer
+                else f"({made.sql})"
+            )
+            return f"{sql} AS {name}", relation_of(name, qualifiers, made), None
+        if isinstance(node, (exp.Subquery, exp.Values)):
+            made = self.queries.renamed(node, self.queries.query(node, self.ctes, None))
+            return f"({made.sql}) AS {name}", relation_of(name, qualifiers, made), None
+        expected = "a table, a view, a subquery or VALUES"
+        self.queries.text.refuse(node, "this is not supported in FROM", expected=expected)
+
+    def _table(self, node: exp.Table) -> tuple[str, Relation, TableUse | None]:
+        queries, name = self.queries, self.queries.fresh()
+        plain = node.name.lower() if not node.args.get("db") else None
+        if plain in self.ctes:
+            if node.args.get("version"):
+                queries.text.refuse(node, "only a table of the lake has versions")
+            made = queries.renamed(node, self.ctes[plain])
+            known = node.alias or node.name
+            return f"{made.sql} AS {name}", relation_of(name, () if known.startswith(NESTED) else (known,), made), None
+        parts, found = [part.name for part in node.parts], queries.catalog(node)
+        qualifiers = (node.alias,) if node.alias else (parts[-1], ".".join(parts))
+        if isinstance(found, ViewUse):
+            made = queries.renamed(node, queries.view(found))
+            return f"({made.sql}) AS {name}", relation_of(name, qualifiers, made), None
+        use = TableUse(node, found, f"lsmlake_{len(queries.uses)}", within=queries.within)
+        queries.uses.append(use)
+        given = aliased_columns(node)
+        use.renamed = bool(given)
+        if given and len(given) != len(use.schema):
+            queries.text.refuse(node, "the alias names another number of columns", expected=len(use.schema), found=len(given))
+        columns = tuple(
+            Column(as_, of_column(field), f"{name}.{quoted(field.name)}", field.name)
+            for as_, field in zip(given or use.schema.names, use.schema, strict=True)
+        )
+        return f"{use.view} AS {name}", Relation(qualifiers, columns), use
+
+    # -- joins --------------------------------------------------------------------------------------------------------
+
+    def _join(self, left: From, node: exp.Join) -> From:
+        if isinstance(node.this, exp.Lateral):
+            return self._lateral_query(left, node)
+        text = self.queries.text
+        sql, relation, use = self._relation(node.this)
+        kind = self._kind(node)
+        on, using = node.args.get("on"), node.args.get("using")
+        if text.word(node, "method", "NATURAL"):
+            names = {column.name.lower() for column in left.scope.columns()}
+            using = [exp.to_identifier(column.name, quoted=True) for column in relation.columns if column.name.lower() in names]
+        if kind == "CROSS" and (on is not None or using):
+            kind = ""
+        if on is None and not using and kind not in ("", "INNER", "CROSS"):
+            text.refuse(node, "the join needs ON or USING", cure="write ON with a condition")
+        word = "CROSS JOIN" if on is None and not using else _JOINS.get(kind, f"{kind} JOIN")
+        number = len(left.scope.relations)
+        both, condition = left.scope.and_(relation), ""
+        if using:
+            condition, both = self._using(node, using, left.scope, relation, kind)
+        elif on is not None:
+            condition = " ON " + self.queries.condition(self.queries.translator(both, self.ctes), on)
+        uses = {**left.uses, **({number: use} if use else {})}
+        kept = left.kept if kind not in ("RIGHT", "FULL") else frozenset()
+        if kind in ("", "INNER", "CROSS", "RIGHT"):
+            kept |= {number}
+        if on is not None:
+            reached = {"LEFT": {number}, "RIGHT": left.kept, "FULL": set(), "ANTI": {number}}.get(kind, {*left.kept, number})
+            push(on, both, {place: found for place, found in uses.items() if place in reached})
+        scope = both
+        if kind in ("SEMI", "ANTI"):
+            scope = left.scope
+            uses.pop(number, None)
+        return From(f"{left.sql} {word} {sql}{condition}", scope, uses, kept)
+
+    def _kind(self, node: exp.Join) -> str:
+        """INNER, LEFT, RIGHT, FULL, CROSS, SEMI, ANTI, or "" for a plain JOIN."""
+        text = self.queries.text
+        side, kind = (
+            text.word(node, "side", "LEFT", "RIGHT", "FULL"),
+            text.word(node, "kind", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"),
+        )
+        if kind in ("SEMI", "ANTI", "CROSS") and side not in (("",) if kind == "CROSS" else ("", "LEFT")):
+            text.refuse(node, "this join is not supported", expected="INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI")
+        return (side or "INNER") if kind in ("OUTER", "INNER") or (side and not kind) else kind
+
+    def _lateral_query(self, left: From, node: exp.Join) -> From:
+        """A join with LATERAL (SELECT ...), which names columns of the relations before it."""
+        text, lateral = self.queries.text, node.this
+        side, kind = text.word(node, "side", "LEFT"), text.word(node, "kind", "INNER", "OUTER", "CROSS")
+        on = node.args.get("on")
+        always = isinstance(on, exp.Boolean) and on.this
+        if (kind == "OUTER") > (side == "LEFT") or not (on is None or always):
+            text.refuse(node, "this LATERAL is not supported", cure="write [LEFT JOIN] LATERAL (SELECT ...) AS name [ON true]")
+        if isinstance(lateral.this, exp.Anonymous):
+            made = generated(self.queries.translator(left.scope, self.ctes), lateral.this)
+            return self._named(left, lateral, made._replace(outer=made.outer or side == "LEFT"))
+        if not isinstance(lateral.this, exp.Subquery):
+            text.refuse(node, "this LATERAL is not supported", cure="write [LEFT JOIN] LATERAL (SELECT ...) AS name [ON true]")
+        query = self.queries.query(lateral.this, self.ctes, left.scope)
+        return self._named(left, lateral, Generated(query.sql, query.columns, side == "LEFT"))
+
+    def _using(
+        self, node: exp.Join, names: Sequence[exp.Expression], left: Scope, relation: Relation, kind: str
+    ) -> tuple[str, Scope]:
+        """The condition of USING or NATURAL, and the scope in which it makes one column of two."""
+        text, conditions, merged, hidden = self.queries.text, [], [], set()
+        for name in names:
+            ours = [column for column in left.columns() if column.name.lower() == name.name.lower()]
+            theirs = [column for column in relation.columns if column.name.lower() == name.name.lower()]
+            if len(ours) != 1 or len(theirs) != 1:
+                text.refuse(node, f"the column {name.name} of USING must be once on both sides")
+            wanted = common(ours[0].type, theirs[0].type)
+            if wanted is None:
+                found = f"{format_type(ours[0].type)} and {format_type(theirs[0].type)}"
+                text.refuse(node, f"the columns {name.name} do not fit together", found=found)
+            sides = (ours[0], theirs[0])
+            a, b = (Translator(text, left).converted(node, Typed(one.sql, one.type), wanted) for one in sides)
+            conditions.append(f"{a} = {b}")
+            merged.append(Column(ours[0].name, wanted, {"RIGHT": b, "FULL": f"coalesce({a}, {b})"}.get(kind, a)))
+            hidden |= set(sides)
+        rest = (column for column in (*left.columns(), *relation.columns) if column not in hidden)
+        scope = Scope((*left.relations, relation), (*merged, *rest), left.outer)
+        return " ON " + " AND ".join(conditions), scope
+
+
+def _listed(node: exp.Expression | None, key: str) -> list[exp.Expression]:
+    return [] if node is None else node.args.get(key) or []

@@ -1,0 +1,260 @@
+"""Translates one SELECT to DuckDB, in the order in which its clauses apply:
+
+1. FROM and WHERE give rows.
+2. GROUP BY makes groups of them (`grouping`); HAVING chooses among these.
+3. The expressions of SELECT give the output `#0`, `#1`, ..., beside hidden columns for QUALIFY and ORDER BY.
+4. QUALIFY, DISTINCT, ORDER BY and LIMIT apply to this output, in queries around it.
+
+So a name means the same to DuckDB as to Spark wherever it stands: DuckDB resolves no name of another step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.generators import generated, is_generator
+from lsmlake.dialect.grouping import Groups, aggregates, grouped
+from lsmlake.dialect.pipes import INPUT_COLUMN
+from lsmlake.dialect.queries import Queries, Query, relation_of
+from lsmlake.dialect.reading import passed_on, peek
+from lsmlake.dialect.relations import From, Relations
+from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.sorting import Output, Sorting, by_name, is_all, limit_number, limits, ordinal, sorting
+from lsmlake.dialect.table_use import push
+from lsmlake.dialect.types import quoted
+
+_KEPT = quoted("#kept")
+
+
+@dataclass
+class Select:
+    """One SELECT. `ctes`: the queries that WITH names. `outer`: what it can name of the query around it."""
+
+    queries: Queries
+    node: exp.Select
+    ctes: Mapping[str, Query]
+    outer: Scope | None
+    groups: Groups | None = None
+    outputs: list[Output] = field(default_factory=list)
+
+    def query(self) -> Query:
+        """The translation."""
+        node, queries = self.node, self.queries
+        if not node.expressions:
+            queries.text.refuse(node, "SELECT without columns", cure="write SELECT * or name columns")
+        if hint := node.args.get("hint"):
+            passed_on(hint)  # it changes no result
+        source, generator = self._with_generator(Relations(queries, self.ctes, self.outer))
+        before = queries.translator(source.scope, self.ctes)
+        rows = f" FROM {source.sql}" if source.sql else ""
+        if where := node.args.get("where"):
+            rows += f" WHERE {queries.condition(before, where.this)}"
+            push(where.this, source.scope, {place: use for place, use in source.uses.items() if place in source.kept})
+        here = replace(before, windows=True, named_windows=self._windows())
+        if self._is_grouped():
+            here = self._group(before, here)
+        self._read_outputs(here, generator)
+        after = replace(here, aliases=by_name(self.outputs), late=True)
+        having, qualify = node.args.get("having"), node.args.get("qualify")
+        condition = queries.condition(replace(after, windows=False), having.this) if having else None
+        kept = queries.condition(after, qualify.this) if qualify else None
+        sort = self._sorting(after)
+        if self.groups is not None:
+            rows = f" FROM ({self.groups.sql(rows)}) AS {self.groups.name}{f' WHERE {condition}' if condition else ''}"
+        self._push_limit(source)
+        columns = tuple((one.name, one.made.type) for one in self.outputs)
+        return Query(self._sql(rows, kept, sort) + limits(queries.text, node), columns)
+
+    def _sql(self, rows: str, kept: str | None, sort: Sorting) -> str:
+        """The output of `rows`: first the rows for which `kept` is true, then the different ones, then their order."""
+        outputs = [quoted(f"#{place}") for place in range(len(self.outputs))]
+        columns = [f"{one.made.sql} AS {name}" for one, name in zip(self.outputs, outputs, strict=True)]
+        hidden = {quoted(f"#s{place}"): sql for place, sql in enumerate(sort.hidden)} | ({_KEPT: kept} if kept else {})
+        distinct = self.node.args.get("distinct") is not None
+        word = "DISTINCT " if distinct and not kept else ""
+        made = f"SELECT {word}{', '.join([*columns, *(f'{sql} AS {name}' for name, sql in hidden.items())])}{rows}"
+        if kept:
+            names = [*outputs, *(name for name in hidden if name != _KEPT)]
+            made = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(names)} FROM ({made}) WHERE {_KEPT}"
+        if sort.items:
+            listed = ", ".join(f"{sort.name}.{name}" for name in outputs)
+            made = f"SELECT {listed} FROM ({made}) AS {sort.name} ORDER BY {', '.join(sort.items)}"
+        return made
+
+    def _sorting(self, after: Context) -> Sorting:
+        name = self.queries.fresh()
+        over = None
+        if peek(self.node, "distinct") is not None:
+            columns = tuple((one.name, one.made.type) for one in self.outputs)
+            over = Scope((relation_of(name, (), Query("", columns)),), outer=self.outer)
+        return sorting(after, self.node, self.outputs, name, over)
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def _is_grouped(self) -> bool:
+        node = self.node
+        parts = [*node.expressions, *(one for key in ("order", "qualify") if (one := peek(node, key)) is not None)]
+        return bool(peek(node, "group") or peek(node, "having")) or any(map(aggregates, parts))
+
+    def _group(self, before: Translator, here: Translator) -> Translator:
+        """Reads GROUP BY. Returns the translator for expressions over the groups."""
+        self.groups = groups = Groups(before, self.queries.fresh())
+        group = self.node.args.get("group")
+        if group is not None and group.args.get("all"):
+            self._group_by_all(group, before)
+        elif group is not None:
+            grouped(groups, group, self._item)
+        return replace(here, scope=groups.scope, groups=groups, aggregates=True)
+
+    def _group_by_all(self, group: exp.Group, before: Translator) -> None:
+        """GROUP BY ALL: the expressions of SELECT that hold no aggregate; or a column named `all`, if there is one."""
+        found = before.scope.found(["all"])
+        if found:
+            self.groups.key(exp.column("all"))
+        if group.expressions or found:
+            grouped(self.groups, group, self._item)
+            if not found:
+                before.text.refuse(group, "GROUP BY ALL stands alone", cure="list the columns")
+            return
+        for item in self.node.expressions:
+            if _star(item):
+                for column, _ in self._starred(item, before.scope):
+                    self.groups.keys.setdefault(column.sql, Typed(f"{self.groups.name}.g{len(self.groups.keys)}", column.type))
+            elif not aggregates(item) and not item.find(exp.Window):
+                self.groups.key(_unaliased(item))
+
+    def _item(self, item: exp.Expression) -> exp.Expression:
+        """What an item of GROUP BY stands for: a number or an alias for an expression of SELECT."""
+        text, items = self.queries.text, self.node.expressions
+        place = ordinal(text, item, len(items))
+        if place is not None:
+            if any(map(_star, items)):
+                text.refuse(item, "a number in GROUP BY needs SELECT without *", cure="name the columns")
+            found = _unaliased(items[place])
+        elif isinstance(item, exp.Column) and not item.table and not self.groups.before.scope.found([item.name]):
+            named = [_unaliased(one) for one in items if isinstance(one, exp.Alias) and one.alias.lower() == item.name.lower()]
+            if len(named) > 1:
+                text.refuse(item, f"the name {item.name} can mean several columns", cure="write the expression")
+            found = named[0] if named else item
+        else:
+            found = item
+        if aggregates(found):
+            text.refuse(item, "GROUP BY takes no aggregate functions")
+        return found
+
+    # -- the columns of the result ------------------------------------------------------------------------------------
+
+    def _read_outputs(self, here: Translator, generator: Relation | None) -> None:
+        aliases: dict[str, Typed | None] = {}
+        context = replace(here, aliases=aliases)
+        for item in self.node.expressions:
+            inner = _unaliased(item)
+            if _star(item):
+                self.outputs += [Output(column.name, made, True) for column, made in self._starred(item, context.scope)]
+                continue
+            if generator is not None and is_generator(inner):
+                made = [Output(one.name, Typed(one.sql, one.type), True) for one in generator.columns]
+                self.outputs += made
+                if isinstance(item, exp.Aliases):
+                    continue
+            else:
+                is_name = isinstance(inner, (exp.Column, exp.Dot))
+                name = item.alias or self._name(inner, is_name)
+                made = [Output(name, context.typed(item), bool(item.alias) or is_name)]
+                self.outputs += made
+            if isinstance(item, exp.Alias):
+                known = made[0].name.lower()
+                aliases[known] = None if known in aliases else made[0].made
+
+    def _name(self, inner: exp.Expression, is_name: bool) -> str:
+        """The name of a column of the result that has no alias."""
+        if isinstance(inner, exp.Anonymous) and inner.name == INPUT_COLUMN:
+            return self.groups.before.scope.columns()[int(inner.expressions[0].this) - 1].name
+        return inner.name if is_name else inner.sql("spark", normalize_functions=False)
+
+    def _starred(self, item: exp.Expression, scope: Scope) -> list[tuple[Column, Typed]]:
+        """The columns that `*` or `t.*` stands for."""
+        text, star = self.queries.text, item if isinstance(item, exp.Star) else item.this
+        scope = scope if self.groups is None else self.groups.before.scope
+        dropped = {column.name.lower() for column in star.args.get("except_") or ()}
+        if isinstance(item, exp.Star):
+            columns = scope.columns()
+        else:
+            qualifier = ".".join(part.name for part in item.parts[:-1]).lower()
+            found = [one for one in scope.relations if qualifier in (name.lower() for name in one.qualifiers)]
+            if len(found) != 1:
+                text.refuse(item, f"there is no table {qualifier} in FROM")
+            columns = found[0].columns
+        if not columns or (unknown := dropped - {column.name.lower() for column in columns}):
+            text.refuse(item, "there are no such columns", found=sorted(unknown) if columns else None)
+        made = [(one, self._over_groups(item, one)) for one in columns if one.name.lower() not in dropped]
+        if not made:
+            text.refuse(item, "no column is left", cure="name a column")
+        return made
+
+    def _over_groups(self, item: exp.Expression, column: Column) -> Typed:
+        if self.groups is None or not self.groups.keys:
+            if self.groups is not None and self.node.args.get("group") is None:
+                self.queries.text.refuse(item, "* needs a GROUP BY of all columns beside an aggregate", cure="name the columns")
+            return Typed(column.sql, column.type)
+        found = self.groups.keys.get(column.sql)
+        if found is None:
+            what = f"the column {column.name} is neither in GROUP BY nor in an aggregate function"
+            self.queries.text.refuse(item, what, cure="add it to GROUP BY, or name the columns")
+        return found
+
+    def _with_generator(self, relations: Relations) -> tuple[From, Relation | None]:
+        """FROM, with the rows of a generator among the expressions of SELECT, and the columns of that."""
+        source = relations.of(self.node)
+        found = [item for item in self.node.expressions if is_generator(_unaliased(item))]
+        if not found:
+            return source, None
+        if len(found) > 1 or self._is_grouped():
+            cure = "write LATERAL VIEW after FROM"
+            self.queries.text.refuse(found[-1], "SELECT takes one function that gives rows, and then no groups", cure=cure)
+        (item,) = found
+        inner = _unaliased(item)
+        made = generated(self.queries.translator(source.scope, self.ctes), inner)
+        names = [one.name for one in item.aliases] if isinstance(item, exp.Aliases) else [item.alias] if item.alias else []
+        if names and len(names) != len(made.columns):
+            what = "the alias names another number of columns"
+            self.queries.text.refuse(item, what, expected=len(made.columns), found=len(names))
+        columns = tuple((name, kind) for name, (_, kind) in zip(names, made.columns, strict=True)) if names else made.columns
+        return relations.lateral(source, inner, made._replace(columns=columns))
+
+    def _windows(self) -> dict[str, exp.Window]:
+        """The windows of the clause WINDOW, by name."""
+        found: dict[str, exp.Window] = {}
+        for window in self.node.args.get("windows") or ():
+            if window.args.get("alias"):
+                self.queries.text.refuse(window, "a window cannot be based on another one", cure="write the whole window")
+            name = window.this.name.lower()
+            if name in found:
+                self.queries.text.refuse(window, f"the window {name} is defined twice", cure="give it another name")
+            found[name] = window
+        return found
+
+    def _push_limit(self, source: From) -> None:
+        """A LIMIT on the rows of one table reaches the table."""
+        node = self.node
+        plain = not any(peek(node, name) for name in ("where", "having", "order", "distinct", "joins", "laterals", "qualify"))
+        simple = all(isinstance(_unaliased(item), (exp.Column, exp.Star)) for item in node.expressions)
+        limit, offset = peek(node, "limit"), peek(node, "offset")
+        if plain and self.groups is None and simple and limit is not None and not is_all(limit) and len(source.uses) == 1:
+            if len(source.scope.relations) > 1:
+                return
+            rows = limit_number(self.queries.text, limit)
+            source.uses[0].limit = rows + (limit_number(self.queries.text, offset) if offset is not None else 0)
+
+
+def _star(item: exp.Expression) -> bool:
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+
+def _unaliased(item: exp.Expression) -> exp.Expression:
+    return item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item

@@ -1,0 +1,126 @@
+"""ORDER BY, LIMIT and OFFSET of a query, over its output and hidden columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.reading import peek
+from lsmlake.dialect.scope import Scope, Typed
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import quoted
+from lsmlake.dialect.windows import ordered
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the result of a query: `made` gives its values. `named`: expressions of ORDER BY can name it."""
+
+    name: str
+    made: Typed
+    named: bool
+
+
+@dataclass
+class Sorting:
+    """ORDER BY over the relation `name`, whose columns are the outputs and `hidden`, which are named `#s0`, `#s1`, ..."""
+
+    name: str
+    items: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+
+    def output(self, number: int) -> str:
+        return f"{self.name}.{quoted(f'#{number}')}"
+
+    def hide(self, sql: str) -> str:
+        self.hidden.append(sql)
+        return f"{self.name}.{quoted(f'#s{len(self.hidden) - 1}')}"
+
+
+def by_name(outputs: Sequence[Output]) -> dict[str, Typed | None]:
+    """What the name of an output means to ORDER BY, in lower case: nothing if several have it."""
+    counts = Counter(one.name.lower() for one in outputs if one.named)
+    return {one.name.lower(): one.made if counts[one.name.lower()] == 1 else None for one in outputs if one.named}
+
+
+def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], name: str, over: Scope | None) -> Sorting:
+    """Reads ORDER BY of a query.
+
+    Args:
+        context: translates expressions in the place of the outputs.
+        node: the query.
+        outputs: the columns of its result.
+        name: the relation of the result.
+        over: the result as a scope, if ORDER BY can name nothing else; None: what the outputs can name, too.
+    """
+    made, order = Sorting(name), node.args.get("order")
+    if order is None:
+        return made
+    first = {known: one for known, one in by_name(outputs).items() if one is not None}
+    numbers = {one.name.lower(): place for place, one in enumerate(outputs) if one.name.lower() in first and one.named}
+    by_sql = {one.made.sql: place for place, one in enumerate(outputs)}
+    inside = replace(context, first=first)
+    for item in order.expressions:
+        what = item.this if isinstance(item, exp.Ordered) else item
+        if isinstance(what, exp.Var) and what.name.upper() == "ALL":
+            made.items += [ordered(context, item, made.output(place)) for place in range(len(outputs))]
+            continue
+        place = ordinal(context.text, what, len(outputs))
+        if place is None and isinstance(what, exp.Column) and not what.table:
+            place = numbers.get(what.name.lower())
+        found = outputs[place].made if place is not None else inside.typed(what)
+        place = by_sql.get(found.sql) if place is None else place
+        if place is not None:
+            sql = made.output(place)
+        elif over is not None:
+            found = replace(context, scope=over, groups=None, aliases={}, windows=False, aggregates=False).typed(what)
+            sql = found.sql
+        else:
+            sql = made.hide(found.sql)
+        if not made.items and peek(node, "limit") is not None and peek(item, "nulls_first") and pa.types.is_string(found.type):
+            # the filter that DuckDB 2.0 makes of the rows found so far gives nulls for text that Parquet stores plain
+            made.items.append(f"{sql} IS NOT NULL")
+        made.items.append(ordered(context, item, sql))
+    return made
+
+
+def ordinal(text: Text, item: exp.Expression, count: int) -> int | None:
+    """The place of the column of SELECT that a number names; None for other expressions."""
+    if not (isinstance(item, exp.Literal) and not item.is_string and item.this.isdecimal()):
+        return None
+    if not 1 <= int(item.this) <= count:
+        text.refuse(item, "there is no such column in SELECT", expected=f"1 to {count}")
+    return int(item.this) - 1
+
+
+def limits(text: Text, node: exp.Expression) -> str:
+    """LIMIT and OFFSET of a query."""
+    made = ""
+    for name, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
+        if (clause := node.args.get(name)) is not None and not is_all(clause):
+            made += f" {word} {limit_number(text, clause)}"
+    return made
+
+
+def limit_number(text: Text, clause: exp.Expression) -> int:
+    """The number of LIMIT or OFFSET."""
+    value = clause.expression
+    if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdecimal()):
+        text.refuse(clause, "LIMIT and OFFSET take a number")
+    return int(value.this)
+
+
+def is_all(clause: exp.Expression) -> bool:
+    """Whether the clause is LIMIT ALL."""
+    value = clause.expression
+    return isinstance(value, (exp.Column, exp.Var)) and value.name.upper() == "ALL"
+
+
+def of_outputs(columns: Mapping[str, pa.DataType] | Sequence[tuple[str, pa.DataType]], relation: str) -> list[Output]:
+    """The columns of a whole query that is the relation of this name."""
+    return [Output(name, Typed(f"{relation}.{quoted(f'#{i}')}", kind), True) for i, (name, kind) in enumerate(columns)]
