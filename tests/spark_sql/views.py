@@ -158,7 +158,7 @@ class Views:
         self._unstore(name)
 
     def _unstore(self, name: str) -> None:
-        if f"{DATABASE}.{name}" in self.lake.tables(DATABASE):
+        if name in self.lake.tables(DATABASE):
             self.lake.drop_table(f"{DATABASE}.{name}")
 
     def _named(self, text: str) -> set[str]:
