@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_CYCLE_DAYS = 146_097
+_CYCLE_DAYS, _CYCLE = 146_097, 146_097 * 86_400_000_000
 """After 400 years the calendar is the same again."""
 _ZONED_LEAST, _ZONED_MOST = -62_000_000_000_000_000, 253_402_200_000_000_000
 """Microseconds of the years 5 and 9999: Python knows the offset of a zone between them."""
@@ -145,9 +145,10 @@ def _year(year: int) -> str:
 
 def _moment(micros: int, zone: ZoneInfo | None) -> str:
     if zone is not None:
-        known = _EPOCH + dt.timedelta(microseconds=min(max(micros, _ZONED_LEAST), _ZONED_MOST))
+        near = micros if micros < _ZONED_MOST else micros % _CYCLE + 18 * _CYCLE  # by the rules of a year from 9170
+        known = _EPOCH + dt.timedelta(microseconds=max(near, _ZONED_LEAST))
         micros += known.replace(tzinfo=dt.timezone.utc).astimezone(zone).utcoffset() // dt.timedelta(microseconds=1)
-    cycles, rest = divmod(micros, _CYCLE_DAYS * 86_400_000_000)
+    cycles, rest = divmod(micros, _CYCLE)
     moment = _EPOCH + dt.timedelta(microseconds=rest)
     fraction = f".{moment.microsecond:06}".rstrip("0") if moment.microsecond else ""
     return f"{_year(moment.year + 400 * cycles)}-{moment:%m-%d %H:%M:%S}{fraction}"

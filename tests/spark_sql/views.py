@@ -30,6 +30,9 @@ _CTAS = re.compile(r"(?:USING\s+\w+\s*)?(?:PARTITIONED\s+BY\s*\([^()]*\)\s*)?AS\
 _DROP = re.compile(rf"DROP\s+(TABLE|VIEW)\s+(IF\s+EXISTS\s+)?{_NAME}", re.IGNORECASE)
 
 
+_SYSTEM = ("information_schema", "parquet", "csv", "json", "orc", "text")
+
+
 class NotMade(Exception):
     """The statement names a table that could not be made; says why."""
 
@@ -182,6 +185,9 @@ class Views:
         except (SqlglotError, RecursionError):
             return text
         tables = [one for node in found for one in node.find_all(exp.Table) if isinstance(one.this, exp.Identifier)]
+        for one in tables:
+            if one.db and one.db.lower() not in self.lake.databases() and one.db.lower() not in _SYSTEM:
+                raise NotMade(f"there is no database {one.db}")
         places = [one.this.meta for one in tables if not one.args.get("db") and self._is_stored(one)]
         for place in sorted(places, key=lambda one: one["start"], reverse=True):
             start, end = place["start"], place["end"] + 1
