@@ -211,3 +211,26 @@ def test_fields_of_structs_are_assigned(spark_lake, lake, tmp_path, kind):
     for one in (spark_lake, copy):
         with pytest.raises(LakeError, match="without loss"):
             one.sql("UPDATE d.f SET st.b.x = (SELECT 1.234)")
+
+
+def test_views_and_names_without_a_database_are_those_of_the_lake(spark, spark_lake, tmp_path):
+    spark_lake.sql("CREATE TABLE d.t (id INT, v STRING, PRIMARY KEY (id))")
+    spark_lake.sql("INSERT INTO d.t VALUES (1, 'a'), (2, 'b')")
+    spark_lake.sql("CREATE VIEW d.v (k, w) AS SELECT * FROM d.t WHERE id > 1")
+    spark_lake.sql("ALTER TABLE d.t ADD COLUMN n INT FIRST")
+    spark_lake.sql("CREATE TEMPORARY VIEW tv AS SELECT k * 10 AS k FROM d.v")
+    assert spark_lake.sql("SELECT v.k, v.w, tv.k FROM d.v JOIN tv ON tv.k > v.k").collect() == [(2, "b", 20)]
+    spark_lake.sql("INSERT INTO d.t (id, v) SELECT k + 1, w FROM d.v")
+    spark_lake.sql("DELETE FROM d.t WHERE id IN (SELECT k FROM d.v WHERE w = 'b') AND id < 3")
+    assert spark_lake.sql("SELECT k FROM d.v").collect() == [(3,)]
+    spark_lake.sql("CREATE OR REPLACE TABLE d.t PRIMARY KEY (id) AS SELECT id + 1 AS id, v FROM d.t")
+    assert spark_lake.sql("SELECT * FROM d.t ORDER BY id").collect() == [(2, "a"), (4, "b")]
+    spark_lake.sql("USE d")
+    assert spark_lake.sql("SELECT count(*) FROM t JOIN range(3, 9) r ON r.id = t.id").collect() == [(1,)]
+    assert spark_lake.sql("SELECT table_name FROM information_schema.tables ORDER BY 1").collect() == [("t",), ("v",)]
+    (tmp_path / "a.csv").write_text("1,x\n")
+    assert spark_lake.sql(f"SELECT _c1 FROM csv.`{tmp_path}/a.csv`").collect() == [("x",)]
+    spark.range(1).createOrReplaceTempView("only_spark")
+    assert spark_lake.sql("SELECT * FROM only_spark").collect() == [(0,)]
+    with pytest.raises(LakeError, match="only_spark"):
+        spark_lake.sql("CREATE VIEW d.w AS SELECT * FROM only_spark")

@@ -28,13 +28,14 @@ from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.dialect.literals import text_of
-from lsmlake.dialect.reading import passed_on
+from lsmlake.dialect.reading import passed_on, peek
 from lsmlake.dialect.text import PlainSpark, Text
+from lsmlake.dialect.view_use import ViewUse
 from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked
+from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.spark.statements import execute
 from lsmlake.spark.statements.clauses import converted
 from lsmlake.spark.statements.errors import translated
@@ -43,6 +44,7 @@ from lsmlake.spark.types import is_connect
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.change import without_database
 from lsmlake.sql.engine import RowChange
+from lsmlake.sql.files import is_file
 from lsmlake.store.version import Version
 from lsmlake.write.statement import DmlReport, evaluated
 
@@ -143,7 +145,9 @@ class SparkEngine:
     def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> Rows | None:
         """What a name stands for; None if it is Spark's own."""
         parts = [part.name for part in table.parts]
-        if len(parts) > 2 or (len(parts) == 1 and (parts[0].lower() in ctes or parts[0].lower() not in catalog.given)):
+        if not isinstance(peek(table, "this"), exp.Identifier):  # a function
+            return None
+        if len(parts) > 2 or is_file(table) or (len(parts) == 1 and (parts[0].lower() in ctes or not catalog.is_named(table))):
             return None
         try:
             return catalog.rows(table)
@@ -155,11 +159,20 @@ class SparkEngine:
     def _view(self, rows: Rows, name: str) -> str:
         if isinstance(rows, Version):
             frame = self.runtime.frame(plan(rows), None, "auto")
+        elif isinstance(rows, ViewUse):
+            frame = self._of_view(rows)
         else:
             frame = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows.to_spark()
         frame.createOrReplaceTempView(name)
         self._views.callback(self.spark.catalog.dropTempView, name)
         return name
+
+    def _of_view(self, view: ViewUse) -> DataFrame:
+        """The rows of a view, with the columns and types of then."""
+        found = self.spark.sql(self._replaced(view.tree(), view.text, view.catalog))
+        columns = zip(view.numbers(found.columns), view.columns, strict=True)
+        plain = found.toDF(*(f"c{number}" for number in range(len(found.columns))))
+        return plain.selectExpr(*(f"CAST(c{at} AS {format_type(one.type)}) AS {backticked(one.name)}" for at, one in columns))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from lsmlake.format.view import View
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.ddl import type_of
 from lsmlake.sql import information_schema
+from lsmlake.sql.files import is_file, opened
 from lsmlake.sql.names import cure_of, name_of
 from lsmlake.sql.views import columns_of
 from lsmlake.store.version import Version
@@ -29,7 +30,8 @@ from lsmlake.store.views import Views
 
 _VERSION = re.compile(r"[vV]\d+", re.ASCII)
 Rows = pa.Table | Version | Readable | ViewUse
-"""What a name stands for: rows in memory, a table at a snapshot, a system table that is read as a table is, or a view."""
+"""What a name stands for: rows in memory, a table at a snapshot, a system table or files that are read as
+a table is, or a view."""
 _NAME = "full_name"
 """Where a table in the query of a view has its full name."""
 
@@ -104,6 +106,8 @@ class Catalog:
         """The full name of a table in the text; the plain name of what is in no database."""
         if _NAME in node.meta:
             return node.meta[_NAME]
+        if is_file(node):
+            return ".".join(part.name for part in node.parts)
         name = name_of(node, self.text)
         if "." in name:
             return name
@@ -123,6 +127,8 @@ class Catalog:
         name = self.name(node)
         if "." not in name:
             self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=cure_of(self.lake, name))
+        if is_file(node):
+            self.text.refuse(node, "files cannot be changed", expected="a table")
         try:
             return self._table(name)
         except TableNotFound:
@@ -147,6 +153,10 @@ class Catalog:
             return rows.cast(pa.schema([pa.field(field.name, of_column(field), field.nullable) for field in rows.schema]))
         if "." not in name and (view := self._temporary_view(name)) is not None:
             return self._view(node, name, view, moment)
+        if is_file(node):
+            if moment != Moment():
+                self.text.refuse(node, "a file has no versions")
+            return opened(node, self.text)
         if (described := information_schema.table(self.lake, name)) is not None:
             return described
         whole, dollar, system = name.rpartition("$")

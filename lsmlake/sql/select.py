@@ -23,6 +23,7 @@ from lsmlake.read.limit import limited
 from lsmlake.read.native import Source, source_of
 from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.files import own_errors
 from lsmlake.store.version import Version
 
 
@@ -55,6 +56,7 @@ def run(prepared: Prepared) -> pa.Table:
     with ExitStack() as stack:
         sources = sources_of(prepared.plans, stack)
         connection = stack.enter_context(connected(prepared.zone, "SQL in this process", statement))
+        stack.enter_context(own_errors(prepared.plans))
         stack.enter_context(translated_errors())
         create_views(connection, prepared.uses, sources)
         found = connection.sql(statement).to_arrow_table()
@@ -85,7 +87,7 @@ def explained(prepared: Prepared) -> list[str]:
     for use, found in zip(prepared.uses, prepared.plans, strict=True):
         name = ".".join(part.name for part in use.node.parts)
         if not isinstance(found, Plan):
-            lines += [f"{name}: {found.num_rows:,} rows in memory"]
+            lines += [f"{name}: {found.num_rows:,} rows in memory" if isinstance(found, pa.Table) else f"{name}: all rows"]
             continue
         snapshot = found.snapshot.id if found.snapshot else "none: the table is empty"
         where = " AND ".join(condition.sql("spark") for condition in use.conditions)

@@ -51,6 +51,21 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
     return found
 
 
+def find_any(name: str) -> list[str]:
+    """As `find`, for files whose names say nothing of their format."""
+    path = local_path(name)
+    if path.is_file():
+        found = [str(path)]
+    elif path.is_dir():
+        found = [str(file) for file in sorted(path.rglob("*")) if file.is_file() and not _hidden(file, path)]
+    else:
+        found = sorted(str(match) for match in _visible(path) if match.is_file())
+    if not found:
+        raise InvalidData("no input file found", where=name, cure="correct the path or the glob")
+    _check_no_table(found)
+    return found
+
+
 def local_path(name: str) -> Path:
     """A path or a `file:` URI, as a path. Raises InvalidData."""
     found = expanded(without_scheme(name))
@@ -70,13 +85,18 @@ def _below(folder: Path) -> list[str]:
 
 def _matching(pattern: Path) -> list[str]:
     """The files that match a glob; for a matching folder, all files inside it, recursively."""
-    named = [part for part in pattern.parts if part.startswith(_HIDDEN)]
     found: set[str] = set()
-    for match in map(Path, glob.glob(str(pattern), recursive=True)):
-        if any(part.startswith(_HIDDEN) and not any(fnmatch(part, one) for one in named) for part in match.parts):
-            continue
+    for match in _visible(pattern):
         found.update(_below(match) if match.is_dir() else [str(match)])
     return sorted(found)
+
+
+def _visible(pattern: Path) -> Iterator[Path]:
+    """The files and folders that match a glob. Of those whose names begin with "_" or ".", the ones that it names."""
+    named = [part for part in pattern.parts if part.startswith(_HIDDEN)]
+    for match in map(Path, glob.glob(str(pattern), recursive=True)):
+        if not any(part.startswith(_HIDDEN) and not any(fnmatch(part, one) for one in named) for part in match.parts):
+            yield match
 
 
 def _check_no_table(files: list[str]) -> None:
