@@ -67,7 +67,6 @@ def by_duckdb(connection, expression: str) -> str:
         ("i = :x", ["parameter has no value"]),
         ("current_date", ["current time"]),
         ("substring(i, 1)", ["do not fit", "substring(STRING, INT)"]),
-        ("array(1,2)[0]", ["in parentheses"]),
         ("i +", ["not SQL"]),
         ("i; i", ["exactly one"]),
         ("interval 1 day", ["INTERVAL"]),

@@ -144,6 +144,8 @@ AGGREGATES = frozenset(
 GROUPING = ("grouping", "grouping_id")
 """Functions of the grouping set of a group."""
 
+UNORDERED = ("median", "percentile", "percentile_cont", "percentile_disc")
+"""Aggregates that take a whole partition in OVER."""
 RANKS = {"row_number": INT, "rank": INT, "dense_rank": INT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}
 """Window functions without arguments -> the type of their result."""
 SHIFTS = ("lag", "lead")

@@ -104,7 +104,8 @@ def _numbers(context: Context, node: exp.Expression, left: Typed, right: Typed) 
     kind = DOUBLE if op == "/" else common(left.type, right.type)
     a, b = (cast(side.sql, side.type, kind) for side in (left, right))
     if op in "/%":
-        return Typed(f"spark_{'divide' if op == '/' else 'mod'}({a}, {b})", kind)
+        macro = "divide" if op == "/" else "whole_mod" if t.is_integer(kind) else "mod"
+        return Typed(f"spark_{macro}({a}, {b})", kind)
     return Typed(f"CAST({a} {op} {b} AS {duck_name(kind)})", kind)
 
 

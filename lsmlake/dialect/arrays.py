@@ -12,12 +12,14 @@ from lsmlake.dialect.calling import (
     Function,
     array_argument,
     counted,
+    map_key,
+    tightest,
 )
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.functions import INTERVALS
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, array_of, duck_name, is_time
+from lsmlake.dialect.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, array_of, common, duck_name, is_time
 from lsmlake.schema.type_text import format_type
 
 
@@ -36,11 +38,23 @@ def _of_element(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> F
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         array, value = counted(context, node, arguments, 2)
-        array = array_argument(context, node, array)
-        value_sql = context.converted(arguments[1], value, array.type.value_type)
+        array, value_sql = _with_element(context, node, arguments, array, value)
         return Typed(template.format(array.sql, value_sql), gives(array.type))
 
     return made
+
+
+def _with_element(context: Context, node: exp.Expression, arguments: Arguments, array: Typed, value: Typed) -> tuple[Typed, str]:
+    """An array and a value, in one type. Refuses a value that no element can be."""
+    array = array_argument(context, node, array)
+    kind = tightest(array.type.value_type, value.type)
+    if kind is None and node.name.lower() == "array_contains" and STRING not in (array.type.value_type, value.type):
+        kind = common(array.type.value_type, value.type)
+    if kind is None:
+        found = f"{format_type(array.type)} and {format_type(value.type)}"
+        context.text.refuse(node, "the value cannot be an element of the array", found=found, cure="cast the value")
+    wider = Typed(context.converted(arguments[0], array, array_of(kind)), array_of(kind))
+    return wider, context.converted(arguments[1], value, kind)
 
 
 def _both(template: str) -> Function:
@@ -69,6 +83,8 @@ def _of(kind: pa.DataType) -> Callable[[pa.DataType], pa.DataType]:
 def _size(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     made = counted(context, node, arguments, 1)[0]
     t = pa.types
+    if t.is_map(made.type) and node.name.lower() == "array_size":
+        context.text.refuse(node, "expected an ARRAY", found=format_type(made.type), cure="use size")
     if made.type == NULL:
         return Typed("CAST(NULL AS INTEGER)", INT)
     if not (t.is_list(made.type) or t.is_map(made.type)):
@@ -78,15 +94,14 @@ def _size(context: Context, node: exp.Expression, arguments: Arguments) -> Typed
 
 
 def _made_array(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = counted(context, node, arguments, *range(1, 1000))
-    sqls, kind = context.unified(arguments, typed)
-    return Typed(f"[{', '.join(sqls)}]", array_of(kind))
+    sqls, kind = context.unified(arguments, [context.typed(one) for one in arguments])
+    return Typed(f"[{', '.join(sqls)}]" if sqls else "CAST([] AS INTEGER[])", array_of(kind))
 
 
 def _element_at(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     made, index = counted(context, node, arguments, 2)
     if pa.types.is_map(made.type):
-        return Typed(f"{made.sql}[{context.converted(node, index, made.type.key_type)}]", made.type.item_type)
+        return Typed(f"{made.sql}[{map_key(context, arguments[1], index, made.type)}]", made.type.item_type)
     made = array_argument(context, node, made)
     if not index.constant:
         context.text.refuse(node, "element_at takes a literal index other than 0", cure="write array[index], which counts from 0")
@@ -103,8 +118,7 @@ def _get(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
 
 def _array_contains(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     made, value = counted(context, node, arguments, 2)
-    made = array_argument(context, node, made)
-    wanted = context.converted(node, value, made.type.value_type)
+    made, wanted = _with_element(context, node, arguments, made, value)
     has_null = f"len({made.sql}) > list_aggregate({made.sql}, 'count')"
     found = f"CASE WHEN {made.sql} IS NULL OR {wanted} IS NULL THEN NULL WHEN list_contains({made.sql}, {wanted}) THEN true"
     return Typed(f"{found} WHEN {has_null} THEN NULL ELSE false END", BOOLEAN)

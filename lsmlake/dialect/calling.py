@@ -10,7 +10,7 @@ from sqlglot import exp
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import NULL, STRING, array_of
+from lsmlake.dialect.types import BIGINT, DOUBLE, FLOAT, INT, NULL, SMALLINT, STRING, TINYINT, array_of, common, is_time
 from lsmlake.schema.type_text import format_type
 
 Arguments = list[exp.Expression]
@@ -21,7 +21,7 @@ Function = Callable[[Context, exp.Expression, Arguments], Typed]
 def counted(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> list[Typed]:
     """The translated arguments; another number of them is refused."""
     if len(arguments) not in counts:
-        expected = " or ".join(map(str, counts))
+        expected = " or ".join(map(str, counts)) if len(counts) < 4 else f"{counts[0]} or more"
         context.text.refuse(node, "the number of arguments does not fit", expected=expected, found=len(arguments))
     return [context.typed(argument) for argument in arguments]
 
@@ -53,6 +53,26 @@ def map_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
     if not pa.types.is_map(made.type):
         context.text.refuse(node, "expected a MAP", found=format_type(made.type))
     return made
+
+
+def map_key(context: Context, node: exp.Expression, key: Typed, kind: pa.DataType) -> str:
+    """A value as a key of a map of the type `kind`. Refuses one that is of another kind than the keys."""
+    if tightest(kind.key_type, key.type) is None:
+        context.text.refuse(node, "this is no key of the map", expected=format_type(kind.key_type), found=format_type(key.type))
+    return context.converted(node, key, kind.key_type, safe=pa.types.is_integer(key.type))
+
+
+_WIDTHS = (TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE)
+
+
+def tightest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type of an element of an ARRAY or a MAP and a value that are compared: no digits are lost and text is no number; None
+    if there is none."""
+    if a in _WIDTHS and b in _WIDTHS:
+        return max(a, b, key=_WIDTHS.index)
+    if a == b or NULL in (a, b) or (is_time(a) and is_time(b)) or (pa.types.is_nested(a) and pa.types.is_nested(b)):
+        return common(a, b)
+    return None
 
 
 def entries(kind: pa.DataType) -> pa.DataType:

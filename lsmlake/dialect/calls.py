@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect import arrays, lambdas, maps, nulls, numbers, patterns, strings, structs, times, type_names, windows
-from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, aggregate
+from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, UNORDERED, aggregate
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, Function
 from lsmlake.dialect.scope import Typed
@@ -47,6 +47,8 @@ _ENDS = ("first", "first_value", "last", "last_value", "any_value")
 
 def windowed(context: Context, node: exp.Window) -> Typed:
     """A call with OVER."""
+    if windows.is_ordered(context, node) and node.this.name.lower() in UNORDERED:
+        context.text.refuse(node, f"{node.this.name} takes no ORDER BY and no frame in OVER", cure="leave them out")
     return call(replace(context, windows=False), node.this, windows.over(context, node))
 
 
@@ -99,7 +101,14 @@ def _aggregate(
     if name in _ENDS and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
         ignores = ignores or bool(arguments.pop().this)
     sorting = "" if order is None else _within(context, node, name, order, arguments, inner)
+    if not arguments:
+        context.text.refuse(node, f"{name} takes an argument", expected="a column or *" if name == "count" else "")
     typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
+    if condition:  # where it does not hold, an argument may refuse its values
+        typed = [
+            (sql if isinstance(of, exp.Column) else f"CASE WHEN {condition} THEN {sql} END", kind)
+            for of, (sql, kind) in zip(arguments, typed, strict=True)
+        ]
     if ignores and name not in _ENDS:
         context.text.refuse(node, "IGNORE NULLS is not supported here", cure="use FILTER (WHERE ... IS NOT NULL)")
     if ignores and not over:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.types import (
+    BIGINT,
     BOOLEAN,
     DATE,
     FLOAT,
@@ -90,10 +91,12 @@ def _number(sql: str, found: pa.DataType, wanted: pa.DataType, word: str) -> str
     """Spark truncates to integers, rounds half up to decimals and takes a double for the decimal that it prints as."""
     t = pa.types
     name, macro = duck_name(wanted), "spark_try" if word == "TRY_CAST" else "spark"
+    if wanted == BIGINT and t.is_floating(found):
+        return f"{macro}_long(CAST({sql} AS DOUBLE))"
     if t.is_integer(wanted) and not t.is_integer(found):
         return f"{word}(trunc({sql}) AS {name})"
     if t.is_decimal(wanted) and t.is_floating(found):
-        return f"{word}({macro}_decimal_text(CAST({sql} AS VARCHAR)) AS {name})"
+        return f"CASE WHEN isfinite({sql}) THEN {word}({macro}_decimal_text(CAST({sql} AS VARCHAR)) AS {name}) END"
     if wanted == FLOAT and t.is_decimal(found):
         return f"CAST(CAST({sql} AS DOUBLE) AS FLOAT)"
     return f"{word}({sql} AS {name})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -26,6 +28,9 @@ def compared(context: Context, node: exp.Binary) -> Typed:
     """`left = right` and the like, with <=>."""
     op = _OPERATORS[type(node)]
     sides = [node.this, node.expression]
+    if all(isinstance(side, exp.Tuple) for side in sides) and op in ("=", "<>", "IS NOT DISTINCT FROM", "IS DISTINCT FROM"):
+        left, right = _rows(context, node, sides)
+        return Typed(f"({left} {op} {right})", BOOLEAN)
     if isinstance(sides[1], (exp.Any, exp.All)):
         context.text.refuse(node, "ANY and ALL are not supported", cure="write IN, or OR and AND")
     (left, right), kind = context.unified(sides, [context.typed(side) for side in sides])
@@ -44,11 +49,19 @@ def between(context: Context, node: exp.Between) -> Typed:
     return Typed(f"({parts[0].sql} AND {parts[1].sql})", BOOLEAN)
 
 
-def member(context: Context, node: exp.In) -> Typed:
-    """`value IN (...)`, of values or of a query."""
+def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
+    """`value IN (...)`, of values or of a query. `negated`: NOT stands before it."""
     if query := node.args.get("query"):
-        return _in_query(context, node, query)
+        made = _in_query(context, node, query)
+        sql = f"(NOT {made.sql})" if negated else made.sql
+        # outside of conditions Spark gives false where it is not known whether the query has the value
+        return made._replace(sql=sql if context.filters else f"coalesce({sql}, false)")
     nodes = [node.this, *node.expressions]
+    if len(nodes) == 1:
+        context.text.refuse(node, "the list of IN is empty", cure="write a value into it, or FALSE")
+    if isinstance(node.this, exp.Tuple):
+        operand, *values = _rows(context, node, nodes)
+        return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
     (operand, *values), _ = context.unified(nodes, [context.typed(part) for part in nodes])
     return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
 
@@ -67,8 +80,31 @@ def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:
     inner = [context.converted(node, Typed(*three[:2]), three[2]) for three in zip(names, types, kinds, strict=True)]
     if len(made) == 1:
         return Typed(f"({left[0]} IN (SELECT {inner[0]} FROM ({sql}) AS q({names[0]})))", BOOLEAN)
-    rows = f"SELECT row({', '.join(inner)}) FROM ({sql}) AS q({', '.join(names)})"
-    return Typed(f"(row({', '.join(left)}) IN ({rows}))", BOOLEAN)
+    return Typed(_in_rows(left, inner, f"({sql}) AS q({', '.join(names)})"), BOOLEAN)
+
+
+def _in_rows(left: Sequence[str], inner: Sequence[str], rows: str) -> str:
+    """Whether several values are a row of `rows`: null if they may be one, because of nulls on one of the sides."""
+    equal = [f"({a} = {b})" for a, b in zip(left, inner, strict=True)]
+    may_be = " AND ".join(f"{one} IS NOT FALSE" for one in equal)
+
+    def some(*conditions: str) -> str:
+        return f"EXISTS (SELECT 1 FROM {rows} WHERE {' AND '.join(conditions)})"
+
+    def null(side: Sequence[str]) -> str:
+        return f"({' OR '.join(f'({one}) IS NULL' for one in side)})"
+
+    unknown = f"{some(null(inner), may_be)} OR {some(null(left), may_be)}"
+    return f"CASE WHEN {some(*equal)} THEN true WHEN {unknown} THEN NULL ELSE false END"
+
+
+def _rows(context: Context, node: exp.Expression, rows: Sequence[exp.Expression]) -> list[str]:
+    """Rows such as `(a, 1)` with the same types in each place. Their nulls are values: two of them are equal."""
+    parts = [row.expressions if isinstance(row, exp.Tuple) else [] for row in rows]
+    if len({len(part) for part in parts}) != 1:
+        context.text.refuse(node, "a row is compared with something else", expected=f"{len(parts[0])} values in parentheses")
+    columns = [context.unified(cells, [context.typed(cell) for cell in cells])[0] for cells in zip(*parts, strict=True)]
+    return [f"struct_pack({', '.join(f'c{i} := {cell}' for i, cell in enumerate(row))})" for row in zip(*columns, strict=True)]
 
 
 def tested(context: Context, node: exp.Is) -> Typed:

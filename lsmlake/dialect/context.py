@@ -71,6 +71,11 @@ class Context(ABC):
     groups: Grouped | None = None
     late: bool = False
 
+    @property
+    def filters(self) -> bool:
+        """Whether the place is a condition on rows, such as WHERE, in which null is as good as false."""
+        return not self.windows
+
     @abstractmethod
     def typed(self, node: exp.Expression) -> Typed:
         """The translation of an expression."""

@@ -14,11 +14,11 @@ from sqlglot import exp
 from lsmlake.dialect import arithmetic, calls, comparisons, names, patterns, pipes, times
 from lsmlake.dialect.context import Context, Subquery
 from lsmlake.dialect.functions import EXTRACTS
-from lsmlake.dialect.literals import literal_number
-from lsmlake.dialect.reading import operands
+from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
+from lsmlake.dialect.reading import operands, peek
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, text
+from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema.ddl import type_of
 from lsmlake.schema.type_text import format_type
@@ -48,6 +48,9 @@ class Translator(Context):
                 word = " AND " if isinstance(node, exp.And) else " OR "
                 return Typed(f"({word.join(self.operand(part, BOOLEAN) for part in operands(node, type(node)))})", BOOLEAN)
             case exp.Not():
+                inner = node.this.unnest()
+                if isinstance(inner, exp.In) and peek(inner, "query"):
+                    return comparisons.member(self, inner, negated=True)
                 return Typed(f"(NOT {self.operand(node.this, BOOLEAN)})", BOOLEAN)
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.NullSafeEQ() | exp.NullSafeNEQ():
                 return comparisons.compared(self, node)
@@ -67,6 +70,8 @@ class Translator(Context):
                 return arithmetic.joined(self, node)
             case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor() | exp.BitwiseNot():
                 return arithmetic.bits(self, node)
+            case exp.Tuple():
+                return calls.function(self, node, "struct", node.expressions)
             case exp.Case() | exp.If():
                 return _case(self, node)
             case exp.Cast():
@@ -143,10 +148,13 @@ def _cast(context: Context, node: exp.Cast) -> Typed:
         kind = type_of(node.to)
     except InvalidSchema as error:
         context.text.refuse(node, "unknown type", expected=error.expected, found=node.to.sql("spark"), cure=error.cure)
-    made, safe = context.typed(node.this), bool(node.args.get("safe"))
+    given = node.this
+    if isinstance(given, exp.Literal) and given.is_string and pa.types.is_decimal(kind) and (exact := decimal_text(given.this)):
+        given = exp.Literal.string(exact)
+    made, safe = context.typed(given), bool(node.args.get("safe"))
     sql = context.converted(node, made, kind, safe=safe)
-    constant = made.constant if pa.types.is_integer(kind) else None
-    return Typed(sql, kind, None if safe else constant)
+    suffixed = has_suffix(node.this) and kind != TINYINT  # decimal arithmetic takes 1S and 1L as digits, but 1Y as a TINYINT
+    return Typed(sql, kind, made.constant if suffixed and pa.types.is_integer(kind) else None)
 
 
 def _extract(context: Context, node: exp.Extract) -> Typed:

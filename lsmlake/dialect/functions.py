@@ -50,6 +50,7 @@ _DATE_PARTS = {
 }
 _TIME_PARTS = {"hour": "hour({0})", "minute": "minute({0})", "second": "second({0})"}
 _LOGARITHM = "CASE WHEN {{0}} <= 0 THEN NULL ELSE {}({{0}}) END"
+_POWER = "CASE WHEN isnan({1}) OR (abs({0}) = 1 AND isinf({1})) THEN CAST('NaN' AS DOUBLE) ELSE pow({0}, {1}) END"  # as in Java
 
 FUNCTIONS: dict[str, list[Function]] = {
     # text
@@ -71,11 +72,15 @@ FUNCTIONS: dict[str, list[Function]] = {
     "left": [Function((_S, _I), _S, "spark_substring({0}, 1, {1})")],
     "right": [Function((_S, _I), _S, "CASE WHEN {1} <= 0 THEN '' || left({0}, 0) ELSE right({0}, {1}) END")],
     "lpad": [
-        Function((_S, _I, _S), _S, "lpad({0}, greatest({1}, 0), {2})"),
+        Function(
+            (_S, _I, _S), _S, "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) ELSE lpad({0}, greatest({1}, 0), {2}) END"
+        ),
         Function((_S, _I), _S, "lpad({0}, greatest({1}, 0), ' ')"),
     ],
     "rpad": [
-        Function((_S, _I, _S), _S, "rpad({0}, greatest({1}, 0), {2})"),
+        Function(
+            (_S, _I, _S), _S, "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) ELSE rpad({0}, greatest({1}, 0), {2}) END"
+        ),
         Function((_S, _I), _S, "rpad({0}, greatest({1}, 0), ' ')"),
     ],
     "repeat": [Function((_S, _I), _S, "repeat({0}, greatest({1}, 0))")],
@@ -115,8 +120,8 @@ FUNCTIONS: dict[str, list[Function]] = {
     "ln": _double(_LOGARITHM.format("ln")),
     "log10": _double(_LOGARITHM.format("log10")),
     "log2": _double(_LOGARITHM.format("log2")),
-    "power": [Function((_D, _D), _D, "pow({0}, {1})")],
-    "pow": [Function((_D, _D), _D, "pow({0}, {1})")],
+    "power": [Function((_D, _D), _D, _POWER)],
+    "pow": [Function((_D, _D), _D, _POWER)],
     "sign": _double("CAST(sign({0}) AS DOUBLE)"),
     "signum": _double("CAST(sign({0}) AS DOUBLE)"),
     "e": [Function((), _D, "exp(1.0::DOUBLE)")],
@@ -149,7 +154,7 @@ FUNCTIONS: dict[str, list[Function]] = {
         Function(
             (_I, _I, _I, _I, _I, _D),
             _T,
-            "spark_instant(CAST(printf('%04d-%02d-%02d %02d:%02d:%09.6f', {0}, {1}, {2}, {3}, {4}, {5}) AS TIMESTAMP))",
+            "spark_make_timestamp({0}, {1}, {2}, {3}, {4}, {5})",
         ),
     ],
     "make_date": [Function((_I, _I, _I), _DAY, "make_date({0}, {1}, {2})")],

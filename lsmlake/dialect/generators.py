@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, INT, quoted, text
+from lsmlake.dialect.types import BIGINT, INT, NULL, quoted, text
 from lsmlake.schema.type_text import format_type
 
 
@@ -95,7 +95,13 @@ def _stack(context: Context, node: exp.Anonymous) -> Generated:
     width = -(-len(values) // number)
     values += [exp.Null()] * (number * width - len(values))
     columns = [values[place::width] for place in range(width)]
-    made = [context.unified(cells, [context.typed(cell) for cell in cells]) for cells in columns]
+    made = []
+    for cells in columns:
+        typed = [context.typed(cell) for cell in cells]
+        if len({one.type for one in typed} - {NULL}) > 1:
+            found = ", ".join(format_type(one.type) for one in typed)
+            context.text.refuse(node, "the values of a column of stack have different types", found=found, cure="cast them")
+        made.append(context.unified(cells, typed))
     rows = ", ".join(f"({', '.join(row)})" for row in zip(*(sqls for sqls, _ in made), strict=True))
     names = ", ".join(quoted(f"#{i}") for i in range(width))
     return Generated(

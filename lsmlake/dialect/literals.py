@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -17,6 +18,7 @@ from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.literal import number
 
+_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}", re.ASCII)
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -36,6 +38,17 @@ def literal_number(text: Text, node: exp.Expression, digits: str) -> Typed:
     value = Decimal(value)
     kind = _decimal_type(value)
     return Typed(f"CAST('{value:f}' AS {duck_name(kind)})", kind)
+
+
+def decimal_text(digits: str) -> str | None:
+    """A number with an exponent, such as 12.3E-28BD, without it; None for other text."""
+    return f"{Decimal(digits):f}" if _EXPONENT.fullmatch(digits) else None
+
+
+def has_suffix(node: exp.Expression) -> bool:
+    """Whether a number of the text is written with its type, such as 1L, which the parser reads as a CAST."""
+    place = node.meta if isinstance(node, exp.Literal) and not node.is_string else {}
+    return "start" in place and "end" in place and place["end"] - place["start"] + 1 > len(node.this)
 
 
 def _decimal_type(value: Decimal) -> pa.DataType:

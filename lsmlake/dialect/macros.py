@@ -43,6 +43,15 @@ MACROS = {
     "divide by nullif(divisor, 0) to get NULL instead') ELSE a // b END",
     "spark_mod(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN spark_refuse('remainder by zero; "
     "use nullif(divisor, 0) to get NULL instead') ELSE a % b END",
+    "spark_whole_mod(a, b)": "CASE WHEN a IS NULL OR b IS NULL THEN NULL WHEN b = 0 THEN spark_refuse('remainder by zero; "
+    "use nullif(divisor, 0) to get NULL instead') WHEN b = -1 THEN a - a ELSE a % b END",  # DuckDB divides the least integer
+    # as in Java: 2 ** 63 counts as the greatest BIGINT
+    "spark_long(x)": "CASE WHEN x = 9223372036854775808 THEN 9223372036854775807 ELSE CAST(trunc(x) AS BIGINT) END",
+    "spark_try_long(x)": "CASE WHEN x = 9223372036854775808 THEN 9223372036854775807 ELSE TRY_CAST(trunc(x) AS BIGINT) END",
+    "spark_make_timestamp(y, mo, d, h, mi, s)": "CASE WHEN h NOT BETWEEN 0 AND 23 OR mi NOT BETWEEN 0 AND 59 "
+    "OR NOT (s >= 0 AND s <= 60) THEN spark_refuse('there is no time of day ' || h || ':' || mi || ':' || s || '; correct it') "
+    "ELSE spark_instant(make_timestamp(CAST(y AS BIGINT), CAST(mo AS BIGINT), CAST(d AS BIGINT), CAST(h AS BIGINT), "
+    "CAST(mi AS BIGINT), s)) END",
     "spark_quotient(n, d)": "CASE WHEN n IS NULL OR d IS NULL THEN NULL WHEN d = 0 THEN spark_refuse('division by zero; "
     f"divide by nullif(divisor, 0) to get NULL instead') ELSE {_ROUNDED} END",
     # an expression that may raise an error() makes DuckDB join a correlated subquery row by row: none where the divisor is not 0

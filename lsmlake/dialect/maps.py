@@ -14,6 +14,7 @@ from lsmlake.dialect.calling import (
     counted,
     entries,
     map_argument,
+    map_key,
 )
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
@@ -49,7 +50,7 @@ def _map_from_arrays(context: Context, node: exp.Expression, arguments: Argument
 def _map_contains_key(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     found, key = counted(context, node, arguments, 2)
     found = map_argument(context, node, found)
-    return Typed(f"list_contains(map_keys({found.sql}), {context.converted(node, key, found.type.key_type)})", BOOLEAN)
+    return Typed(f"list_contains(map_keys({found.sql}), {map_key(context, arguments[1], key, found.type)})", BOOLEAN)
 
 
 FUNCTIONS: dict[str, Function] = {

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.types import BIGINT, DOUBLE, NULL, duck_name, is_number
 from lsmlake.schema.type_text import format_type
 
@@ -27,7 +27,7 @@ def _to_whole(call: str) -> Function:
         if pa.types.is_decimal(value.type):
             kind = pa.decimal128(max(1, min(38, value.type.precision - value.type.scale + 1)), 0)
             return Typed(f"CAST({call}({value.sql}) AS {duck_name(kind)})", kind)
-        return Typed(f"CAST({call}({value.sql}) AS BIGINT)", BIGINT)
+        return Typed(f"CASE WHEN isnan({value.sql}) THEN 0 ELSE CAST({call}({value.sql}) AS BIGINT) END", BIGINT)
 
     return made
 
@@ -57,8 +57,8 @@ def _pmod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed
     (left, right), kind = context.unified(arguments, typed)
     if not pa.types.is_integer(kind):
         context.text.refuse(node, "pmod is supported for integers only", found=format_type(kind))
-    rest = f"spark_mod({left}, {right})"
-    return Typed(f"CASE WHEN {rest} < 0 THEN ({rest} + {right}) % {right} ELSE {rest} END", kind)
+    rest = f"spark_whole_mod({left}, {right})"
+    return Typed(f"CASE WHEN {rest} < 0 THEN spark_whole_mod({rest} + {right}, {right}) ELSE {rest} END", kind)
 
 
 def _tried(operator: type[exp.Binary]) -> Function:
@@ -71,8 +71,15 @@ def _tried(operator: type[exp.Binary]) -> Function:
         if operator in (exp.Div, exp.Mod):
             divisor = exp.Anonymous(this="nullif", expressions=[arguments[1], exp.Literal.number(0)])
             return context.typed(operator(this=exp.Paren(this=arguments[0]), expression=divisor))
-        found = context.typed(operator(this=exp.Paren(this=arguments[0]), expression=exp.Paren(this=arguments[1])))
-        return Typed(f"TRY({found.sql})", found.type)
+        places = Relation(
+            (), tuple(Column(name, one.type, f"struct_extract(o, '{name}')") for name, one in zip("ab", typed, strict=True))
+        )
+        inside = context.inside(Scope((places,)))
+        literals = zip("ab", typed, arguments, strict=True)  # a literal in decimal arithmetic has the digits of the text
+        sides = [exp.column(name) if one.constant is None else given for name, one, given in literals]
+        found = inside.typed(operator(this=sides[0], expression=sides[1]))
+        operands = f"{{'a': {typed[0].sql}, 'b': {typed[1].sql}}}"  # what an operand refuses is an error outside of TRY
+        return Typed(f"list_transform([{operands}], lambda o: TRY({found.sql}))[1]", found.type)
 
     return made
 

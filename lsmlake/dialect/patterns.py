@@ -97,7 +97,7 @@ def _value_pattern_group(context: Context, node: exp.Expression, arguments: Argu
     typed = counted(context, node, arguments, 2, 3)
     value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
     group, groups = typed[2].constant if len(typed) > 2 else 1, re.compile(pattern.replace(_LINE_ENDS, ".")).groups
-    if group is None or group > groups:
+    if group is None or not 0 <= group <= groups:
         found = "no literal" if group is None else group
         context.text.refuse(node, "the pattern has no such group", expected=f"a literal number from 0 to {groups}", found=found)
     return f"{value}, {text(pattern)}, {group}"

@@ -14,7 +14,7 @@ from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Column, Relation, Scope
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, NULL, quoted
+from lsmlake.dialect.types import BOOLEAN, NULL, quoted, without_null
 from lsmlake.dialect.view_use import ViewUse
 from lsmlake.schema.type_text import format_type
 
@@ -31,7 +31,7 @@ class Query:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the output; a column of NULLs is INT."""
-        return pa.schema([(name, pa.int32() if kind == NULL else kind) for name, kind in self.columns])
+        return pa.schema([(name, without_null(kind)) for name, kind in self.columns])
 
 
 @dataclass

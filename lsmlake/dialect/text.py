@@ -22,6 +22,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.schema.ddl import requoted
 
 _TEXT_SHOWN_MAX = 200
+_EXPECTED_MAX = 300
 _CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 _CURES = {
     "cluster": "write ORDER BY",
@@ -69,6 +70,14 @@ class PlainSpark(Spark):
         FUNCTION_PARSERS: ClassVar[Any] = {
             name: read for name, read in Spark.Parser.FUNCTION_PARSERS.items() if name in _CALLS_WITH_WORDS
         }
+
+        def _parse_bracket(self, this: Any = None) -> Any:
+            """`array(1, 2)[0]`: an element of the call; the parser would take `array[0]` for an array of 0."""
+            if not isinstance(this, exp.Anonymous):
+                return super()._parse_bracket(this)
+            call = exp.Paren(this=this)
+            found = super()._parse_bracket(call)
+            return this if found is call else found
 
         def _parse_as_command(self, start: Any) -> exp.Command:
             """A statement that sqlglot does not know. Notes the place where it gave up, and logs no warning: it is refused."""
@@ -152,7 +161,10 @@ class Text:
     def refuse(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
         """Raises InvalidQuery with the place of the node."""
         shown = node.sql("spark", unsupported_level=ErrorLevel.IGNORE, normalize_functions=False) if found is None else found
-        raise InvalidQuery(what, where=self.place(node), expected=expected, found=shown, cure=cure)
+        wanted = (
+            str(expected) if len(str(expected)) <= _EXPECTED_MAX else f"{str(expected)[:_EXPECTED_MAX].rpartition(', ')[0]}, ..."
+        )
+        raise InvalidQuery(what, where=self.place(node), expected=wanted, found=shown, cure=cure)
 
 
 def _start_of(text: str, error: dict[str, Any], length: int) -> int:

@@ -97,7 +97,7 @@ def counted_only(context: Context, node: exp.Expression, arguments: Arguments, *
 
 
 def _unit(context: Context, node: exp.Expression) -> str:
-    name = node.name.upper() if isinstance(node, (exp.Column, exp.Var, exp.Literal)) else ""
+    name = node.name.upper() if isinstance(node, (exp.Column, exp.Var)) else ""
     if name.removesuffix("S") not in (*INTERVALS, "QUARTER"):
         context.text.refuse(node, "unknown unit", expected=f"one of {', '.join((*INTERVALS, 'QUARTER'))}")
     return name.removesuffix("S")

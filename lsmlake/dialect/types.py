@@ -53,6 +53,20 @@ def array_of(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", kind))
 
 
+def without_null(kind: pa.DataType) -> pa.DataType:
+    """A type with INT for NULL, also inside of it: what a column of nulls is in a result."""
+    t = pa.types
+    if t.is_null(kind):
+        return INT
+    if t.is_list(kind):
+        return array_of(without_null(kind.value_type))
+    if t.is_map(kind):
+        return pa.map_(without_null(kind.key_type), without_null(kind.item_type))
+    if t.is_struct(kind):
+        return pa.struct([field.with_type(without_null(field.type)) for field in kind])
+    return kind
+
+
 def quoted(name: str) -> str:
     """A name as an identifier of DuckDB."""
     return '"' + name.replace('"', '""') + '"'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.aggregates import RANKS, SHIFTS
@@ -32,11 +33,20 @@ def over(context: Context, node: exp.Window) -> str:
     if order := node.args.get("order"):
         parts.append("ORDER BY " + ", ".join(ordered(inner, item) for item in order.expressions))
     if spec := node.args.get("spec"):
-        parts.append(_frame(context, node, spec))
+        parts.append(_frame(context, node, spec, inner))
     return f" OVER ({' '.join(parts)})"
 
 
-def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec) -> str:
+def is_ordered(context: Context, node: exp.Window) -> bool:
+    """Whether OVER has an order or a frame."""
+    named = peek(node, "alias")
+    window = context.named_windows.get(named.name.lower(), node) if named else node
+    return bool(peek(window, "order") or peek(window, "spec"))
+
+
+def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: Context) -> str:
+    kind = context.text.word(spec, "kind", "ROWS", "RANGE")
+
     def bound(name: str) -> str:
         side = context.text.word(spec, f"{name}_side", "PRECEDING", "FOLLOWING")
         if isinstance(peek(spec, name), str):
@@ -44,9 +54,14 @@ def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec) -> str:
         value = spec.args.get(name)
         if not (isinstance(value, exp.Literal) and not value.is_string):
             context.text.refuse(node, "a window frame takes numbers, UNBOUNDED and CURRENT ROW")
-        return f"{int(value.this)} {side}"
+        if kind == "RANGE" and not value.this.isdecimal():
+            by = inner.typed(peek(node, "order").expressions[0].this).type if peek(node, "order") else INT
+            return f"{value.this if not pa.types.is_integer(by) else int(float(value.this))} {side}"
+        if not value.this.isdecimal():
+            context.text.refuse(node, "a window frame of ROWS takes whole numbers", found=value.this)
+        return f"{value.this} {side}"
 
-    kind, start = context.text.word(spec, "kind", "ROWS", "RANGE"), bound("start")
+    start = bound("start")
     end = bound("end") if peek(spec, "end") is not None else "CURRENT ROW"
     return f"{kind} BETWEEN {start} AND {end}"
 
