@@ -14,7 +14,7 @@ _HOMES = {
     "ChangeBatch": "lsmlake.api.following",
     "Changes": "lsmlake.api.changes",
     "CompactionReport": "lsmlake.compact.job",
-    "DmlReport": "lsmlake.write.statement",
+    "DmlReport": "lsmlake.statements.attempts",
     "Lake": "lsmlake.api.lake",
     "Result": "lsmlake.api.result",
     "Merge": "lsmlake.api.merge",

@@ -22,9 +22,9 @@ from lsmlake.api.result import Result as Result
 from lsmlake.api.scan import Scan as Scan
 from lsmlake.api.table import Table as Table
 from lsmlake.compact.job import CompactionReport as CompactionReport
+from lsmlake.statements.attempts import DmlReport as DmlReport
 from lsmlake.warehouse import connect as connect
 from lsmlake.warehouse import register as register
 from lsmlake.warehouse import ship as ship
-from lsmlake.write.statement import DmlReport as DmlReport
 
 __version__: str

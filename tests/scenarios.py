@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from lsmlake.api.table import Table
-from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.write.statement import DmlReport
+from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 
 DDL = "id INT NOT NULL, p STRING, v BIGINT, `s.1` STRING"
 COLUMNS = pa.schema([("id", pa.int32()), ("p", pa.string()), ("v", pa.int64()), ("s.1", pa.string())])

@@ -29,10 +29,10 @@ from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
 from lsmlake.sql.runtime import EmbeddedRuntime
+from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
 from lsmlake.store.version import Version
-from lsmlake.write.statement import DmlReport, evaluated
 
 SWITCHES = int(os.environ.get("LSMLAKE_SWITCHES", "1"))
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
@@ -173,7 +173,8 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
 
         return evaluated(first, noted)
 
-    monkeypatch.setattr("lsmlake.api.table_verbs.statements.evaluated", counted)
+    for module in ("lsmlake.api.table_verbs.statements", "lsmlake.api.merging"):
+        monkeypatch.setattr(f"{module}.evaluated", counted)
     for own, other in (pair for number, pair in enumerate(product(OWN, OTHERS)) if sampled(number, 3)):
         storage = MemoryStorage()
         table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 3, 30, "c")])
@@ -254,14 +255,14 @@ def test_counters_of_many_processes(kind, tmp_path):
 def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
     table = new_lake().create_table("d.t", DDL)
     table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
-    monkeypatch.setattr("lsmlake.write.statement._ROUNDS", 3)
+    monkeypatch.setattr("lsmlake.statements.attempts._ROUNDS", 3)
 
     def overtaken(planned: Plan) -> list[Matched]:
         found = matched(planned)
         table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
         return found
 
-    monkeypatch.setattr("lsmlake.write.delete.matched", overtaken)
+    monkeypatch.setattr("lsmlake.statements.delete.matched", overtaken)
     with pytest.raises(CommitConflict, match="on every attempt"):
         table.delete("id = 1")
     assert table.scan().count() == 4

@@ -97,6 +97,14 @@ STATEMENTS = [
        WHEN MATCHED AND y.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET v = y.n + 1, s = 'm'
        WHEN NOT MATCHED THEN INSERT (id, v) VALUES (y.id + 100, y.n)""",
     "MERGE INTO d.t USING batch b ON d.t.id = b.id WHEN NOT MATCHED BY SOURCE AND d.t.v > 30 THEN UPDATE SET v = 0",
+    """WITH c AS (SELECT id FROM d.u), e(m) AS (SELECT max(id) FROM c WHERE id < :n)
+       UPDATE d.t SET v = (SELECT m FROM e), s = DEFAULT WHERE id IN (SELECT id FROM c) AND v IS NOT NULL""",
+    "WITH c AS (SELECT id FROM d.u) DELETE FROM d.t WHERE id IN (SELECT id + 1 FROM c) AND NULL IS NULL",
+    """WITH c AS (SELECT id + 200 AS id, n AS v FROM d.u) MERGE INTO d.t USING c ON t.id = c.id
+       WHEN MATCHED AND NULL THEN DELETE WHEN NOT MATCHED AND c.id IN (SELECT id + 200 FROM d.u WHERE n > 7) THEN
+       INSERT (id, v) VALUES (id, (SELECT max(id) FROM c))""",
+    """MERGE WITH SCHEMA EVOLUTION INTO d.t USING (SELECT id, k, v, s, 'new' AS extra FROM d.t WHERE id = 202) e ON t.id = e.id
+       WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""",
     "INSERT OVERWRITE d.t SELECT * FROM d.t WHERE s IS NOT NULL",
     "CREATE TABLE d.c TBLPROPERTIES ('primary-key' = 'id') AS SELECT t.id, u.n FROM d.t t JOIN d.u u ON t.id = u.id",
 ]
@@ -110,7 +118,7 @@ def test_statements_hold_queries_that_spark_executes(spark_lake, lake, tmp_path,
     lake.sql("CREATE TABLE d.u AS SELECT * FROM VALUES (2L, 7L), (3L, 8L), (12L, NULL), (50L, 9L) AS u(id, n)")
     shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
     copy, batch = lsmlake.connect(tmp_path / "copy"), {"id": [1, 12, 50]}
-    for text in STATEMENTS if kind == "key" else STATEMENTS[:1] + STATEMENTS[3:8]:
+    for text in STATEMENTS if kind == "key" else STATEMENTS[:1] + STATEMENTS[3:12]:
         args = {"n": 8} if ":n" in text else None
         found, expected = (one.sql(text, args, tables={"batch": batch}).to_arrow() for one in (spark_lake, copy))
         assert found.to_pylist() == expected.to_pylist(), text
@@ -128,7 +136,7 @@ REFUSED = {
     "INSERT INTO d.t SELECT id, 'x' FROM nope": "nope",
     "DELETE FROM d.t WHERE id IN (SELECT nope FROM own)": "nope",
     "UPDATE d.t SET s = (SELECT id FROM own)": "(?i)more than one row",
-    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED AND o.id IN (SELECT id FROM own) THEN DELETE": "take no queries",
+    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED AND o.id IN (SELECT nope FROM own) THEN DELETE": "nope",
     "UPDATE d.t SET id = (SELECT 'x')": "does not fit column 'id'",
     "MERGE INTO d.t USING (SELECT id DIV 2 AS id FROM own) o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = 'x'": "several",
 }

@@ -20,10 +20,10 @@ from lsmlake import add_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
+from lsmlake.statements import merge_join
+from lsmlake.statements.merge_join import Join
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.memory import MemoryStorage
-from lsmlake.write import merge_join
-from lsmlake.write.merge_join import Join
 
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
 SMALL = {"target-file-size": "1 kb", "file.block-size": "200 b"}
@@ -338,7 +338,7 @@ REFUSED = {
     ),
     "an unknown column to update": (lambda t: t.update({"nothing": "1"}), "unknown column"),
     "a value of another type": (lambda t: t.update({"k": "'x'"}), "does not fit column"),
-    "a value that is lost": (lambda t: t.update({"k": "3000000000"}), "out of range"),
+    "a value that is lost": (lambda t: t.update({"k": "3000000000"}), "out of (the )?range"),
     "a division by zero": (lambda t: t.update({"k": "1 / (v - v)"}), "(?i)zero"),
 }
 

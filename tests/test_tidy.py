@@ -36,6 +36,7 @@ ROOMS = [
     "read",
     "compact",
     "write",
+    "statements",
     "cdc",
     "maintain",
     "api",

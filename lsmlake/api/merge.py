@@ -6,16 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lsmlake.border import public
-from lsmlake.store.version import Version
-from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.write.statement import DmlReport
-
-
-@dataclass(frozen=True)
-class OwnRows:
-    """A source made of rows of the table that a merge changes: made anew for each version on which the merge is evaluated."""
-
-    at: Callable[[Version], object]
+from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 
 
 @public
@@ -27,8 +19,8 @@ class Merge:
     counts; without one, the row stays as it is.
     """
 
-    run: Callable[[tuple[Clause, ...]], DmlReport]
-    clauses: tuple[Clause, ...] = ()
+    run: Callable[[tuple[Clause[str], ...]], DmlReport]
+    clauses: tuple[Clause[str], ...] = ()
 
     def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> Merge:
         """Update a target row that matches a source row. `values`: column -> expression; "st.a" is a field of a struct."""
@@ -74,5 +66,5 @@ class Merge:
         """
         return self.run(self.clauses)
 
-    def _with(self, clause: Clause) -> Merge:
+    def _with(self, clause: Clause[str]) -> Merge:
         return replace(self, clauses=(*self.clauses, clause))

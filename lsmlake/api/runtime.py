@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from lsmlake.api.types import (
     SparkDataFrame,
     SparkSession,
     SparkStrategy,
+    Statement,
     StreamingQuery,
     Trigger,
 )
@@ -35,13 +36,11 @@ from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.top import KeyOrder
 from lsmlake.schema.schema import Schema
+from lsmlake.statements.attempts import DmlReport
 from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
-from lsmlake.write.clause import Clause
-from lsmlake.write.delete import delete
 from lsmlake.write.prepare import Request
-from lsmlake.write.statement import DmlReport, moment_of
 
 
 class Runtime:
@@ -103,35 +102,20 @@ class Runtime:
             return None, reason
         return predicate, None
 
-    def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
-        """`Table.delete` on one version. Raises Overtaken."""
-        try:
-            predicate, _ = self.parsed(where, version.schema, filters=False)
-        except Unsupported:
-            from lsmlake.write.by_expression import delete_by_text  # loads sqlglot
+    def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
+        """Reads a DELETE or UPDATE on a version. The result evaluates it on any version; it raises Overtaken."""
+        from lsmlake.statements.change import Change  # loads sqlglot
 
-            return delete_by_text(version, where, isolation, self.zone, moment_of(version.meta.env))
-        return delete(version, predicate, isolation)
-
-    def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
-        """`Table.update` on one version, at the time `now`. Raises Overtaken."""
-        from lsmlake.write.by_expression import update_by_text  # loads sqlglot
-        from lsmlake.write.update import update
-
-        try:
-            predicate, _ = self.parsed(where, version.schema, filters=False)
-        except Unsupported:
-            return update_by_text(version, values, where, isolation, self.zone, now)
-        return update(version, values, predicate, isolation, self.zone, now)
+        first = Change.of(statement, version, self.zone)
+        return lambda now: (first if now is version else Change.of(statement, now, self.zone)).run()
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
         return None
 
-    def merge(
-        self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str, own: bool
-    ) -> DmlReport:
-        """A MERGE on one version. `own`: the source is made of rows of this version. Raises Overtaken."""
+    def merging(self, version: Version, source: MergeSource, statement: Statement) -> Callable[..., DmlReport]:
+        """Reads a MERGE on a version. The result evaluates it on any version; `own` says that the source is made of rows of that
+        version. It raises Overtaken."""
         _needs_spark("merge of a distributed data set")
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
     from pyspark.sql.streaming import StreamingQuery as StreamingQuery
 
+    from lsmlake.statements.statement import Statement as Statement
+
     class ArrowStream(Protocol):
         """Data with the Arrow stream interface: tables of PyArrow, pandas and Polars, record batch readers, Spark DataFrames."""
 
@@ -152,7 +154,7 @@ if TYPE_CHECKING:
 
 else:  # the types that the border tests at run time; the verbs themselves refuse other values, with better messages
     Data = Keys = OptionValue = ColumnType = Value = TableSchema = SparkSession = object
-    ArrowStream = DuckDBConnection = SparkDataFrame = MergeSource = object
+    ArrowStream = DuckDBConnection = SparkDataFrame = MergeSource = Statement = object
     DuckDBRelation = PandasDataFrame = PolarsDataFrame = PolarsLazyFrame = StreamingQuery = BatchFunction = object
     ArrowExpression = pc.Expression
     Trigger = Mapping[str, object]

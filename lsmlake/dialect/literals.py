@@ -11,9 +11,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.border import short
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.text import PlainSpark, Text
+from lsmlake.dialect.text import SPAN, PlainSpark, Text
 from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.literal import number
@@ -80,6 +79,7 @@ def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object
             shown = f":{name}" if name is not None else f"? number {position + 1}"
             text.refuse(node, f"the parameter {shown} has no value", found=args, cure="pass its value in args")
         made = literal(value, name or str(position))
+        stand_in(made, node)
         node.replace(made)
         statement = made if node is statement else statement
     if unused := [*(set(named) - used), *listed[position:]]:
@@ -87,6 +87,20 @@ def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object
             "args has values without a parameter in the text", found=short(unused), cure="write :name or ? for them"
         )
     return statement
+
+
+_INSTEAD_OF = "instead"
+
+
+def stand_in(made: exp.Expression, node: exp.Expression) -> None:
+    """Notes that a value stands in a tree instead of a node of the text."""
+    if (span := node.meta.get(SPAN)) is not None:
+        made.meta[_INSTEAD_OF] = span
+
+
+def values_in(tree: exp.Expression) -> list[tuple[int, int, str]]:
+    """The places of the text for which a tree has other values, from start to stop, and the values as text."""
+    return [(*node.meta[_INSTEAD_OF], node.sql(PlainSpark)) for node in tree.walk() if _INSTEAD_OF in node.meta]
 
 
 def literal(value: object, shown: str) -> exp.Expression:
@@ -119,12 +133,3 @@ def literal(value: object, shown: str) -> exp.Expression:
 
 def _float_text(value: float) -> str:
     return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
-
-
-def text_of(node: exp.Expression, text: Text) -> str:
-    """A part of a statement as text of its own, parameters included. Refuses a part that would be read otherwise."""
-    made = node.sql(PlainSpark)
-    passed_on(node)
-    if Text(made).again() != made:
-        text.refuse(node, "this expression cannot be used here", cure="write it in another way")
-    return made

@@ -46,9 +46,17 @@ class QueryTranslator(Queries):
                 self.text.refuse(node, "this is not a query")
         return replace(made, sql=prefix + made.sql)
 
-    def expressions(self, scope: Scope) -> Translator:
-        """A translator for expressions outside of queries, which may hold queries."""
-        return self.translator(scope, {})
+    def expressions(self, scope: Scope, ctes: Mapping[str, Query] | None = None) -> Translator:
+        """A translator for expressions outside of queries, which may hold queries. `ctes`: see `named`."""
+        return self.translator(scope, ctes or {})
+
+    def named(self, node: exp.With | None) -> dict[str, Query]:
+        """The queries of a WITH before a statement that is no query. Each stands where its name is used."""
+        found: dict[str, Query] = {}
+        for cte in () if node is None else node.expressions:
+            made = self.renamed(cte, self.query(cte.this, found))
+            found[cte.alias.lower()] = replace(made, sql=f"({made.sql})")
+        return found
 
     def _with(self, node: exp.Expression, ctes: dict[str, Query], outer: Scope | None) -> str:
         found = node.args.get("with_")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, NoReturn
 
 import sqlglot
@@ -39,7 +40,7 @@ _CLAUSES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "sort": "SORT BY", "clus
 """How the text writes a clause, where sqlglot's name differs."""
 _PARTS = ("this", "expression", "expressions")
 """Arguments that have no word of their own."""
-_PLACE = "start"
+_PLACE, SPAN = "start", "span"
 
 
 def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp.Expression | None]:
@@ -49,7 +50,7 @@ def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp
         start = parser._prev.start
         node = read(parser)
         if node is not None:
-            node.meta[_PLACE] = start
+            node.meta[_PLACE], node.meta[SPAN] = start, (start, parser._prev.end + 1)
         return node
 
     return made
@@ -79,6 +80,38 @@ class PlainSpark(Spark):
             found = super()._parse_bracket(call)
             return this if found is call else found
 
+        def _parse_statement(self) -> exp.Expression | None:
+            return self._noted(super()._parse_statement)
+
+        def _parse_disjunction(self) -> exp.Expression | None:
+            return self._noted(super()._parse_disjunction)
+
+        def _parse_ddl_select(self) -> exp.Expression | None:
+            return self._noted(super()._parse_ddl_select)
+
+        def _parse_derived_table_values(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return self._noted(partial(super()._parse_derived_table_values, *given, **named))
+
+        def _parse_with(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return self._noted(partial(super()._parse_with, *given, **named))
+
+        def _parse_table(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return self._noted(partial(super()._parse_table, *given, **named))
+
+        def _noted(self, read: Callable[[], exp.Expression | None]) -> exp.Expression | None:
+            """Notes where in the text an expression, a query or a table stands, for an engine that reads a part of the text."""
+            start = self._curr.start if self._curr else 0
+            node = read()
+            if node is not None:
+                node.meta[SPAN] = (start, self._prev.end + 1)
+            return node
+
+        def _parse_merge(self) -> exp.Merge:
+            evolves = self._match_text_seq("WITH", "SCHEMA", "EVOLUTION")
+            node = super()._parse_merge()
+            node.set("evolves", bool(evolves))
+            return node
+
         def _parse_as_command(self, start: Any) -> exp.Command:
             """A statement that sqlglot does not know. Notes the place where it gave up, and logs no warning: it is refused."""
             place = (self._curr or start).start
@@ -105,10 +138,6 @@ class Text:
         reading.watch(tree)
         yield tree
         self.end(tree)
-
-    def again(self) -> str:
-        """The text as the parser understands it."""
-        return self._parsed().sql(PlainSpark)
 
     def end(self, tree: exp.Expression) -> None:
         """Refuses the first argument of a tree that was not read."""
@@ -146,6 +175,11 @@ class Text:
         if len(found) != 1 or isinstance(found[0], exp.Block):
             raise InvalidQuery("expected exactly one statement", where=where, found=len(found), cure="pass them one by one")
         return found[0]
+
+    def span(self, node: exp.Expression) -> tuple[int, int] | None:
+        """Where an expression, a query or a table begins and ends in `text`; None for a part of one, and for a node that was made
+        later."""
+        return node.meta.get(SPAN)
 
     def place(self, node: exp.Expression) -> str:
         """Where a node stands in the text."""

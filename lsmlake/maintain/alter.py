@@ -111,6 +111,14 @@ def evolve(
     return Version.latest(version.meta)
 
 
+def becoming(version: Version, name: str, found: pa.Schema) -> Version:
+    """The version that `evolve` would return, made without a commit: to check a statement before it acts."""
+    wanted = additions(found, version.schema)
+    if not wanted:
+        return version
+    return replace(version, schema=altered(version.schema, wanted, version.schema.id, version.meta.env.clock(), name))
+
+
 def _fields_equal(new: Schema, old: Schema) -> bool:
     return new.columns.equals(old.columns, check_metadata=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,10 +15,11 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
+from lsmlake.api.types import Statement
 from lsmlake.cdc.changes import Piece
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets
-from lsmlake.errors import InvalidOption, InvalidQuery, MissingDependency
+from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, Projection, plan
@@ -26,16 +27,14 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
-from lsmlake.spark.statements.in_driver import decided_by_partitions, is_small
+from lsmlake.spark.statements.in_driver import is_small
 from lsmlake.spark.statements.merge_source import MergeSource, small_source
-from lsmlake.spark.statements.target import Target
 from lsmlake.spark.types import is_connect, to_arrow
+from lsmlake.statements.attempts import DmlReport
 from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
-from lsmlake.write.clause import Clause
 from lsmlake.write.prepare import Request
-from lsmlake.write.statement import DmlReport
 
 _SETTINGS = {
     # lsmlake passes every file by name; a listing job costs twenty times as much as the file status calls
@@ -93,27 +92,10 @@ class SparkRuntime(Runtime):
     ) -> Snapshot | None:
         return write.upsert(version, data, identity, request=request, compact=compact, uneven=self.uneven)
 
-    def delete(self, version: Version, where: str | None, isolation: str) -> DmlReport:
+    def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot
 
-        predicate, reason = self.parsed(where, version.schema, filters=True)
-        planned = plan(version, predicate)
-        if reason is None and (is_small(planned) or decided_by_partitions(planned)):
-            return super().delete(version, where, isolation)
-        return execute.delete(Target(self.spark, version, where, predicate, isolation, uneven=self.uneven))
-
-    def update(self, version: Version, values: Mapping[str, str], where: str | None, isolation: str, now: str) -> DmlReport:
-        from lsmlake.spark.statements import execute  # loads sqlglot
-
-        predicate, reason = self.parsed(where, version.schema, filters=True)
-        types = tuple(version.schema.plain_columns.types)
-        otherwise = reason or next((why for text in values.values() if (why := self.reads_otherwise(text, types))), None)
-        if otherwise is None and is_small(plan(version, predicate)):
-            try:
-                return super().update(version, values, where, isolation, now)
-            except (InvalidQuery, MissingDependency):  # Spark may know the expression, or refuses it in its own words
-                pass
-        return execute.update(Target(self.spark, version, where, predicate, isolation, uneven=self.uneven), values)
+        return execute.changing(self, statement)
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         if self.owns(data):
@@ -125,13 +107,10 @@ class SparkRuntime(Runtime):
         limit = version.meta.env.limits.driver_statement_bytes
         return None if small else MergeSource(small_source(self.spark, as_input(data).tables, limit))
 
-    def merge(
-        self, version: Version, source: MergeSource, on: str, clauses: tuple[Clause, ...], isolation: str, own: bool
-    ) -> DmlReport:
+    def merging(self, version: Version, source: MergeSource, statement: Statement) -> Callable[..., DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot
 
-        target = Target(source.session, version, isolation=isolation, own=own, uneven=self.uneven)
-        return execute.merge(target, source, on, clauses)
+        return execute.merging(source, statement, self.uneven)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
@@ -223,4 +202,4 @@ class _Detached(Runtime):
         return MergeSource(data) if self.owns(data) else None
 
     upsert = SparkRuntime.upsert
-    merge = SparkRuntime.merge
+    merging = SparkRuntime.merging

@@ -4,8 +4,9 @@ Only the names of tables are replaced in the text, with their VERSION AS OF, so 
 the parameters of a query. Names without a database, and tables that the lake does not have, are Spark's own. A view holds one
 snapshot.
 
-A query inside a statement is a text of its own, with its parameters in it. The condition and values of a DELETE or UPDATE are
-evaluated over the rows of the table under the name that it has in the statement. (`spark.statements` has the plans.)
+Of other statements Spark gets parts of the text, with the values of parameters in them: a query, and the expressions of a DELETE,
+UPDATE or MERGE, which it evaluates over rows under the names that the tables have in the statement. (`spark.statements` has the
+plans.)
 
 Views are dropped at the end of the statement. Connect analyses a DataFrame again whenever it is used, so there the views of a
 query stay in the session.
@@ -17,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from types import MappingProxyType
 
 import pyarrow as pa
 import sqlglot
@@ -27,8 +28,8 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
-from lsmlake.dialect.literals import text_of
-from lsmlake.dialect.reading import passed_on, peek
+from lsmlake.dialect.literals import values_in
+from lsmlake.dialect.reading import peek
 from lsmlake.dialect.text import PlainSpark, Text
 from lsmlake.dialect.view_use import ViewUse
 from lsmlake.errors import EngineFailed, TableNotFound
@@ -36,19 +37,15 @@ from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked, format_type
-from lsmlake.spark.statements import execute
 from lsmlake.spark.statements.clauses import converted
 from lsmlake.spark.statements.errors import translated
-from lsmlake.spark.statements.target import Target
 from lsmlake.spark.types import is_connect
 from lsmlake.sql.catalog import Catalog, Rows
-from lsmlake.sql.change import without_database
-from lsmlake.sql.engine import RowChange
 from lsmlake.sql.files import is_file
+from lsmlake.statements.part import Part, Replacement, spliced
+from lsmlake.statements.statement import Queries, Reader
 from lsmlake.store.version import Version
-from lsmlake.write.statement import DmlReport, evaluated
 
-_VALUE = "_lsmlake_value_"
 _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 
 
@@ -62,6 +59,7 @@ class SparkEngine:
     args: Mapping[str, object] | Sequence[object] | None
     uneven: set[str] = field(default_factory=set)
     _views: ExitStack = field(default_factory=ExitStack)
+    _made: dict[tuple[str, int], tuple[object, str]] = field(default_factory=dict)
 
     def __enter__(self) -> SparkEngine:
         return self
@@ -77,7 +75,14 @@ class SparkEngine:
         return found
 
     def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> DataFrame:
-        return self.spark.sql(self._own(node, text, catalog))
+        replaced = self.replacements(node, text, catalog)
+        with_ = node.args.get("with_")
+        whole = text.span(node) is not None  # otherwise it is SELECT * of one table
+        start, stop = _span(node if whole else node.args["from_"].this, text)
+        words = f"{'' if whole else 'SELECT * FROM '}{spliced(text.text, start, stop, replaced)}"
+        if with_ is not None and not start <= (first := _span(with_, text))[0] < stop:  # it stands before INSERT or MERGE
+            words = f"{spliced(text.text, *first, replaced)}\n{words}"
+        return self.spark.sql(words)
 
     def assigned(
         self, rows: DataFrame, sources: Mapping[str, int | exp.Expression], schema: Schema
@@ -97,50 +102,34 @@ class SparkEngine:
                 columns.append(f"null as {backticked(column.name)}")
         return rows.selectExpr(*columns), lambda: int(count.get["n"] or 0)
 
-    def change(self, change: RowChange, text: Text, catalog: Catalog) -> DmlReport:
-        name = change.target.alias or change.target.name
-
-        def evaluate(version: Version) -> DmlReport:
-            def own(part: exp.Expression) -> str:
-                return self._own(without_database(part, change.target), text, catalog)
-
-            catalog.pin(change.target, version)
-            condition = None if change.where is None else own(change.where)
-            refine = partial(_refined, name=name, condition=condition, values=[own(value) for value in change.values.values()])
-            reads_itself = catalog.reads(change.node, change.target)
-            target = Target(
-                self.spark, version, isolation=change.isolation(version), refine=refine, own=reads_itself, uneven=self.uneven
-            )
-            if change.deletes:
-                return execute.delete(target)
-            return execute.update(target, {column: f"{_VALUE}{number}" for number, column in enumerate(change.values)})
-
-        return evaluated(change.table.version, evaluate)
-
-    def _own(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
-        """A part of a statement as text of its own, with views."""
-        part = Text(text_of(node, text))
-        with part.read() as own:
-            passed_on(own)  # Spark reads it
-            return self._replaced(own, part, catalog)
+    def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> Queries:
+        return _Queries(self, node, target, text, catalog)
 
     def _replaced(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
-        """The text of a query or expression, with views."""
-        names = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
-        replaced: list[tuple[int, int, str]] = []
-        views: dict[tuple, str] = {}
+        """The text of a statement that is a query, with views."""
+        return spliced(text.text, 0, len(text.text), self.replacements(node, text, catalog))
+
+    def replacements(
+        self, node: exp.Expression, text: Text, catalog: Catalog, named: Mapping[str, str] = MappingProxyType({})
+    ) -> list[Replacement]:
+        """What stands in the text instead of the tables and values in a part of it. `named`: the views of the queries of WITH."""
+        inner = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
+        replaced = values_in(node)
         for table in node.find_all(exp.Table):
-            rows = self._rows(table, names, catalog)
-            if rows is None:
-                continue
-            key = (catalog.name(table).lower(), id(rows))
-            if key not in views:
-                views[key] = self._view(rows, f"lsmlake_{catalog.lake.env.ids()}")
-            replaced += _replacements(table, node, text, views[key])
-        made = text.text
-        for start, stop, by in sorted(replaced, reverse=True):
-            made = made[:start] + by + made[stop:]
-        return made
+            if len(table.parts) == 1 and (name := table.name.lower()) not in inner and name in named:
+                replaced += _replacements(table, node, text, named[name])
+            elif (rows := self._rows(table, inner, catalog)) is not None:
+                replaced += _replacements(table, node, text, self._view(catalog.name(table), rows, catalog))
+        return replaced
+
+    def named(self, node: exp.With | None, text: Text, catalog: Catalog) -> dict[str, str]:
+        """The queries of a WITH as views, by name."""
+        found: dict[str, str] = {}
+        for cte in () if node is None else node.expressions:
+            frame = self.spark.sql(spliced(text.text, *_span(cte.this, text), self.replacements(cte.this, text, catalog, found)))
+            names = [column.name for column in cte.args["alias"].args.get("columns") or ()]
+            found[cte.alias.lower()] = self._kept(frame.toDF(*names) if names else frame, catalog)
+        return found
 
     def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> Rows | None:
         """What a name stands for; None if it is Spark's own."""
@@ -156,13 +145,21 @@ class SparkEngine:
                 raise
             return None
 
-    def _view(self, rows: Rows, name: str) -> str:
-        if isinstance(rows, Version):
-            frame = self.runtime.frame(plan(rows), None, "auto")
-        elif isinstance(rows, ViewUse):
-            frame = self._of_view(rows)
-        else:
-            frame = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows.to_spark()
+    def _view(self, name: str, rows: Rows, catalog: Catalog) -> str:
+        """The name of a view of rows that the statement names. There is one for all places."""
+        key = (name.lower(), id(rows))
+        if key not in self._made:
+            if isinstance(rows, Version):
+                frame = self.runtime.frame(plan(rows), None, "auto")
+            elif isinstance(rows, ViewUse):
+                frame = self._of_view(rows)
+            else:
+                frame = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows.to_spark()
+            self._made[key] = rows, self._kept(frame, catalog)  # while the rows are held, nothing else has their id
+        return self._made[key][1]
+
+    def _kept(self, frame: DataFrame, catalog: Catalog) -> str:
+        name = f"lsmlake_{catalog.lake.env.ids()}"
         frame.createOrReplaceTempView(name)
         self._views.callback(self.spark.catalog.dropTempView, name)
         return name
@@ -173,6 +170,34 @@ class SparkEngine:
         columns = zip(view.numbers(found.columns), view.columns, strict=True)
         plain = found.toDF(*(f"c{number}" for number in range(len(found.columns))))
         return plain.selectExpr(*(f"CAST(c{at} AS {format_type(one.type)}) AS {backticked(one.name)}" for at, one in columns))
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """The expressions of a DELETE, UPDATE or MERGE as text for Spark, with views of the tables in their queries."""
+
+    engine: SparkEngine
+    node: exp.Expression
+    target: exp.Table
+    text: Text
+    catalog: Catalog
+
+    @property
+    def own(self) -> bool:
+        return self.catalog.reads(self.node, self.target)
+
+    def at(self, version: Version) -> Reader:
+        raise AssertionError("Spark reads text")
+
+    def replacements(self, part: Part, version: Version) -> list[Replacement]:
+        self.catalog.pin(self.target, version)
+        named = self.engine.named(peek(self.node, "with_"), self.text, self.catalog) if part.node.find(exp.Query) else {}
+        replaced = self.engine.replacements(part.node, self.text, self.catalog, named)
+        using = peek(self.node, "using")
+        for table in (self.target, using if isinstance(using, exp.Table) else None):
+            if table is not None and not table.alias:
+                replaced += _without_database(table, part.node)
+        return replaced
 
 
 @contextmanager
@@ -188,14 +213,6 @@ def errors_of_text() -> Iterator[None]:
             raise
 
 
-def _refined(rows: DataFrame, name: str, condition: str | None, values: Sequence[str]) -> DataFrame:
-    """The rows for which the condition is true, with the values as further columns."""
-    rows = rows.alias(name)
-    if condition is not None:
-        rows = rows.where(condition)
-    return rows.selectExpr("*", *(f"({text}) as {_VALUE}{number}" for number, text in enumerate(values))) if values else rows
-
-
 def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str) -> list[tuple[int, int, str]]:
     """Places in the text and what to write there: the name of the view, and columns without the database of the table."""
     first, last = table.parts[0], table.parts[-1]
@@ -204,11 +221,24 @@ def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str)
     end = at_version.end() if at_version else _after_version(text.text, stop) if table.args.get("version") else stop
     alias = "" if table.alias else f" AS {backticked(table.name)}"
     found = [(first.meta["start"], end, f"{view}{alias}")]
-    if not table.alias:
-        for column in node.find_all(exp.Column):
-            names = [part.name.lower() for part in column.parts]
-            if names[:2] == [part.name.lower() for part in table.parts] and len(names) > 2:
-                found.append((column.parts[0].meta["start"], column.parts[1].meta["start"], ""))
+    return found if table.alias else [*found, *_without_database(table, node)]
+
+
+def _without_database(table: exp.Table, node: exp.Expression) -> list[Replacement]:
+    """Drops the database before the columns of a table."""
+    own = [part.name.lower() for part in table.parts]
+    columns = [column.parts for column in node.find_all(exp.Column)]
+    return [
+        (parts[0].meta["start"], parts[1].meta["start"], "")
+        for parts in columns
+        if len(own) == 2 and len(parts) > 2 and [part.name.lower() for part in parts[:2]] == own
+    ]
+
+
+def _span(node: exp.Expression, text: Text) -> tuple[int, int]:
+    """Where a query stands in the text."""
+    found = text.span(node)
+    assert found is not None, "the parser notes where queries stand"
     return found
 
 

@@ -24,7 +24,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.show import show
 from lsmlake.sql.views import Analysed, alter_view, create_view
 from lsmlake.sql.words import Words
-from lsmlake.write.statement import moment_of
+from lsmlake.statements.attempts import moment_of
 
 Action = Callable[[], object]
 _READERS: dict[str, Callable[[Lake, Words], Action]] = {

@@ -79,6 +79,12 @@ class Catalog:
             self._found[key] = self._open(node, *key)
         return self._found[key]
 
+    def newest(self, node: exp.Table) -> Version:
+        """The newest version of the table that a statement changes. Its name stands for this version from now on."""
+        version = self.table(node).version
+        self.pin(node, version)
+        return version
+
     def pin(self, node: exp.Table, version: Version) -> None:
         """Makes a name stand for a version of its table."""
         self._found[(self.name(node), Moment())] = version

@@ -10,11 +10,11 @@ from sqlglot import exp
 from lsmlake.dialect.connection import connected, translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.expression import Translator
-from lsmlake.dialect.literals import literal
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.statements.assignments import default_of_column, is_default
 
 
 def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | None = None) -> object:
@@ -34,12 +34,6 @@ def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | No
     return as_schema(found, pa.schema([("value", made.type)]))["value"][0].as_py()
 
 
-def default_of_column(field: pa.Field) -> exp.Expression:
-    """The default of a column as a literal; NULL if it has none."""
-    value = default_of(field, WRITE)
-    return exp.Null() if value is None else literal(value.as_py(), field.name)
-
-
 def with_defaults(nodes: Mapping[str, exp.Expression], columns: pa.Schema) -> dict[str, exp.Expression]:
     """Column -> value, with the default of the column where the value is the keyword DEFAULT."""
     by_lower = {field.name.lower(): field for field in columns}
@@ -47,15 +41,6 @@ def with_defaults(nodes: Mapping[str, exp.Expression], columns: pa.Schema) -> di
         name: default_of_column(by_lower[name.lower()]) if is_default(node) and name.lower() in by_lower else node
         for name, node in nodes.items()
     }
-
-
-def is_default(node: exp.Expression) -> bool:
-    """Whether a value is the keyword."""
-    if isinstance(node, exp.Column):
-        return (
-            not node.table and isinstance(node.this, exp.Identifier) and not node.this.quoted and node.name.upper() == "DEFAULT"
-        )
-    return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
 
 
 def described(columns: pa.Schema) -> Iterator[tuple[pa.Field, str]]:

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from sqlglot import exp
 
-from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.catalog import Catalog
-from lsmlake.store.version import Version
-from lsmlake.write.statement import DmlReport
-
-
-@dataclass(frozen=True)
-class RowChange:
-    """A DELETE or UPDATE that holds queries, or whose condition is not a predicate.
-
-    Attributes:
-        node: the statement.
-        table: the table that it changes.
-        where: the condition; None: all rows.
-        values: column -> new value; empty for a DELETE.
-    """
-
-    node: exp.Delete | exp.Update
-    table: Table
-    where: exp.Expression | None
-    values: Mapping[str, exp.Expression]
-
-    @property
-    def target(self) -> exp.Table:
-        """The table as the statement names it."""
-        return self.node.this
-
-    @property
-    def deletes(self) -> bool:
-        return isinstance(self.node, exp.Delete)
-
-    def isolation(self, version: Version) -> str:
-        """The isolation level that the options of the table ask for."""
-        levels = version.options.isolation
-        return levels.delete if self.deletes else levels.update
+from lsmlake.statements.statement import Queries
 
 
 class Engine(Protocol):
@@ -63,5 +29,5 @@ class Engine(Protocol):
         """Rows as those of a table, and their number once they are written. `sources`: column -> which column of `rows`, or a
         constant. Raises InvalidQuery for a value of another type; one that would lose something fails when it is computed."""
 
-    def change(self, change: RowChange, text: Text, catalog: Catalog) -> DmlReport:
-        """Executes a DELETE or UPDATE."""
+    def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> Queries:
+        """The queries in the expressions of a DELETE, UPDATE or MERGE."""

@@ -3,120 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
+from lsmlake.api.writes import write
+from lsmlake.commit.replay import Identity
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.expression import Translator
-from lsmlake.dialect.literals import text_of
+from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
 from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import duck_name, quoted
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.predicate.spark_sql.translate import from_sqlglot
 from lsmlake.schema import types
 from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.select import Prepared, run
+from lsmlake.store.version import Version
+from lsmlake.write.prepare import Request
+from lsmlake.write.replace import Replacement, publish
 
 Prepare = Callable[[exp.Expression], Prepared]
 
 
-def insert(node: exp.Insert, text: Text, catalog: Catalog, prepare: Prepare, engine: Engine | None) -> Callable[[], pa.Table]:
-    """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
-    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-    names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
-    table = catalog.table(target)
-    static = _static(target, text)
-    if node.args.get("by_name") and names:
-        text.refuse(node, "BY NAME and a list of columns exclude each other", cure="use one of them")
-    given = names
-    if given is None:
-        fixed = {name.lower() for name in static}
-        given = [name for name in table.schema.names if name.lower() not in fixed]
-    query, given = _query(node, table, given), None if node.args.get("by_name") else given
-    where, overwrites = node.args.get("where"), bool(node.args.get("overwrite"))
-    condition = text_of(where, text) if where is not None else _condition(static) if static and overwrites else None
-    rows_of = _rows_of(node, text, catalog, query, table, given, static, prepare, engine)
+@dataclass(frozen=True)
+class Inserts:
+    """Reads the statements of one text that add or replace whole rows. `engine`: None: this process executes queries."""
 
-    def act() -> pa.Table:
-        rows, count = rows_of()
-        if condition is not None or overwrites:
-            snapshot = table.overwrite(rows, where=condition)
-        else:
-            snapshot = table.upsert(rows) if table.primary_key else table.append(rows)
-        return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+    text: Text
+    catalog: Catalog
+    prepare: Prepare
+    engine: Engine | None
 
-    return act
+    def insert(self, node: exp.Insert) -> Callable[[], pa.Table]:
+        """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
+        if not isinstance(target, exp.Table):
+            self.text.refuse(node, "only a table can be written", expected="the name of a table")
+        table, version = self.catalog.table(target), self.catalog.newest(target)
+        static = _static(target, self.text)
+        if node.args.get("by_name") and names:
+            self.text.refuse(node, "BY NAME and a list of columns exclude each other", cure="use one of them")
+        given = names
+        if given is None:
+            fixed = {name.lower() for name in static}
+            given = [name for name in version.schema.columns.names if name.lower() not in fixed]
+        query, given = _query(node, version.schema, given), None if node.args.get("by_name") else given
+        where, overwrites = node.args.get("where"), bool(node.args.get("overwrite"))
+        replaces = None
+        if where is not None or overwrites:
+            condition = where if where is not None else _condition(static)
+            replaces = self._replacement(table, version, condition)
+        rows_of = self._rows_of(node, query, version.schema, given, static)
+
+        def act() -> pa.Table:
+            rows, count = rows_of()
+            snapshot = _written(table, version, rows, replaces)
+            return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+
+        return act
+
+    def truncate(self, node: exp.TruncateTable) -> Callable[[], object]:
+        """TRUNCATE TABLE table [PARTITION (column = value)]"""
+        target, *others = node.expressions
+        if others:
+            self.text.refuse(others[0], "TRUNCATE takes one table", cure="write a statement for each")
+        table, version = self.catalog.table(target), self.catalog.newest(target)
+        condition = _condition(_static(node if node.args.get("partition") else target, self.text))
+        if condition is None:
+            identity = Identity(version.meta.env.ids())
+            return lambda: publish(version, [], identity, Replacement(everything=True))
+        replaces = self._replacement(table, version, condition)
+        return lambda: _written(table, version, version.schema.row_columns.empty_table(), replaces)
+
+    def _replacement(self, table: Table, version: Version, condition: exp.Expression | None) -> Replacement:
+        """What is replaced: the partitions that satisfy the condition."""
+        zone, columns = table.runtime.zone, version.schema.plain_columns
+        where = None if condition is None else from_sqlglot(condition, columns, self.text.text, zone=zone)
+        return Replacement.of(version.schema, where, False, zone, table.name)
+
+    def _rows_of(
+        self,
+        node: exp.Insert,
+        query: exp.Expression,
+        schema: Schema,
+        given: Sequence[str] | None,
+        static: Mapping[str, exp.Expression],
+    ) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
+        """Reads the query of an INSERT. What it returns gives the rows for the table, and their number once they are written."""
+        text, engine = self.text, self.engine
+        if engine is None:
+            prepared = self.prepare(query)
+            found = [name for name, _ in prepared.query.columns]
+            whole = _assigned(node, text, schema, prepared, _sources(node, text, schema, found, given, static))
+
+            def here() -> tuple[pa.Table, Callable[[], int]]:
+                rows = run(whole)
+                return rows, lambda: rows.num_rows
+
+            return here
+        for part in (query, *static.values()):
+            passed_on(part)
+
+        def there() -> tuple[SparkDataFrame, Callable[[], int]]:
+            frame = engine.rows(query, text, self.catalog)
+            return engine.assigned(frame, _sources(node, text, schema, frame.columns, given, static), schema)
+
+        return there
 
 
-def _rows_of(
-    node: exp.Insert,
-    text: Text,
-    catalog: Catalog,
-    query: exp.Expression,
-    table: Table,
-    given: Sequence[str] | None,
-    static: Mapping[str, exp.Expression],
-    prepare: Prepare,
-    engine: Engine | None,
-) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
-    """Reads the query of an INSERT. What it returns gives the rows for the table, and their number once they are written."""
-    if engine is None:
-        prepared = prepare(query)
-        found = [name for name, _ in prepared.query.columns]
-        whole = _assigned(node, text, table, prepared, _sources(node, text, table, found, given, static))
-
-        def here() -> tuple[pa.Table, Callable[[], int]]:
-            rows = run(whole)
-            return rows, lambda: rows.num_rows
-
-        return here
-    for part in (query, *static.values()):
-        passed_on(part)
-
-    def there() -> tuple[SparkDataFrame, Callable[[], int]]:
-        frame = engine.rows(query, text, catalog)
-        return engine.assigned(frame, _sources(node, text, table, frame.columns, given, static), table.version.schema)
-
-    return there
+def _written(table: Table, version: Version, rows: object, replaces: Replacement | None) -> Snapshot | None:
+    compact = None if replaces is None and not version.schema.append_only else False
+    identity = Identity(version.meta.env.ids())
+    return write(version, table.runtime, table.name, rows, Request(replaces=replaces), identity, compact)
 
 
-def _query(node: exp.Insert, table: Table, given: Sequence[str]) -> exp.Expression:
+def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expression:
     """The query that gives the rows: VALUES with the defaults of the columns `given`, TABLE name, or any query."""
-    query = node.expression or exp.select("*").from_(node.args.get("source"))
+    query = node.expression or exp.Select(expressions=[exp.Star()], from_=exp.From(this=node.args.get("source")))
     if isinstance(query, exp.Values):
         for row in query.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
             pairs = zip(given, cells, strict=False)
-            for cell, value in zip(cells, with_defaults(dict(pairs), table.version.schema.columns).values(), strict=False):
+            for cell, value in zip(cells, with_defaults(dict(pairs), schema.columns).values(), strict=False):
                 if value is not cell:
+                    stand_in(value, cell)
                     cell.replace(value)
     if node.args.get("with_"):
         query.set("with_", node.args.get("with_"))
     return query
-
-
-def truncate(node: exp.TruncateTable, text: Text, catalog: Catalog) -> Callable[[], object]:
-    """TRUNCATE TABLE table [PARTITION (column = value)]"""
-    target, *others = node.expressions
-    if others:
-        text.refuse(others[0], "TRUNCATE takes one table", cure="write a statement for each")
-    table = catalog.table(target)
-    holder = node if node.args.get("partition") else target
-    if static := _static(holder, text):
-        for value in static.values():
-            passed_on(value)  # the condition is read again
-        condition = _condition(static)
-        return lambda: table.overwrite(table.schema.empty_table(), where=condition)
-    return table.truncate
 
 
 def _static(target: exp.Expression, text: Text) -> dict[str, exp.Expression]:
@@ -131,23 +159,23 @@ def _static(target: exp.Expression, text: Text) -> dict[str, exp.Expression]:
     return found
 
 
-def _condition(static: dict[str, exp.Expression]) -> str:
-    return " AND ".join(
-        f"{exp.to_identifier(name, quoted=True).sql('spark')} <=> {value.sql('spark')}" for name, value in static.items()
-    )
+def _condition(static: Mapping[str, exp.Expression]) -> exp.Expression | None:
+    """The condition for the partitions with these values; None for all."""
+    parts = [exp.NullSafeEQ(this=exp.column(name, quoted=True), expression=value) for name, value in static.items()]
+    return reduce(lambda left, right: exp.And(this=left, expression=right), parts) if parts else None
 
 
 def _sources(
     node: exp.Insert,
     text: Text,
-    table: Table,
+    schema: Schema,
     found: Sequence[str],
     names: Sequence[str] | None,
     static: Mapping[str, exp.Expression],
 ) -> dict[str, int | exp.Expression]:
     """The column of the query, or the constant, for each column of the table that the statement gives a value. `found`: the
     columns of the query. `names`: those that they are for; None: the query names them itself."""
-    columns = table.version.schema.columns.names
+    columns = schema.columns.names
     by_lower = {name.lower(): name for name in columns}
     given = found if names is None else names
     fixed = {name.lower() for name in static}
@@ -164,11 +192,10 @@ def _sources(
 
 
 def _assigned(
-    node: exp.Insert, text: Text, table: Table, prepared: Prepared, sources: Mapping[str, int | exp.Expression]
+    node: exp.Insert, text: Text, schema: Schema, prepared: Prepared, sources: Mapping[str, int | exp.Expression]
 ) -> Prepared:
     """The query with the columns of the table, in its types."""
-    query, schema = prepared.query, table.version.schema
-    parts, columns = [], []
+    query, parts, columns = prepared.query, [], []
     for field in schema.columns:
         kind = types.plain(field.type)
         match sources.get(field.name):

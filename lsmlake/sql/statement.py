@@ -16,13 +16,15 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
-from lsmlake.sql import change, create, insert
+from lsmlake.sql import create
 from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.change import Changes
 from lsmlake.sql.engine import Engine
+from lsmlake.sql.insert import Inserts
 from lsmlake.sql.select import Prepared, explained, prepare, run
 from lsmlake.sql.words import first_word
-from lsmlake.write.statement import moment_of
+from lsmlake.statements.attempts import moment_of
 
 Args = Mapping[str, object] | Sequence[object] | None
 Rows = Callable[[], pa.Table | SparkDataFrame]
@@ -96,15 +98,15 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         case exp.Query() | exp.Values():
             return rows_of(node)
         case exp.Insert():
-            return insert.insert(node, text, catalog, prepared, engine)
+            return Inserts(text, catalog, prepared, engine).insert(node)
         case exp.Delete():
-            return change.delete(node, text, catalog, now, engine)
+            return Changes(text, catalog, now, engine).delete(node)
         case exp.Update():
-            return change.update(node, text, catalog, now, engine)
+            return Changes(text, catalog, now, engine).update(node)
         case exp.Merge():
-            return change.merge(node, text, catalog, rows_of)
+            return Changes(text, catalog, now, engine).merge(node)
         case exp.TruncateTable():
-            return _done(insert.truncate(node, text, catalog))
+            return _done(Inserts(text, catalog, prepared, engine).truncate(node))
         case exp.Create():
             return _done(create.create(lake, node, text, rows_of))
     word, _ = first_word(text.text)

@@ -44,7 +44,7 @@ class Replacement:
     where: Predicate | None = None
 
     @staticmethod
-    def of(schema: Schema, where: str | None, truncate: bool, zone: str, name: str) -> Replacement:
+    def of(schema: Schema, where: str | Predicate | None, truncate: bool, zone: str, name: str) -> Replacement:
         """The arguments of `Table.overwrite` as a value. Raises InvalidQuery."""
         if where is None:
             return Replacement(everything=truncate or not schema.partition_columns)
@@ -131,9 +131,9 @@ def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema
     return bool(found)
 
 
-def partition_predicate(schema: Schema, where: str, zone: str) -> Predicate:
+def partition_predicate(schema: Schema, where: str | Predicate, zone: str) -> Predicate:
     """A predicate on partition columns. `zone`: the time zone of times in `where` that name none. Raises InvalidQuery."""
-    predicate = parse(where, schema.plain_columns, zone=zone)
+    predicate = parse(where, schema.plain_columns, zone=zone) if isinstance(where, str) else where
     if not is_of_partitions(predicate, schema):
         columns = dict.fromkeys(field.column for field in schema.all_partition_columns)
         other = sorted(predicate.columns - columns.keys())

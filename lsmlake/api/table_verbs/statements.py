@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 
-import pyarrow as pa
-
-from lsmlake.api.inputs import Input, as_input
-from lsmlake.api.merge import Merge, OwnRows
+from lsmlake.api.merge import Merge
 from lsmlake.api.scan import Scan
 from lsmlake.api.table_verbs.reading import Reading
 from lsmlake.api.table_verbs.writing import Writing
@@ -20,14 +15,11 @@ from lsmlake.api.types import (
     Isolation,
 )
 from lsmlake.border import verbs_of
-from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.errors import InvalidQuery
 from lsmlake.read.travel import Moment
-from lsmlake.schema.conform import converted
+from lsmlake.statements.attempts import DmlReport, check_isolation, evaluated, moment_of
+from lsmlake.statements.clause import Clause
 from lsmlake.store.version import Version
-from lsmlake.write.clause import Clause
-from lsmlake.write.fields import whole_texts
-from lsmlake.write.prepare import Request
-from lsmlake.write.statement import DmlReport, check_isolation, evaluated, moment_of
 
 
 @verbs_of("Table")
@@ -61,17 +53,17 @@ class Statements(Writing, Reading):
             17
         """
         check_isolation(isolation)
+        from lsmlake.statements.statement import deletion  # loads sqlglot
 
-        def evaluate(version: Version) -> DmlReport:
-            return self.runtime.delete(version, where, isolation or version.options.isolation.delete)
-
-        return evaluated(self.version, evaluate)
+        version = self.version
+        with deletion(where, moment_of(self.meta.env), isolation) as statement:
+            evaluate = self.runtime.changing(version, statement)
+        return evaluated(version, evaluate)
 
     def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation | None = None) -> DmlReport:
         """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
 
-        With Spark attached, Spark evaluates `where` and `values` if the files to read are not small or if only Spark knows the
-        expressions.
+        With Spark attached, Spark evaluates `values`, and a `where` that is no predicate.
 
         Concurrent statements and isolation are as in `delete`: `update({"v": "v + 1"})` by many writers loses no update.
 
@@ -95,13 +87,12 @@ class Statements(Writing, Reading):
             1
         """
         check_isolation(isolation)
-        now = moment_of(self.meta.env)
+        from lsmlake.statements.statement import assignment  # loads sqlglot
 
-        def evaluate(version: Version) -> DmlReport:
-            whole = whole_texts(values, version.schema.plain_columns)
-            return self.runtime.update(version, whole, where, isolation or version.options.isolation.update, now)
-
-        return evaluated(self.version, evaluate)
+        version = self.version
+        with assignment(values, where, moment_of(self.meta.env), isolation) as statement:
+            evaluate = self.runtime.changing(version, statement)
+        return evaluated(version, evaluate)
 
     def merge(self, source: Data | Reading, on: str, *, isolation: Isolation | None = None, evolve: bool = False) -> Merge:
         """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.
@@ -127,7 +118,10 @@ class Statements(Writing, Reading):
         check_isolation(isolation)
         once, read = hasattr(source, "__next__"), False
 
-        def run(clauses: tuple[Clause, ...]) -> DmlReport:
+        def run(clauses: tuple[Clause[str], ...]) -> DmlReport:
+            from lsmlake.api.merging import Merging, OwnRows  # loads sqlglot
+            from lsmlake.statements.statement import given
+
             nonlocal read
             if once and read:
                 raise InvalidQuery(
@@ -137,92 +131,16 @@ class Statements(Writing, Reading):
                     cure="pass a table, or describe the merge again with a new iterator",
                 )
             read = True
-            merging = _Merging(self, on, clauses, isolation, evolve)
             data: object = source.scan() if isinstance(source, Reading) else source
             if isinstance(data, Scan) and data.meta.paths == self.meta.paths and data.moment == Moment():
                 data = OwnRows(partial(_read_at, data))
-            version = self.version
-            if isinstance(data, OwnRows):
-                return evaluated(version, lambda version: merging.of_own_rows(version, data))
-            with merging.joined(version, data) as (version, evaluate):
-                return evaluated(version, evaluate)
+            with given(clauses, on, moment_of(self.meta.env), isolation, ("t",), ("s",)) as statement:
+                act = Merging(statement, self.runtime, self.name, evolve).read(self.version, data)
+            return act()
 
         return Merge(run)
-
-    def _source(self, version: Version, data: Data) -> Input:
-        """Data in this process. The columns of files without types that have the name of one of the table get its type."""
-        given = as_input(data)
-        if not given.text:
-            return given
-        by_lower, cast = {field.name.lower(): field for field in version.schema.plain_columns}, self._cast(True)
-
-        def typed(rows: pa.Table) -> pa.Table:
-            for place, name in enumerate(rows.column_names):
-                if field := by_lower.get(name.lower()):
-                    column = converted(rows[name], field, cast)
-                    rows = rows.set_column(place, name, column)
-            return rows
-
-        return Input(map(typed, given.tables))
 
 
 def _read_at(scan: Scan, version: Version) -> Scan:
     """The same read of a version of its table."""
     return replace(scan, moment=Moment(snapshot=version.number or None))
-
-
-@dataclass(frozen=True)
-class _Merging:
-    """A MERGE that was described. `isolation`, `evolve`: as in `Statements.merge`."""
-
-    table: Statements
-    on: str
-    clauses: tuple[Clause, ...]
-    isolation: Isolation | None
-    evolve: bool
-
-    def of_own_rows(self, version: Version, source: OwnRows) -> DmlReport:
-        """Evaluates the merge on a version, with a source made of the same version. Raises Overtaken."""
-        with self.joined(version, source.at(version), own=True) as (version, evaluate):
-            return evaluate(version)
-
-    @contextmanager
-    def joined(
-        self, version: Version, data: Data | Scan, *, own: bool = False
-    ) -> Iterator[tuple[Version, Callable[[Version], DmlReport]]]:
-        """Reads the source once; gives the version to start with, with the columns of `evolve`, and what evaluates the merge
-        on a version. `own`: the source is made of rows of the table."""
-        table = self.table
-        if not isinstance(data, Scan) and not table.runtime.owns(data):
-            data = table._source(version, data)
-        spread = table.runtime.source(version, data)
-        if spread is not None:
-            if self.evolve:
-                version = table._evolved(version, table.runtime.columns_of(spread.schema), Request())
-            yield version, lambda now: table.runtime.merge(now, spread, self.on, self.clauses, self._level(now), own)
-            return
-        from lsmlake.write.merge import merge  # loads sqlglot
-        from lsmlake.write.merge_clauses import checked, schema_of_source
-        from lsmlake.write.merge_join import Join
-
-        tables = as_input(data).tables
-        first = next(tables, None)
-        if first is None:
-            raise InvalidData("the source of the merge has no columns", where=table.name, cure="pass data with columns")
-        columns = schema_of_source(first.schema, version.schema.plain_columns)
-        now, zone = moment_of(table.meta.env), table.runtime.zone
-        if self.evolve:
-            version = table._evolved(version, columns, Request())
-        schema = version.schema
-        statement = checked(schema, columns, self.on, self.clauses, zone, now)
-        with Join(statement, chain([first], tables), columns, zone, schema.parsed_options.write.buffer_bytes) as join:
-
-            def evaluate(version: Version) -> DmlReport:
-                if version.schema.id != schema.id:
-                    join.restate(checked(version.schema, columns, self.on, self.clauses, zone, now))
-                return merge(version, join, self._level(version), own)
-
-            yield version, evaluate
-
-    def _level(self, version: Version) -> str:
-        return self.isolation or version.options.isolation.merge

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
 
-import pyarrow as pa
-
-from lsmlake.api.inputs import as_input
 from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import (
     BatchFunction,
@@ -19,19 +13,17 @@ from lsmlake.api.types import (
     StreamingQuery,
     Trigger,
 )
+from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.replay import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.maintain.alter import evolve
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.store.version import Version
-from lsmlake.write.append import append_tables, check_append_only, check_keyed
+from lsmlake.write.append import check_append_only, check_keyed
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, publish
-from lsmlake.write.upsert import inline_picker
-from lsmlake.write.upsert_tables import upsert_tables
 
 
 @verbs_of("Table")
@@ -228,23 +220,7 @@ class Writing(Handle):
         version: Version,
         evolving: bool = False,
     ) -> Snapshot | None:
-        evolving = not request.deletes and (evolving or version.options.write.merge_schema) and not replayed(version, identity)
-        if self.runtime.owns(data):
-            found = self.runtime.columns_of(data.schema) if evolving else None
-            version = self._evolved(version, found, request) if found is not None else version
-            return self.runtime.upsert(version, data, identity, request=request, compact=compact)
-        given = as_input(data, version.schema.plain_columns)
-        tables = given.tables
-        if given.text:
-            request = replace(request, cast=self._cast(True))
-        if evolving and (first := next((table for table in tables if table.num_rows), None)) is not None:
-            version, tables = self._evolved(version, first.schema, request), chain([first], tables)
-        if version.schema.append_only:
-            return append_tables(version, tables, request, identity)
-        return upsert_tables(version, tables, request, identity, inline_picker(version, compact))
-
-    def _evolved(self, version: Version, found: pa.Schema, request: Request) -> Version:
-        return evolve(version, self.name, found, request.row_kind, partial(self.runtime.compactions, self.meta))
+        return write(version, self.runtime, self.name, data, request, identity, compact, evolving)
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:

@@ -7,7 +7,7 @@ with another representation cannot change the meaning of a query silently.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timezone, tzinfo
 from decimal import Decimal
 
@@ -55,15 +55,18 @@ def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
     return from_sqlglot(found[0], schema, text, zone=zone)
 
 
-def from_sqlglot(node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC") -> Predicate:
-    """As `read`, for an expression parsed by sqlglot, such as the WHERE of the (`requoted`) statement `text`."""
+def from_sqlglot(
+    node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC", names: Sequence[str] = ()
+) -> Predicate:
+    """As `read`, for an expression parsed by sqlglot, such as the WHERE of the (`requoted`) statement `text`. `names`: what can
+    stand before a column."""
     assert requoted(text) == text, "sqlglot would read 'it''s' as its"
     try:
         session = zone_named(zone)
     except ValueError as error:
         raise Unsupported("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
     try:
-        return _Reader(schema, session, text).predicate(node)
+        return _Reader(schema, session, text, names).predicate(node)
     except RecursionError as error:
         raise InvalidQuery("the predicate is nested too deeply", where=_shown(text), cure="use fewer parentheses") from error
 
@@ -73,8 +76,9 @@ def _shown(text: str) -> str:
 
 
 class _Reader:
-    def __init__(self, schema: pa.Schema, zone: tzinfo, text: str) -> None:
+    def __init__(self, schema: pa.Schema, zone: tzinfo, text: str, names: Sequence[str]) -> None:
         self.schema, self.zone, self.text = schema, zone, text
+        self.names, self.columns = {name.lower() for name in names}, {name.lower() for name in schema.names}
 
     def predicate(self, node: exp.Expression) -> Predicate:
         match node:
@@ -232,6 +236,10 @@ class _Reader:
         names = [part.name for part in node.parts if isinstance(part, exp.Identifier)]
         if len(names) != len(node.parts):
             raise self._unsupported(node)
+        for length in range(len(names) - 1, 0, -1):  # the name of the table comes before a column that is a struct
+            if ".".join(names[:length]).lower() in self.names and names[length].lower() in self.columns:
+                names = names[length:]
+                break
         path, fields, kind = [], list(self.schema), None
         for name in names:
             field = self._field(node, name, fields, path)

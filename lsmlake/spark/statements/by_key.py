@@ -16,11 +16,11 @@ from lsmlake.spark import read, write
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.statements.statement import Statement
-from lsmlake.write.clause import DELETE, INSERT, UPDATE
+from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.clause import DELETE, INSERT, UPDATE
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.replace import Check
-from lsmlake.write.statement import DmlReport
 
 _KIND = "_lsmlake_kind"
 
@@ -31,7 +31,7 @@ def run(statement: Statement) -> DmlReport:
     planned = target.plan()
     if not planned.files and statement.source is None:
         return DmlReport()
-    rows = statement.acting(read.frame(target.spark, planned, target.where, read.AUTO), version.schema.primary_key)
+    rows = statement.acting(read.frame(target.spark, planned, target.ranges, read.AUTO), version.schema.primary_key)
     counts = Observation()
     numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
     rows = clauses.new_rows(rows, [], deleted=True)

@@ -13,12 +13,12 @@ from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.places import FILE, POSITION, Places
 from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.statements.statement import Statement
+from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.bound import repeats_allowed
+from lsmlake.statements.clause import DELETE, INSERT, UPDATE
+from lsmlake.statements.merge_join import repeated
 from lsmlake.write.append import joined
-from lsmlake.write.clause import DELETE, INSERT, UPDATE
-from lsmlake.write.merge_clauses import repeats_allowed
-from lsmlake.write.merge_join import repeated
 from lsmlake.write.row_edit import replace_rows
-from lsmlake.write.statement import DmlReport
 
 
 def run(statement: Statement) -> DmlReport:
@@ -27,7 +27,7 @@ def run(statement: Statement) -> DmlReport:
     places = Places.of(target.plan())
     if not places.files and statement.source is None:
         return DmlReport()
-    rows = statement.acting(places.rows(target.spark, target.where), ())
+    rows = statement.acting(places.rows(target.spark, target.ranges), ())
     columns, writes = [ACTION, FILE, POSITION], clauses.numbers(UPDATE, INSERT)
     if writes:
         rows = clauses.new_rows(rows, columns[1:], deleted=False)

@@ -27,8 +27,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.write.changeable import OLDER
-from lsmlake.write.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 
 IS_TARGET, IS_SOURCE = "_lsmlake_is_target", "_lsmlake_is_source"
 """`IS_TARGET`, `IS_SOURCE`: true in the rows of the target and of the source, null where a joined row has none."""
@@ -38,16 +38,18 @@ _CHANGES = (MATCHED, NOT_MATCHED, BY_SOURCE)
 
 @dataclass(frozen=True)
 class Clauses:
-    """The clauses of a statement on a table. `values`: of each clause, column -> expression."""
+    """The clauses of a statement on a table. `target`: what the statement calls the table. `values`: of each clause, column ->
+    expression."""
 
     schema: Schema
-    clauses: tuple[Clause, ...]
+    target: str
+    clauses: tuple[Clause[str], ...]
     values: tuple[Mapping[str, str], ...]
 
     @staticmethod
-    def of(schema: Schema, clauses: Sequence[Clause], texts: Sequence[Mapping[str, str]]) -> Clauses:
+    def of(schema: Schema, target: str, clauses: Sequence[Clause[str]], texts: Sequence[Mapping[str, str]]) -> Clauses:
         """`texts`: of each clause, column -> expression. Raises InvalidQuery for an unknown column."""
-        return Clauses(schema, tuple(clauses), tuple(_by_column(schema, given) for given in texts))
+        return Clauses(schema, target, tuple(clauses), tuple(_by_column(schema, given) for given in texts))
 
     def numbers(self, *actions: str) -> list[int]:
         """The numbers of the clauses with one of these actions."""
@@ -65,8 +67,16 @@ class Clauses:
 
     def _choice(self, when: str) -> str:
         own = [(number, clause.condition) for number, clause in enumerate(self.clauses, 1) if clause.when == when]
-        whens = [f"when {'true' if text is None else _alone(text)} then {number}" for number, text in own]
+        whens = [f"when {'true' if text is None else _condition(text)} then {number}" for number, text in own]
         return f"case {' '.join(whens)} else 0 end" if whens else "0"
+
+    def check_inserts(self, source) -> None:
+        """Raises Spark's error for a clause for rows of the source alone that names a column of the target. Reads no rows."""
+        for clause, values in zip(self.clauses, self.values, strict=True):
+            if clause.when == NOT_MATCHED and (clause.condition is not None or values):
+                rows = source if clause.condition is None else source.where(_condition(clause.condition))
+                made = (f"{_alone(text)} as v{place}" for place, text in enumerate(values.values()))
+                _ = rows.selectExpr("1 as v", *made).schema
 
     def new_rows(self, rows, kept: Sequence[str], *, deleted: bool):
         """Returns `ACTION`, the columns `kept` and the new values, by `column`, given the rows of `acting`. `deleted`: a row to
@@ -82,7 +92,7 @@ class Clauses:
         }
         names, kept_old = self.schema.columns.names, self._kept(deleted)
         used = kept_old | self._compared
-        olds = [f"t.{backticked(name)} as o{place}" for place, name in enumerate(names) if name in used]
+        olds = [f"{backticked(self.target)}.{backticked(name)} as o{place}" for place, name in enumerate(names) if name in used]
         evaluated = rows.selectExpr(ACTION, *kept, *olds, *raw.values())
         made = st.StructType(list(evaluated.schema.fields)[1 + len(kept) + len(olds) :])
         found = dict(zip(raw, made.fields, strict=True))
@@ -143,6 +153,11 @@ class Clauses:
 def _alone(text: str) -> str:
     """An expression within another; it may end with a comment."""
     return f"({text}\n)"
+
+
+def _condition(text: str) -> str:
+    """A condition: NULL is one, text is none."""
+    return f"({_alone(text)} and true)"
 
 
 def _by_column(schema: Schema, texts: Mapping[str, str]) -> dict[str, str]:

@@ -19,8 +19,8 @@ from pyspark.errors import (
 
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.spark.statements.clauses import LOST_VALUE
+from lsmlake.statements.merge_join import repeated
 from lsmlake.write.changeable import OLDER
-from lsmlake.write.merge_join import repeated
 
 REPEATED = repeated().what
 """What a query raises for a row of the target that several rows of the source match."""

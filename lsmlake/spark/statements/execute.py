@@ -1,63 +1,158 @@
-"""Executes DELETE, UPDATE and MERGE as Spark plans.
+"""Executes DELETE, UPDATE and MERGE as Spark plans: Spark evaluates the expressions, in the words of the statement.
 
-A statement whose files are small runs in the driver (`in_driver`), as it does without Spark, unless its source is a DataFrame or
-only Spark can evaluate its text.
+A DELETE of rows that lsmlake can tell itself runs in the driver if the files are small (`in_driver`), as it does without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.api.runtime import Runtime
+from lsmlake.dialect.reading import passed_on
+from lsmlake.dialect.scope import Scope
 from lsmlake.errors import InvalidData
+from lsmlake.predicate import Predicate
+from lsmlake.read.plan import plan
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import backticked
 from lsmlake.spark.statements import by_key, by_position
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.errors import translated
-from lsmlake.spark.statements.in_driver import is_small
+from lsmlake.spark.statements.in_driver import decided_by_partitions, is_small
 from lsmlake.spark.statements.merge_source import MergeSource, as_text, few_rows
-from lsmlake.spark.statements.statement import Statement
+from lsmlake.spark.statements.statement import Statement as Executed
 from lsmlake.spark.statements.target import Target
+from lsmlake.statements.assignments import assigned
+from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.bound import check_clauses, equal_columns
+from lsmlake.statements.change import known_of, predicate_of
+from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.statements.delete import delete
+from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
+from lsmlake.statements.statement import Statement
+from lsmlake.store.version import Version
 from lsmlake.write.candidates import candidates
 from lsmlake.write.changeable import check_deletable, check_updatable
-from lsmlake.write.clause import BY_SOURCE, DELETE, UPDATE, Clause
-from lsmlake.write.merge_clauses import assignments, check_clauses, equal_columns
-from lsmlake.write.statement import DmlReport
 
 
-def delete(target: Target) -> DmlReport:
-    """Deletes the rows."""
-    return _alone(target, Clause(BY_SOURCE, DELETE))
+def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlReport]:
+    """Reads a DELETE or UPDATE. The result evaluates it on a version."""
+    _pass_on(statement)
+    return lambda version: _change(runtime, statement, version)
 
 
-def update(target: Target, values: Mapping[str, str]) -> DmlReport:
-    """Gives the rows new values."""
-    return _alone(target, Clause(BY_SOURCE, UPDATE, values))
+def _change(runtime: Runtime, statement: Statement, version: Version) -> DmlReport:
+    (clause,), where, columns = statement.clauses, statement.on, version.schema.plain_columns
+    sides = {TARGET_SIDE: statement.target[0] if statement.target else "t"}
+
+    def words(part: Part) -> str:
+        return statement.words(part, sides, version)
+
+    text = None if where is None else words(where)
+    predicate, decides = (None, False) if where is None else _known(runtime, where, text, statement, columns)
+    level = statement.level(version)
+    if clause.action == DELETE and (decides or where is None):
+        planned = plan(version, predicate)
+        if is_small(planned) or decided_by_partitions(planned):
+            return delete(version, predicate, level)
+    own = statement.queries is not None and statement.queries.own
+    target = Target(runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, uneven=runtime.uneven)
+    values = assigned(statement, clause, version.schema, None)
+    texts = {name: words(value) for name, value in values.items()}
+    made = Clauses.of(version.schema, target.name, [Clause(BY_SOURCE, clause.action, texts)], [texts])
+    return _run(Executed(target, made))
 
 
-def _alone(target: Target, clause: Clause) -> DmlReport:
-    return _run(Statement(target, Clauses.of(target.version.schema, [clause], [clause.values or {}])))
+def _known(runtime: Runtime, where: Part, text: str, statement: Statement, columns: pa.Schema) -> tuple[Predicate | None, bool]:
+    """What lsmlake knows of the rows for which a condition is true, and whether that is the whole condition."""
+    predicate = predicate_of(where, columns, statement.target, runtime.zone)
+    decides = predicate is not None
+    if predicate is None:
+        predicate = known_of(where, statement, columns, runtime.zone)
+    if predicate is None:
+        return None, False
+    types = tuple(columns.field(name).type for name in predicate.columns)
+    return (None, False) if runtime.reads_otherwise(text, types) else (predicate, decides)
 
 
-def merge(target: Target, source: MergeSource, on: str, clauses: tuple[Clause, ...]) -> DmlReport:
-    """Changes the rows by a MERGE with a DataFrame. If the files are not few, only those are read that can match."""
-    check_clauses(clauses)
-    schema = target.version.schema
-    equal = equal_columns(on, schema.plain_columns, source.columns)
-    common = equal_columns(on, schema.plain_columns, source.columns, nulls=True)
-    texts = [assignments(clause, schema, source.columns, common) for clause in clauses]
-    made, few = Clauses.of(schema, clauses, texts), None
+def merging(source: MergeSource, statement: Statement, uneven: set[str]) -> Callable[..., DmlReport]:
+    """Reads a MERGE with a DataFrame. The result evaluates it on a version; `own`: the source is made of rows of this version."""
+    _pass_on(statement)
+    check_clauses(statement.clauses)
     if source.frame.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
-    if equal and all(clause.when != BY_SOURCE for clause in clauses):
+    return lambda version, own: _merge(source, statement, uneven, version, own)
+
+
+def _merge(source: MergeSource, statement: Statement, uneven: set[str], version: Version, own: bool) -> DmlReport:
+    """If the files are not few, only those are read that can match."""
+    schema = version.schema
+    sides = {TARGET_SIDE: statement.target[0], SOURCE_SIDE: statement.source[0] if statement.source else "s"}
+    own = own or (statement.queries is not None and statement.queries.own)
+    target = Target(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
+    scope = statement.joined(schema.plain_columns, source.columns)[MATCHED]
+    on, clauses = _clauses(statement, schema, source, sides, version)
+    equal = equal_columns(statement.on.node, scope)
+    few = None
+    if equal and all(clause.when != BY_SOURCE for clause in statement.clauses):
         few = few_rows(target, source, on, equal)
         if not is_small(target.plan()):
             with translated():
                 known = candidates(schema, equal, source)
-            target = replace(target, predicate=known, where=as_text(known))
-    return _run(Statement(target, made, source.frame, on, few))
+            target = replace(target, predicate=known, ranges=as_text(known))
+    return _run(Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on, few))
 
 
-def _run(statement: Statement) -> DmlReport:
+def _clauses(
+    statement: Statement, schema: Schema, source: MergeSource, sides: Mapping[str, str], version: Version
+) -> tuple[str, Clauses]:
+    """The condition of the join and the clauses, as text for Spark."""
+
+    scopes = statement.joined(schema.plain_columns, source.columns)
+
+    def words(part: Part, when: str = MATCHED) -> str:
+        named = _qualified(part, scopes[when], sides[SOURCE_SIDE]) if when == NOT_MATCHED else []
+        return statement.words(part, sides, version, named)
+
+    common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
+    texts = [
+        {name: words(value, one.when) for name, value in assigned(statement, one, schema, source.columns, common).items()}
+        for one in statement.clauses
+    ]
+    clauses = [
+        Clause(one.when, one.action, values, None if one.condition is None else words(one.condition, one.when))
+        for one, values in zip(statement.clauses, texts, strict=True)
+    ]
+    made = Clauses.of(schema, sides[TARGET_SIDE], clauses, texts)
+    alone = source.frame.alias(sides[SOURCE_SIDE])
+    with translated():  # Spark refuses a column of the target in a clause for rows of the source alone
+        made.check_inserts(alone)
+    return words(statement.on), made
+
+
+def _qualified(part: Part, scope: Scope, source: str) -> list[Replacement]:
+    """Writes the name of the source before its columns, which a clause for rows of the source alone may name without it."""
+    found = []
+    for column in part.node.find_all(exp.Column):
+        matches = scope.found([one.name for one in column.parts])
+        alone = column.find_ancestor(exp.Query, exp.Lambda) is None and "start" in column.parts[0].meta
+        if alone and len(matches) == 1 and matches[0][1] == 1:
+            start = column.parts[0].meta["start"]
+            found.append((start, start, f"{backticked(source)}."))
+    return found
+
+
+def _pass_on(statement: Statement) -> None:
+    """Notes that Spark reads the expressions."""
+    for part in statement.parts:
+        passed_on(part.node)
+
+
+def _run(statement: Executed) -> DmlReport:
     schema, path = statement.target.version.schema, statement.target.version.meta.paths.root
     for clause, values in zip(statement.clauses.clauses, statement.clauses.values, strict=True):
         if clause.action == UPDATE:

@@ -17,8 +17,8 @@ from lsmlake.spark.statements.errors import REPEATED
 from lsmlake.spark.statements.merge_source import Few
 from lsmlake.spark.statements.row_edit import ACTION
 from lsmlake.spark.statements.target import Target
-from lsmlake.write.clause import BY_SOURCE, MATCHED, NOT_MATCHED
-from lsmlake.write.merge_clauses import repeats_allowed
+from lsmlake.statements.bound import repeats_allowed
+from lsmlake.statements.clause import BY_SOURCE, MATCHED, NOT_MATCHED
 from lsmlake.write.wanted import Wanted
 
 _PLACE = "_lsmlake_place"
@@ -29,7 +29,7 @@ class Statement:
     """What becomes of the rows of a target.
 
     Attributes:
-        source: a DataFrame; None: the statement is no merge.
+        source: a DataFrame; None: the statement is no merge. `name`: what the statement calls it.
         on: the condition of the join.
         few: the source, if the driver has fetched it.
     """
@@ -37,15 +37,15 @@ class Statement:
     target: Target
     clauses: Clauses
     source: object = None
+    name: str = ""
     on: str | None = None
     few: Few | None = None
 
     def acting(self, rows, once: Sequence[str]):
         """The rows that clauses are for, and `ACTION`. `rows`: of the target. `once`: the columns by which a row of the target is
         counted, to find repeats; none: repeats are found later."""
-        source, on, clauses = self.source, self.on, self.clauses
-        rows = rows if self.target.refine is None else self.target.refine(rows)
-        target = rows.selectExpr("*", f"true as {IS_TARGET}").alias("t")
+        source, on, clauses, name = self.source, self.on, self.clauses, self.target.name
+        target = self.target.of(rows).selectExpr("*", f"true as {IS_TARGET}").alias(name)
         if source is None:
             return clauses.acting(target, False).where(f"{ACTION} > 0")
         whens = {clause.when for clause in clauses.clauses}
@@ -54,19 +54,19 @@ class Statement:
             if NOT_MATCHED not in whens:
                 source = F.broadcast(source)
             else:  # a join that keeps the rows of the source cannot broadcast them, and would shuffle the whole target
-                target = target.join(F.broadcast(source.alias("s")), F.expr(on), "left_semi").alias("t")
+                target = target.join(F.broadcast(source.alias(self.name)), F.expr(on), "left_semi").alias(name)
                 target = F.broadcast(target) if self.few.matches_few else target
-        both = target.join(
-            source.selectExpr("*", f"true as {IS_SOURCE}").alias("s"), F.expr(on), how[NOT_MATCHED in whens, BY_SOURCE in whens]
-        )
+        given = source.selectExpr("*", f"true as {IS_SOURCE}").alias(self.name)
+        both = target.join(given, F.expr(on), how[NOT_MATCHED in whens, BY_SOURCE in whens])
         acting = clauses.acting(both, True)
         allowed = repeats_allowed(clauses.clauses)
         if self.few and self.few.matched_once:
             return acting.where(f"{ACTION} > 0")
         if not once or (allowed and MATCHED not in whens):
             return acting.where(f"{ACTION} > 0" if allowed else f"{ACTION} > 0 or ({IS_TARGET} and {IS_SOURCE})")
-        spread = ", ".join(f"s.{backticked(field.name)}" for field in source.schema.fields if field.dataType.typeName() != "map")
-        by = [*(f"t.{backticked(name)}" for name in once), f"if({IS_TARGET}, 0L, xxhash64({spread or '0'}))"]
+        compared = [field.name for field in source.schema.fields if field.dataType.typeName() != "map"]
+        spread = ", ".join(f"{backticked(self.name)}.{backticked(column)}" for column in compared)
+        by = [*(f"{backticked(name)}.{backticked(column)}" for column in once), f"if({IS_TARGET}, 0L, xxhash64({spread or '0'}))"]
         place = f"row_number() over (partition by {', '.join(by)} order by {IS_SOURCE}) as {_PLACE}"
         repeat = f"{IS_TARGET} and {IS_SOURCE} and {_PLACE} > 1"
         failure = "false" if allowed else f"boolean(raise_error('{REPEATED}'))"
@@ -82,7 +82,7 @@ class Statement:
         if target.own:
             return Wanted(everything=True)
         by_source = any(clause.when == BY_SOURCE for clause in self.clauses.clauses)
-        if (source is None and (target.predicate is not None or target.where is None)) or (source is not None and by_source):
+        if (source is None and (target.decides or target.where is None)) or (source is not None and by_source):
             return Wanted(target.predicate)
         most = target.version.meta.env.limits.driver_statement_bytes
 
@@ -91,8 +91,8 @@ class Statement:
                 return np.ones(rows.num_rows, bool)
             flags = np.zeros(rows.num_rows, bool)
             numbered = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
-            new = target.spark.createDataFrame(numbered).alias("t")
-            found = new.where(target.where) if source is None else new.join(source.alias("s"), F.expr(self.on), "left_semi")
+            new = target.of(target.spark.createDataFrame(numbered))
+            found = new if source is None else new.join(source.alias(self.name), F.expr(self.on), "left_semi")
             flags[found.select(_PLACE).toArrow().column(0).to_numpy()] = True
             return flags
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lsmlake.compact.bucket import Picker
@@ -15,19 +14,32 @@ from lsmlake.write.upsert import inline_picker
 
 @dataclass(frozen=True)
 class Target:
-    """The rows of a version that a statement may change: those for which `where` is true, which is also `predicate` if lsmlake
-    knows its meaning. `own`: the statement reads other rows of this version, too."""
+    """The rows of a version that a statement may change.
+
+    Attributes:
+        name: what the statement calls the table.
+        where: the condition for the rows, in the words of the statement.
+        predicate: what is known of the rows. `decides`: it is the whole condition.
+        ranges: limits of the rows, as SQL by which Spark leaves out parts of files.
+        own: the statement reads other rows of this version, too.
+        uneven: as in `write.upsert`.
+    """
 
     spark: object
     version: Version
+    name: str
+    isolation: str = SERIALIZABLE
     where: str | None = None
     predicate: Predicate | None = None
-    isolation: str = SERIALIZABLE
+    decides: bool = False
+    ranges: str | None = None
     own: bool = False
-    refine: Callable[[object], object] | None = None
-    """Chooses among the rows, and adds columns to them."""
     uneven: set[str] = field(default_factory=set)
-    """As in `write.upsert`."""
+
+    def of(self, rows):
+        """Those of the rows that the statement is for, under the name of the table."""
+        named = rows.alias(self.name)
+        return named if self.where is None else named.where(f"({self.where}\n) and true")  # NULL is a condition, text is none
 
     def plan(self) -> Plan:
         """A read of the rows."""

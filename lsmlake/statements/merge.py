@@ -1,6 +1,6 @@
 """MERGE INTO in this process: rows of a source update, delete or add rows of the table, in one commit.
 
-1. `merge_clauses.checked` checks the statement.
+1. `bound.bound` checks the statement.
 2. The source is loaded (`merge_join.Join`). Its values of columns that must be equal limit the files of the target to read.
 3. The target streams through the join: the columns that the statement names, and the place of each row.
 4. Of the rows to update, the columns that a clause leaves as they are are read by place.
@@ -24,18 +24,19 @@ from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
+from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.bound import Bound
+from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE
+from lsmlake.statements.merge_join import ACTION, POSITION, Join
+from lsmlake.statements.merge_target import MERGED, Target, by_file, placed
+from lsmlake.statements.statement import TARGET
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
-from lsmlake.write.clause import BY_SOURCE, DELETE, UPDATE
 from lsmlake.write.keys_written import KeysWritten
-from lsmlake.write.merge_clauses import TARGET, Statement
-from lsmlake.write.merge_join import ACTION, POSITION, Join
-from lsmlake.write.merge_target import MERGED, Target, by_file, placed
 from lsmlake.write.prepare import Request, delete_columns, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts
 from lsmlake.write.wanted import Wanted
@@ -43,7 +44,7 @@ from lsmlake.write.wanted import Wanted
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:
     """Evaluates a MERGE on a version and commits it. `own`: the source is made of rows of this version. Raises Overtaken."""
-    statement = join.statement
+    statement, own = join.statement, own or join.statement.reader.own
     for clause in statement.clauses:
         if clause.action == UPDATE:
             check_updatable(version.schema, clause.values.schema.names, version.meta.paths.root)
@@ -56,7 +57,7 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
     return _by_key(version, join, predicate, wanted)
 
 
-def _wanted(statement: Statement, join: Join, predicate: Predicate | None, own: bool) -> Wanted:
+def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> Wanted:
     """The rows that overtake a MERGE: those that match a source row; all, if clauses are for rows that match none."""
     if statement.of(BY_SOURCE) or own:
         return Wanted(everything=own)
@@ -69,7 +70,7 @@ def _at_once(rows: pa.Table) -> pa.Table:
     return placed(rows, np.zeros(rows.num_rows, np.int64), np.arange(rows.num_rows))
 
 
-def _candidates(version: Version, statement: Statement, join: Join) -> Predicate | None:
+def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | None:
     """What all target rows satisfy that a clause can be for; None: nothing is known."""
     if statement.of(BY_SOURCE):
         return None
@@ -130,7 +131,7 @@ def _complete(rows: pa.Table, schema: Schema) -> pa.Table:
     return rows
 
 
-def _kept_columns(schema: Schema, statement: Statement) -> list[str]:
+def _kept_columns(schema: Schema, statement: Bound) -> list[str]:
     """The columns that not every update clause assigns: their old values are needed."""
     assigned = [{*clause.values.schema.names} for clause in statement.clauses if clause.action == UPDATE]
     return [name for name in schema.columns.names if any(name not in names for names in assigned)]

@@ -5,7 +5,7 @@ The source is read once and kept, on local disk beyond the memory limit. The tar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 
@@ -16,8 +16,9 @@ from lsmlake.dialect.connection import connected, memory_limit, registered, tran
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
-from lsmlake.write.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
-from lsmlake.write.merge_clauses import SOURCE, TARGET, Checked, Statement
+from lsmlake.statements.bound import Bound, Checked
+from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
+from lsmlake.statements.statement import SOURCE, TARGET, Load
 
 FILE, POSITION, ACTION = "_file", "_position", "_action"
 """Columns of the target rows that say where a row is, and the number of the clause for it, from 1."""
@@ -30,16 +31,15 @@ class Join:
 
     def __init__(
         self,
-        statement: Statement,
+        statement: Bound,
         source: Iterable[pa.Table],
         columns: pa.Schema,
         zone: str,
         memory_bytes: int,
-        load: Callable[[object], None] | None = None,
     ) -> None:
-        """`columns`: of the source. `load`: makes what the expressions of the statement read besides, on the connection."""
+        """`columns`: of the source."""
         self.statement, self.columns = statement, columns
-        self._source, self._zone, self._memory_bytes, self._extra = source, zone, memory_bytes, load
+        self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
         self._names = statement.needs(SOURCE)
 
     def __enter__(self) -> Join:
@@ -47,10 +47,6 @@ class Join:
             exits.enter_context(translated_errors())
             self._connection = exits.enter_context(connected(self._zone, "merge"))
             self._connection.execute(f"SET memory_limit = '{memory_limit(self._memory_bytes)}'")
-            if self._extra is None:  # the source is the build side
-                self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-            else:
-                self._extra(self._connection)
             self._load(self._source)
             self._exits = exits.pop_all()
         return self
@@ -58,9 +54,15 @@ class Join:
     def __exit__(self, *error: object) -> None:
         self._exits.__exit__(*error)
 
-    def restate(self, statement: Statement) -> None:
-        """Replaces the statement by the same one checked against a newer schema of the target. Raises CommitConflict if it needs
-        columns of the source that the first one did not: the source is read once."""
+    def state(self, statement: Bound, load: Load | None) -> None:
+        """Evaluates this statement from now on: the same one, which may be checked against a newer schema of the target. `load`:
+        makes what its expressions read besides. Raises CommitConflict if it needs columns of the source that the first one did
+        not: the source is read once."""
+        with translated_errors():
+            if load is None:  # the source is the build side
+                self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
+            else:
+                load(self._connection)
         if missing := sorted({*statement.needs(SOURCE)} - {*self._names}):
             raise CommitConflict(
                 "the table was altered while the merge was prepared",

@@ -3,43 +3,38 @@ position and the new ones appended; under a primary key the new rows are written
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from lsmlake.commit.replay import Identity
-from lsmlake.dialect.evaluate import Columns, columns_of
-from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.evaluate import Columns
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched, rows_at
 from lsmlake.read.scan import read_plan
+from lsmlake.statements.attempts import DmlReport
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_replaces, check_updatable
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, prepare
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 from lsmlake.write.wanted import Wanted
 
 
-def update(
-    version: Version, values: Mapping[str, str], predicate: Predicate | None, isolation: str, zone: str, now: str
-) -> DmlReport:
+def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
     """Gives the rows for which `predicate` is true (None: all rows) new values.
 
     Args:
         version: The version to read.
-        values: Column -> an expression in Spark SQL over the old row.
+        assigned: The new values, over the old row.
         predicate: The rows to update.
         isolation: See `options.isolation`.
-        zone: The session's time zone.
-        now: The time of the statement.
 
     Raises:
         InvalidQuery: An expression is invalid, or the merge engine cannot update rows.
@@ -47,7 +42,6 @@ def update(
         Overtaken: Another commit changed one of the rows.
     """
     schema = version.schema
-    assigned = columns_of(values, Scope.of(schema.plain_columns), schema.plain_columns, zone=zone, now=now)
     check_updatable(schema, assigned.schema.names, version.meta.paths.root)
     wanted = Wanted(predicate) if isolation == SERIALIZABLE else None
     if schema.append_only:

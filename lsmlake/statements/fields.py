@@ -5,18 +5,15 @@ As in Spark, a struct that is NULL becomes one in which only the assigned fields
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.type_text import backticked
 
 Value = TypeVar("Value")
 Path = tuple[str, ...]
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def whole_columns(
@@ -63,30 +60,3 @@ def whole_columns(
 
     kinds = {field.name: field.type for field in columns}
     return {name: value_of((name,), kinds.get(name), given) for name, given in grouped.items()}
-
-
-def whole_texts(texts: Mapping[str, str], columns: pa.Schema, prefix: str = "") -> Mapping[str, str]:
-    """Column -> the text of its expression. A key that is no column is a path, such as "st.a" or "st.`my field`". `prefix`: what
-    stands before the columns in expressions, such as "t."."""
-    names = {field.name.lower() for field in columns}
-    if all(name.lower() in names for name in texts):
-        return texts
-    paths = [((name,) if name.lower() in names else _path(name), text) for name, text in texts.items()]
-
-    def old(path: Path) -> str:
-        return prefix + ".".join(map(backticked, path))
-
-    def struct(fields: list[tuple[str, str]]) -> str:
-        pairs = (f"{_literal(name)}, ({text}\n)" for name, text in fields)  # a text may end with a comment
-        return f"named_struct({', '.join(pairs)})"
-
-    return whole_columns(paths, columns, old, struct)
-
-
-def _path(name: str) -> Path:
-    parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name)]
-    return tuple(parts) or (name,)
-
-
-def _literal(name: str) -> str:
-    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -20,10 +20,10 @@ from lsmlake.predicate import evaluate
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.positions import Matched
 from lsmlake.read.scan import Fresh, filtered, freshen, groups_to_read, merge_at_read
+from lsmlake.statements.merge_join import FILE, POSITION
+from lsmlake.statements.statement import TARGET
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.together import Once, ahead
-from lsmlake.write.merge_clauses import TARGET
-from lsmlake.write.merge_join import FILE, POSITION
 
 MERGED = -1
 

@@ -12,12 +12,12 @@ from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched
 from lsmlake.read.scan import read_plan
+from lsmlake.statements.attempts import DmlReport
 from lsmlake.store.version import Version
 from lsmlake.write.changeable import check_deletable
 from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.statement import DmlReport
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 from lsmlake.write.wanted import Wanted

@@ -1,0 +1,138 @@
+"""Carries out a MERGE: opens its source, reads the statement, and evaluates it on a version of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+
+from lsmlake.api.inputs import Input, as_input
+from lsmlake.api.runtime import Runtime
+from lsmlake.api.scan import Scan
+from lsmlake.api.types import MergeSource
+from lsmlake.errors import InvalidData
+from lsmlake.maintain.alter import becoming, evolve
+from lsmlake.schema.conform import Cast, converted
+from lsmlake.statements.attempts import DmlReport, evaluated
+from lsmlake.statements.bound import Bound, bound, schema_of_source
+from lsmlake.statements.merge import merge
+from lsmlake.statements.merge_join import Join
+from lsmlake.statements.statement import Statement
+from lsmlake.store.version import Version
+
+Evaluate = Callable[[Version], DmlReport]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A source in this process. `tables`: reads it, once."""
+
+    columns: pa.Schema
+    tables: Callable[[], Iterable[pa.Table]]
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """A source made of rows of the table that the merge changes: made anew for each version on which the merge is evaluated."""
+
+    at: Callable[[Version], object]
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A MERGE. `name`: the table, for errors. `evolves`: first the columns of the source that the table lacks are added."""
+
+    statement: Statement
+    runtime: Runtime
+    name: str
+    evolves: bool = False
+
+    def read(self, version: Version, source: object) -> Callable[[], DmlReport]:
+        """Reads the statement on a version, and returns what carries it out. `source`: data, a scan, `Rows` or `OwnRows`."""
+        if not isinstance(source, OwnRows):
+            return self._action(version, self._opened(version, source))
+
+        def action(now: Version) -> Callable[[], DmlReport]:
+            return self._action(now, self._opened(now, source.at(now)), own=True)
+
+        first = action(version)
+        return lambda: evaluated(version, lambda now: (first if now is version else action(now))())
+
+    def _opened(self, version: Version, data: object) -> Rows | MergeSource:
+        """The source, for this process or for the runtime."""
+        if isinstance(data, Rows):
+            return data
+        if not isinstance(data, Scan) and not self.runtime.owns(data):
+            data = self._input(version, data)
+        spread = self.runtime.source(version, data)
+        if spread is not None:
+            return spread
+        tables = as_input(data).tables
+        first = next(tables, None)
+        if first is None:
+            raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")
+        return Rows(schema_of_source(first.schema, version.schema.plain_columns), lambda: chain([first], tables))
+
+    def _input(self, version: Version, data: object) -> Input:
+        """Data in this process. The columns of files without types that have the name of one of the table get its type."""
+        given = as_input(data)
+        if not given.text:
+            return given
+        by_lower = {field.name.lower(): field for field in version.schema.plain_columns}
+        cast = Cast(self.runtime.zone)
+
+        def typed(rows: pa.Table) -> pa.Table:
+            for place, name in enumerate(rows.column_names):
+                if field := by_lower.get(name.lower()):
+                    rows = rows.set_column(place, name, converted(rows[name], field, cast))
+            return rows
+
+        return Input(map(typed, given.tables))
+
+    def _action(self, version: Version, source: Rows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
+        """Reads the statement on a version; returns what carries it out. `own`: the source is made of rows of this version, and
+        the caller evaluates the statement again."""
+        columns = source.columns if isinstance(source, Rows) else self.runtime.columns_of(source.schema)
+        read_on = becoming(version, self.name, columns) if self.evolves else version
+        evaluation = self._here(read_on, source) if isinstance(source, Rows) else self._spread(read_on, source)
+
+        def act() -> DmlReport:
+            now = version if read_on is version else self._evolved(version, columns)
+            with evaluation(own) as evaluate:
+                return evaluate(now) if own else evaluated(now, evaluate)
+
+        return act
+
+    def _evolved(self, version: Version, columns: pa.Schema) -> Version:
+        return evolve(version, self.name, columns, None, partial(self.runtime.compactions, version.meta))
+
+    def _spread(self, read_on: Version, source: MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
+        read = self.runtime.merging(read_on, source, self.statement)
+        return lambda own: nullcontext(partial(read, own=own))
+
+    def _here(self, read_on: Version, source: Rows) -> Callable[[bool], AbstractContextManager[Evaluate]]:
+        statement, zone = self.statement, self.runtime.zone
+
+        def made(version: Version) -> Bound:
+            return bound(statement, version.schema, source.columns, zone, statement.reader(version))
+
+        first = made(read_on)
+
+        @contextmanager
+        def evaluation(own: bool) -> Iterator[Evaluate]:
+            memory_bytes = read_on.options.write.buffer_bytes
+            with Join(first, source.tables(), source.columns, zone, memory_bytes) as join:
+
+                def evaluate(version: Version) -> DmlReport:
+                    current = first if version is read_on else made(version)
+                    with current.reader.loading() as load:
+                        join.state(current, load)
+                        return merge(version, join, statement.level(version), own)
+
+                yield evaluate
+
+        return evaluation

@@ -1,0 +1,121 @@
+"""What the clauses of a statement assign: the value of each column, given the columns of one version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.literals import literal
+from lsmlake.errors import InvalidQuery
+from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.schema import Schema
+from lsmlake.statements.clause import DELETE, INSERT, Clause
+from lsmlake.statements.fields import Path, whole_columns
+from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, side_column, struct_of
+from lsmlake.statements.statement import Statement
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+
+def assigned(
+    statement: Statement, clause: Clause[Part], schema: Schema, source: pa.Schema | None, common: Iterable[tuple[str, str]] = ()
+) -> dict[str, Part]:
+    """Column -> value. `*` means every column from the source column of its name; an update leaves out key columns that the rows
+    have in common. A field of a struct assigns the struct.
+
+    Args:
+        statement: the statement.
+        clause: one of its clauses.
+        schema: the columns of the target.
+        source: the columns of the source.
+        common: the columns that the condition requires to be equal, or both null.
+
+    Raises:
+        InvalidQuery: a column is assigned twice, or does not exist.
+    """
+    if clause.action == DELETE:
+        return {}
+    columns = schema.plain_columns
+    if clause.values is None:
+        return _all(clause, schema, source, common, statement)
+    by_lower = {field.name.lower(): field for field in schema.columns}
+    paths = [(_path(key, by_lower, statement.target), value) for key, value in clause.values.items()]
+    values = [(path, _or_default(path, value, by_lower)) for path, value in paths]
+    if clause.action == INSERT:
+        for path, _ in values:
+            if len(path) > 1:
+                raise InvalidQuery(
+                    f"unknown column {'.'.join(path)!r}", expected=f"one of {columns.names}", cure="correct the name"
+                )
+        return _once((path[0], value) for path, value in values)
+
+    def old(path: Path) -> Part:
+        return Part(side_column(TARGET_SIDE, path), values[0][1].text)
+
+    def struct(fields: list[tuple[str, Part]]) -> Part:
+        return Part(struct_of((name, part.node) for name, part in fields), fields[0][1].text, tuple(part for _, part in fields))
+
+    return whole_columns(values, columns, old, struct)
+
+
+def _once(values: Iterable[tuple[str, Part]]) -> dict[str, Part]:
+    found: dict[str, Part] = {}
+    for name, value in values:
+        if name.lower() in map(str.lower, found):
+            raise InvalidQuery(f"column {name!r} is assigned twice", cure="assign it once")
+        found[name] = value
+    return found
+
+
+def _all(
+    clause: Clause[Part], schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]], statement: Statement
+) -> dict[str, Part]:
+    common = {target for target, own in equal if target.lower() == own.lower()}
+    by_lower = {name.lower(): name for name in source.names}
+    wanted = [name for name in schema.columns.names if clause.action == INSERT or name not in {*common} & {*schema.primary_key}]
+    if missing := [name for name in wanted if name.lower() not in by_lower]:
+        raise InvalidQuery(
+            "the source lacks columns of the table",
+            expected=wanted,
+            found=source.names,
+            cure=f"add {missing} to the source, or name the columns to {clause.action}",
+        )
+    return {name: Part(side_column(SOURCE_SIDE, (by_lower[name.lower()],)), statement.on.text) for name in wanted}
+
+
+def _path(key: str | Path, columns: Mapping[str, pa.Field], target: tuple[str, ...]) -> Path:
+    """The column, and the fields in it, that a key names: text such as "st.a" or "st.`my field`", or the parts of a name."""
+    if isinstance(key, str):
+        if key.lower() in columns:
+            return (key,)
+        parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(key)]
+        return tuple(parts) or (key,)
+    for length in range(len(key) - 1, 0, -1):
+        named = ".".join(key[:length]).lower() in map(str.lower, target)
+        if named and (length > 1 or key[1].lower() in columns or key[0].lower() not in columns):
+            return key[length:]
+    return key
+
+
+def _or_default(path: Path, value: Part, columns: Mapping[str, pa.Field]) -> Part:
+    """The value, or the default of the column where it is the keyword DEFAULT."""
+    field = columns.get(path[0].lower()) if len(path) == 1 else None
+    return Part(default_of_column(field), value.text) if field is not None and is_default(value.node) else value
+
+
+def default_of_column(field: pa.Field) -> exp.Expression:
+    """The default of a column as a literal; NULL if it has none."""
+    value = default_of(field, WRITE)
+    return exp.Null() if value is None else literal(value.as_py(), field.name)
+
+
+def is_default(node: exp.Expression) -> bool:
+    """Whether a value is the keyword DEFAULT."""
+    if isinstance(node, exp.Column):
+        return (
+            not node.table and isinstance(node.this, exp.Identifier) and not node.this.quoted and node.name.upper() == "DEFAULT"
+        )
+    return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"

@@ -1,0 +1,169 @@
+"""DELETE, UPDATE and MERGE as values. SQL makes them of its tree, the methods of a table of the texts that they are given; this
+process (`change`, `merge`) and Spark (`spark.statements`) evaluate them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.scope import Relation, Scope
+from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery
+from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
+from lsmlake.store.version import Version
+
+TARGET, SOURCE = "t.", "s."
+"""How the columns of joined rows begin."""
+Load = Callable[[object], None]
+"""Makes what expressions read, such as the tables of subqueries, on a connection of DuckDB."""
+
+
+class Reader(Protocol):
+    """Reads the expressions of a statement on one version of its table, in this process."""
+
+    @property
+    def own(self) -> bool:
+        """Whether queries in the expressions read the table that the statement changes."""
+
+    def translator(self, text: Text, scope: Scope) -> Translator:
+        """A translator for expressions of a text."""
+
+    def loading(self) -> AbstractContextManager[Load | None]:
+        """What makes the tables of the queries on a connection; None without queries."""
+
+
+class Queries(Protocol):
+    """The queries in the expressions of a statement."""
+
+    def at(self, version: Version) -> Reader:
+        """Reads them where the changed table is this version of it."""
+
+    def replacements(self, part: Part, version: Version) -> list[Replacement]:
+        """What an engine beside this process gets in a text instead of the names of tables, which it has under other names."""
+
+    @property
+    def own(self) -> bool:
+        """Whether they read the table that the statement changes."""
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """Reads expressions without queries at the time `now`."""
+
+    now: str
+    own: bool = False
+
+    def translator(self, text: Text, scope: Scope) -> Translator:
+        return Translator.at(text, scope, self.now)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        yield None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What becomes of rows.
+
+    Attributes:
+        clauses: what to do with which rows; a DELETE or UPDATE has one.
+        on: the condition of the join or, without a source, the condition for the rows; None: all rows.
+        now: the time of the statement.
+        isolation: None: as the options of the table say.
+        target: what can stand before a column of the target.
+        source: what can stand before a column of the source; None: the statement is no MERGE.
+        queries: None: expressions hold no queries.
+    """
+
+    clauses: tuple[Clause[Part], ...]
+    on: Part | None
+    now: str
+    isolation: str | None = None
+    target: tuple[str, ...] = ()
+    source: tuple[str, ...] | None = None
+    queries: Queries | None = None
+
+    def reader(self, version: Version) -> Reader:
+        """Reads the expressions in this process."""
+        return _Plain(self.now) if self.queries is None else self.queries.at(version)
+
+    def level(self, version: Version) -> str:
+        """The isolation level."""
+        levels = version.options.isolation
+        if self.source is not None:
+            return self.isolation or levels.merge
+        return self.isolation or (levels.delete if self.clauses[0].action == DELETE else levels.update)
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """The expressions."""
+        if self.on is not None:
+            yield self.on
+        for clause in self.clauses:
+            yield from clause.parts
+
+    def has_query(self, parts: Iterable[Part]) -> bool:
+        return self.queries is not None and any(part.node.find(exp.Query) is not None for part in parts)
+
+    def words(self, part: Part, sides: Mapping[str, str], version: Version, more: Sequence[Replacement] = ()) -> str:
+        """An expression as text for an engine. `sides`: what the engine calls the target and the source."""
+        return part.words(sides, [*more, *([] if self.queries is None else self.queries.replacements(part, version))])
+
+    def alone(self, columns: pa.Schema, prefix: str = "") -> Scope:
+        """The columns of the target. In the rows their names begin with `prefix`."""
+        return Scope((self._side(columns, TARGET_SIDE, prefix),))
+
+    def joined(self, columns: pa.Schema, source: pa.Schema) -> dict[str, Scope]:
+        """The columns that the clauses of each kind can name, of the target and the source."""
+        target, given = self._side(columns, TARGET_SIDE, TARGET), self._side(source, SOURCE_SIDE, SOURCE)
+        return {MATCHED: Scope((target, given)), NOT_MATCHED: Scope((given,)), BY_SOURCE: Scope((target,))}
+
+    def _side(self, columns: pa.Schema, side: str, prefix: str) -> Relation:
+        names = self.target if side == TARGET_SIDE else self.source or ()
+        return Scope.of(columns, *names, side, prefix=prefix).relations[0]
+
+
+@contextmanager
+def given(
+    clauses: Iterable[Clause[str]],
+    on: str | None,
+    now: str,
+    isolation: str | None,
+    target: tuple[str, ...] = (),
+    source: tuple[str, ...] | None = None,
+) -> Iterator[Statement]:
+    """A statement made of texts, each of which is parsed once; for reading it, see `Text.read`."""
+    with ExitStack() as stack:
+
+        def part(words: str) -> Part:
+            text = Text(words)
+            node = stack.enter_context(text.read())
+            if isinstance(node, exp.Query):
+                text.refuse(node, "a query is no expression", cure="put it in parentheses, in lake.sql")
+            return Part(node, text)
+
+        yield Statement(
+            tuple(clause.map(part) for clause in clauses), None if on is None else part(on), now, isolation, target, source
+        )
+
+
+def deletion(where: str | None, now: str, isolation: str | None) -> AbstractContextManager[Statement]:
+    """A DELETE of the rows that satisfy a condition."""
+    return given([Clause(MATCHED, DELETE)], where, now, isolation)
+
+
+def assignment(
+    values: Mapping[str, str], where: str | None, now: str, isolation: str | None
+) -> AbstractContextManager[Statement]:
+    """An UPDATE of the rows that satisfy a condition."""
+    if not values:
+        raise InvalidQuery("there is no expression", cure="name at least one column")
+    return given([Clause(MATCHED, UPDATE, values)], where, now, isolation)
