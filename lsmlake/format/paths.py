@@ -53,7 +53,7 @@ def view_name(path: str, database: str) -> str | None:
 
 
 _OF_A_TABLE = re.compile(
-    r"(schema|snapshot|changelog|consumer|tag|branch|manifest|index|metadata)/.+"
+    r"(schema|snapshot|changelog|consumer|copied|tag|branch|manifest|index|metadata)/.+"
     r"|(.+/)?bucket-\d+/((data|changelog)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",
     re.DOTALL,
 )
@@ -295,6 +295,10 @@ class TablePaths:
     def is_pin(self, path: str) -> bool:
         name = path.removeprefix(f"{self.tags}/pin-")
         return name != path and is_name(name)
+
+    def copied(self, name: str) -> str:
+        """The list of files that a COPY INTO has loaded."""
+        return f"{self.root}/copied/{self.table_uuid}/{name}.json"
 
     def manifest(self, name: str) -> str:
         return f"{self.root}/manifest/{name}"

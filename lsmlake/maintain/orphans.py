@@ -55,7 +55,7 @@ _FORMS = (
     ("Iceberg metadata", re.compile(r"metadata/(snap-\d+-[^-/]+\.avro|manifest-[^-/]+\.avro|dv-\d+-[^-/]+\.puffin)")),
     ("Iceberg metadata", re.compile(r"metadata/v\d+\.metadata\.json")),
 )
-_BY_UUID = ("schema", "snapshot", "changelog", "consumer", "tag", "branch")
+_BY_UUID = ("schema", "snapshot", "changelog", "consumer", "copied", "tag", "branch")
 _DROPPED = "dropped table"
 _TEMPORARY = "temporary"
 

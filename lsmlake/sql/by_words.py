@@ -17,6 +17,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.sql.alter import alter, comment_on
 from lsmlake.sql.call import call
 from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.copy_into import copy_into
 from lsmlake.sql.databases import KINDS, create_database, use
 from lsmlake.sql.describe import describe
 from lsmlake.sql.drop import drop
@@ -30,6 +31,7 @@ Action = Callable[[], object]
 _READERS: dict[str, Callable[[Lake, Words], Action]] = {
     "CALL": call,
     "COMMENT": comment_on,
+    "COPY": copy_into,
     "DROP": drop,
     "SHOW": show,
     "USE": use,

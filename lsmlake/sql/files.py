@@ -6,7 +6,7 @@ texts. The columns of Parquet are those of the first file. A path is a file, a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,8 +42,14 @@ def opened(node: exp.Table, text: Text) -> FileRows:
     kind, path = (part.name for part in node.parts)
     if kind.lower() not in FORMATS:
         text.refuse(node, f"files of {kind} are not read", expected=", ".join(FORMATS), cure="attach Spark")
-    paths = tuple(input_files.find_any(path))
-    folder = input_files.local_path(path)
+    paths = tuple(paths_of(path))
+    schema = _SCHEMAS[kind.lower()](paths)
+    return FileRows(paths, kind.lower(), pa.schema([pa.field(one.name, of_column(one), True) for one in schema]))
+
+
+def paths_of(path: str) -> list[str]:
+    """The files that a path names: itself, those in a folder, or those that match a glob. Raises InvalidData."""
+    paths, folder = input_files.find_any(path), input_files.local_path(path)
     for one in paths if folder.is_dir() else ():
         if any("=" in part for part in Path(one).relative_to(folder).parts[:-1]):
             raise InvalidData(
@@ -52,8 +58,18 @@ def opened(node: exp.Table, text: Text) -> FileRows:
                 expected="files outside of folders such as dt=2026-01-31",
                 cure="name the files of one folder, attach Spark, or CALL import_parquet",
             )
-    schema = _SCHEMAS[kind.lower()](paths)
-    return FileRows(paths, kind.lower(), pa.schema([pa.field(one.name, of_column(one), True) for one in schema]))
+    return paths
+
+
+def loaded(kind: str, paths: Iterable[str], columns: pa.Schema, header: bool, separator: str) -> Iterator[pa.Table]:
+    """The rows of files that are loaded into a table with these columns. CSV without a header has them in this order."""
+    for path in paths:
+        with _readable(path):
+            if kind == "csv":
+                names = _header(path, separator) if header else columns.names
+                yield from _csv_rows(path, names, separator, int(header))
+            else:
+                yield from _READERS[kind](path, columns) if kind == "json" else _parquet_rows(path)
 
 
 @dataclass(frozen=True)
@@ -136,28 +152,43 @@ def _parquet(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
+def _parquet_rows(path: str) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
 def _csv_schema(paths: tuple[str, ...]) -> pa.Schema:
-    with _readable(paths[0]), _open_csv(paths[0], None) as reader:
+    with _readable(paths[0]), csv.open_csv(paths[0], csv.ReadOptions(autogenerate_column_names=True), _parsing(",")) as reader:
         count = len(reader.schema)
     return pa.schema([(f"_c{number}", pa.string()) for number in range(count)])
 
 
 def _csv(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
-    with _open_csv(path, schema.names) as reader:
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
+    return _csv_rows(path, schema.names, ",", 0)
 
 
-def _open_csv(path: str, names: list[str] | None) -> csv.CSVStreamingReader:
-    """A reader of text: an empty field is null, unless it is in quotes."""
-    options = csv.ReadOptions(column_names=names, autogenerate_column_names=names is None)
+def _header(path: str, separator: str) -> list[str]:
+    with csv.open_csv(path, parse_options=_parsing(separator)) as reader:
+        return reader.schema.names
+
+
+def _parsing(separator: str) -> csv.ParseOptions:
+    return csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+
+
+def _csv_rows(path: str, names: Sequence[str], separator: str, skip: int) -> Iterator[pa.Table]:
+    """The rows as text: an empty field is null, unless it is in quotes. `skip`: rows at the beginning."""
     convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(names or (), pa.string()),
+        column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    return csv.open_csv(path, options, csv.ParseOptions(newlines_in_values=True), convert)
+    reading = csv.ReadOptions(column_names=list(names), skip_rows_after_names=skip)
+    with csv.open_csv(path, reading, _parsing(separator), convert) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
 
 
 def _json_schema(paths: tuple[str, ...]) -> pa.Schema:

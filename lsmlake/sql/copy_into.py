@@ -1,0 +1,219 @@
+"""COPY INTO: loads the files of a folder that were not loaded before.
+
+The commit of the rows also names the list of the files (`store.copied`), so a file is loaded once, whatever fails: of two
+statements at the same time the later one starts again, with the files that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from lsmlake.api.lake import Lake
+from lsmlake.api.table import Table
+from lsmlake.commit.replay import Identity
+from lsmlake.errors import CommitConflict, CommitUnknown, InvalidData
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.schema.conform import Cast
+from lsmlake.sql.files import FORMATS, loaded, paths_of
+from lsmlake.sql.names import full_name
+from lsmlake.sql.words import Words
+from lsmlake.store.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
+from lsmlake.store.version import Version
+from lsmlake.write.append import append_tables
+from lsmlake.write.prepare import Request
+from lsmlake.write.upsert import inline_picker
+from lsmlake.write.upsert_tables import upsert_tables
+
+_ROUNDS = 5
+_FORM = (
+    "COPY INTO table FROM 'path' FILEFORMAT = CSV | JSON | PARQUET [FILES = ('name', ...) | PATTERN = 'glob'] "
+    "[FORMAT_OPTIONS ('header' = 'true', 'sep' = ';')] [COPY_OPTIONS ('force' = 'true')]"
+)
+_CURES = {
+    "inferSchema": "leave it out: the table has the types",
+    "mergeSchema": "write ALTER TABLE ... ADD COLUMN before",
+}
+
+
+@dataclass
+class Copy:
+    """What a COPY INTO says."""
+
+    path: str
+    kind: str = ""
+    files: list[str] = field(default_factory=list)
+    pattern: str | None = None
+    header: bool = False
+    separator: str = ","
+    force: bool = False
+
+    def paths(self) -> list[str]:
+        """The files to load, unless they were loaded before."""
+        if self.files:
+            return [path for file in self.files for path in paths_of(str(Path(self.path) / file))]
+        found = paths_of(self.path)
+        if self.pattern is None:
+            return found
+        chosen = [path for path in found if fnmatch(_below(path, self.path), self.pattern)]
+        if not chosen:
+            raise InvalidData("no file fits the pattern", where=self.path, found=self.pattern, cure="correct the pattern")
+        return chosen
+
+
+def _below(path: str, folder: str) -> str:
+    return path.removeprefix(folder.rstrip("/") + "/") if path.startswith(folder.rstrip("/") + "/") else Path(path).name
+
+
+def copy_into(lake: Lake, words: Words) -> Callable[[], object]:
+    """See `_FORM`."""
+    words.need("INTO")
+    name = full_name(lake, words)
+    if words.follows("("):
+        words.refuse("the columns of the table cannot be listed", cure="write INSERT INTO ... SELECT ... FROM csv.`path`")
+    words.need("FROM")
+    if words.follows("("):
+        words.refuse("COPY INTO loads files as they are", cure="write INSERT INTO ... SELECT ... FROM csv.`path`")
+    copy, given = Copy(words.literal("a path")), set()
+    while words.any_follow():
+        clause = words.take_one("FILEFORMAT", "FILES", "PATTERN", "FORMAT_OPTIONS", "COPY_OPTIONS")
+        if not clause:
+            words.refuse("this is not supported in COPY INTO", expected=_FORM)
+        if clause in given:
+            words.refuse(f"{clause} is given twice", cure="give it once")
+        given.add(clause)
+        _read(words, clause, copy)
+    if not copy.kind:
+        words.refuse("FILEFORMAT is missing", expected=_FORM)
+    if copy.files and copy.pattern is not None:
+        words.refuse("FILES and PATTERN exclude each other", cure="use one of them")
+    if "FORMAT_OPTIONS" in given and copy.kind != "csv" and (copy.header or copy.separator != ","):
+        words.refuse(f"files of {copy.kind} have no header and no separator", cure="leave the options out")
+    return partial(_copied, lake.table(name), copy)
+
+
+def _read(words: Words, clause: str, copy: Copy) -> None:
+    if clause == "FORMAT_OPTIONS":
+        for option, value in words.pairs("an option").items():
+            _format_option(words, copy, option, value)
+    elif clause == "COPY_OPTIONS":
+        for option, value in words.pairs("an option").items():
+            if option.lower() == "force":
+                copy.force = _flag(words, option, value)
+            else:
+                _only_off(words, option, value, "force")
+    else:
+        words.need("=")
+        if clause == "FILEFORMAT":
+            copy.kind = words.identifier("a format").lower()
+            if copy.kind not in FORMATS:
+                words.refuse(f"files of {copy.kind} are not read", expected=", ".join(FORMATS), cure="attach Spark, and INSERT")
+        elif clause == "FILES":
+            copy.files = words.listed(lambda: words.literal("the name of a file"))
+        else:
+            copy.pattern = words.literal("a pattern")
+
+
+def _format_option(words: Words, copy: Copy, option: str, value: str) -> None:
+    match option.lower():
+        case "header":
+            copy.header = _flag(words, option, value)
+        case "sep" | "delimiter":
+            copy.separator = {"\\t": "\t"}.get(value, value)
+            if len(copy.separator) != 1:
+                words.refuse("a separator is one character", expected="such as ';'")
+        case _:
+            _only_off(words, option, value, "header, sep")
+
+
+def _flag(words: Words, option: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        words.refuse(f"{option} is true or false")
+    return value.lower() == "true"
+
+
+def _only_off(words: Words, option: str, value: str, known: str) -> None:
+    """Refuses an option, unless it asks for what happens anyway."""
+    cure = next((cure for name, cure in _CURES.items() if name.lower() == option.lower()), None)
+    if cure is None or value.lower() != "false":
+        words.refuse(f"the option {option} is not supported", expected=known, cure=cure or "leave it out")
+
+
+# -- the load -----------------------------------------------------------------------------------------------------------
+
+
+def _copied(table: Table, copy: Copy) -> pa.Table:
+    """Loads the files. One row: how many rows and files were loaded, how many files were loaded before, and the snapshot."""
+    meta, paths = table.meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
+    for _ in range(_ROUNDS):
+        version = Version.latest(meta)
+        owner = list_of(version.snapshot)
+        newest = None if owner is None or (copy.force and not _readable(version, owner)) else read_copied(meta, owner)
+        known = set() if copy.force else files_of(meta, newest)
+        wanted = [path for path in paths if path not in known]
+        if not wanted:
+            return _report(0, 0, len(paths), None)
+        made = put_copied(meta, newest, wanted)
+        rows = Counted(loaded(copy.kind, wanted, version.schema.plain_columns, copy.header, copy.separator))
+        try:
+            snapshot = _written(table, version, rows, _identity(version, made, owner))
+        except CommitUnknown:
+            raise
+        except BaseException as error:
+            now = list_of(Version.latest(meta).snapshot)
+            if now != made.name:
+                meta.files.delete_quietly([meta.paths.copied(made.name)])
+            if isinstance(error, InvalidData) and now != owner:
+                continue  # another COPY INTO came first
+            raise
+        if snapshot is None:
+            meta.files.delete_quietly([meta.paths.copied(made.name)])
+        return _report(rows.count, len(wanted), len(paths) - len(wanted), snapshot)
+    raise CommitConflict(
+        "other COPY INTO came first on every attempt", where=table.name, found=f"{_ROUNDS} attempts", cure="run it again"
+    )
+
+
+def _readable(version: Version, name: str) -> bool:
+    """Whether the list of the loaded files is there: a copy of a table lacks it."""
+    return version.meta.env.storage.size(version.meta.paths.copied(name)) is not None
+
+
+def _identity(version: Version, made: Copied, owner: str | None) -> Identity:
+    """The commit takes the name `WRITER` over from the list before it: if another one has done so meanwhile, it fails."""
+    last = version.snapshot.writers.get(WRITER, 0) if version.snapshot else 0
+    return Identity(WRITER, last + 1, query=made.name, replaces=owner)
+
+
+class Counted:
+    """Counts the rows of tables as they go by."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self.count, self._tables = 0, tables
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for table in self._tables:
+            self.count += table.num_rows
+            yield table
+
+
+def _written(table: Table, version: Version, rows: Counted, identity: Identity) -> Snapshot | None:
+    request = Request(cast=Cast(table.runtime.zone))
+    if version.schema.append_only:
+        return append_tables(version, rows, request, identity)
+    return upsert_tables(version, rows, request, identity, inline_picker(version, None))
+
+
+def _report(rows: int, files: int, skipped: int, snapshot: Snapshot | None) -> pa.Table:
+    columns = {
+        "num_affected_rows": rows,
+        "num_loaded_files": files,
+        "num_skipped_files": skipped,
+        "snapshot": snapshot and snapshot.id,
+    }
+    return pa.table({name: pa.array([value], pa.int64()) for name, value in columns.items()})
