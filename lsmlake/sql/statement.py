@@ -30,7 +30,10 @@ Args = Mapping[str, object] | Sequence[object] | None
 Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]
 """Carries out a statement that was read, and returns its rows."""
-SUPPORTED = "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, CREATE, ALTER, DROP, TRUNCATE, COPY INTO, COMMENT ON, USE, SHOW, DESCRIBE, CALL"
+SUPPORTED = (
+    "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY INTO, CREATE, ALTER, DROP, COMMENT ON, USE, "
+    "SHOW, DESCRIBE, CALL"
+)
 
 _CURES = {
     "ANALYZE": "write CALL analyze with the table",
