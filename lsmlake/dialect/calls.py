@@ -49,6 +49,8 @@ def windowed(context: Context, node: exp.Window) -> Typed:
     """A call with OVER."""
     if windows.is_ordered(context, node) and node.this.name.lower() in UNORDERED:
         context.text.refuse(node, f"{node.this.name} takes no ORDER BY and no frame in OVER", cure="leave them out")
+    if not windows.is_ordered(context, node) and called(node.this) in windows.ORDERED:
+        context.text.refuse(node, f"{called(node.this)} needs ORDER BY in OVER", cure="say in which order the rows count")
     return call(replace(context, windows=False), node.this, windows.over(context, node))
 
 
@@ -56,7 +58,7 @@ def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
     """A call with what stands behind it, such as FILTER. `over`: the clause OVER in SQL of DuckDB."""
     condition, ignores, order, groups = "", False, None, context.groups
     if groups is not None and not over and context.aggregates and called(node) in AGGREGATES:
-        return groups.call(call(replace(groups.before, aggregates=True), node))
+        return groups.aggregate(node, lambda before: call(replace(before, aggregates=True), node))
     while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
         if isinstance(node, exp.Filter):
             condition = context.plain().operand(node.expression.this, BOOLEAN)

@@ -7,18 +7,31 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.cast import cast
-from lsmlake.dialect.scope import Scope, Typed
+from lsmlake.dialect.scope import Column, Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_time
 from lsmlake.schema.type_text import format_type
 
-Subquery = Callable[[exp.Expression, Scope], tuple[str, list[pa.DataType]]]
+
+class Inner(NamedTuple):
+    """A translated query in an expression: its SQL and types, by how many expressions it groups (None: it does not), and the
+    columns that it names of the place around it."""
+
+    sql: str
+    types: list[pa.DataType]
+    keys: int | None
+    used: tuple[Column, ...]
+
+
+Subquery = Callable[[exp.Expression, Scope], Inner]
+ON, SORTED = "ON", "ORDER BY"
+"""Places in which Spark has not all kinds of queries."""
 _DAYS = {"now": "", "today": "", "yesterday": "- 1", "tomorrow": "+ 1"}
 """Words that a literal of a date or timestamp may be -> the days from today."""
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -34,8 +47,8 @@ class Grouped(Protocol):
     def found(self, node: exp.Expression) -> Typed | None:
         """The column of an expression that is one of GROUP BY; None for others."""
 
-    def call(self, made: Typed) -> Typed:
-        """The column of an aggregate of the rows of each group."""
+    def aggregate(self, node: exp.Expression, translated: Callable[[Context], Typed]) -> Typed:
+        """The column of an aggregate of the rows of each group. `translated`: the aggregate over the rows."""
 
     def grouping(self, node: exp.Anonymous, name: str) -> Typed:
         """`grouping` and `grouping_id`: which expressions of GROUP BY are not in the grouping set of a group."""
@@ -57,6 +70,7 @@ class Context(ABC):
         named_windows: The windows of the clause WINDOW, by name in lower case.
         groups: The groups that the expression is over; `scope` has their columns. None: it is over rows.
         late: A clause behind SELECT, in which an alias may stand for a column that groups do not have.
+        place: The clause, if it is ON or ORDER BY.
     """
 
     text: Text
@@ -70,6 +84,7 @@ class Context(ABC):
     named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
     groups: Grouped | None = None
     late: bool = False
+    place: str = ""
 
     @property
     def filters(self) -> bool:
@@ -94,10 +109,26 @@ class Context(ABC):
             self.text.refuse(
                 node, "a query is not supported here", cure="join it: in a MERGE, make it part of the source after USING"
             )
-        scope = self.scope
+        scope = replace(self.scope, outer=None)  # Spark knows one level of correlation
         if self.groups is not None and not self.late:  # Spark has no such queries beside aggregates
             scope = replace(scope, relations=(), plain=())
-        return self.subquery(query, scope)
+        inner = self.subquery(query, scope)
+        self._check(node, inner)
+        return inner.sql, inner.types
+
+    def _check(self, node: exp.Expression, inner: Inner) -> None:
+        """Refuses what Spark refuses, or answers otherwise than the standard of SQL."""
+        tests = isinstance(node, (exp.In, exp.Exists))
+        cure = "join the query in FROM, or name it with WITH"
+        if self.place == SORTED and (tests or inner.used):
+            self.text.refuse(node, "ORDER BY takes no such query", cure="make it a column of SELECT in a query inside")
+        if self.place == ON and len({column.sql.partition(".")[0] for column in inner.used}) > 1:
+            self.text.refuse(node, "a query in ON can name columns of one side of the join only", cure="write it in WHERE")
+        if inner.used and tests and inner.keys == 0:
+            what = "Spark does not see the row that an aggregate gives of no rows in EXISTS and IN of a correlated query"
+            self.text.refuse(node, what, cure="compare the aggregate with a value")
+        if inner.used and not tests and inner.keys:
+            self.text.refuse(node, "a correlated query that is a value takes no GROUP BY", cure=cure)
 
     def operand(self, node: exp.Expression, wanted: pa.DataType, any_text: bool = False) -> str:
         """The node as an operand of exactly this type. `any_text`: Spark makes text of other types here."""

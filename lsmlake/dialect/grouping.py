@@ -20,6 +20,7 @@ from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
 
 Keys = tuple[exp.Expression, ...]
 _NOT_KEYS = exp.Query, exp.Window, exp.Lambda
+_COMMUTE = exp.Add, exp.Mul, exp.EQ, exp.And, exp.Or
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Groups:
         keys: the SQL of an expression of GROUP BY -> the column of the groups.
         sets: the grouping sets, each as SQL of keys; None: GROUP BY has no sets.
         calls: the SQL of an aggregate -> its column.
+        fixed: no more aggregates may come, as in an ORDER BY where Spark takes none.
     """
 
     before: Context
@@ -39,26 +41,57 @@ class Groups:
     keys: dict[str, Typed] = field(default_factory=dict)
     sets: list[list[str]] | None = None
     calls: dict[str, Typed] = field(default_factory=dict)
+    fixed: bool = False
 
     def key(self, node: exp.Expression) -> Typed:
         """The column of an expression of GROUP BY."""
-        made = self.before.typed(node)
+        self._own(node, "GROUP BY")
+        made = self._ordered(node)
         column = Typed(f"{self.name}.{quoted(f'g{len(self.keys)}')}", made.type)
         return self.keys.setdefault(made.sql, column)
+
+    def _own(self, node: exp.Expression, what: str) -> None:
+        """Refuses columns of the query around this one."""
+        for name in node.find_all(exp.Column):
+            path = [part.name for part in name.parts if isinstance(part, exp.Identifier)]
+            if path and not self.before.scope.own(path) and self.before.scope.found(path):
+                what = f"{what} in a query inside takes no columns of the query around it"
+                self.before.text.refuse(name, what, cure="join the query in FROM")
 
     def found(self, node: exp.Expression) -> Typed | None:
         """The column of an expression that is one of GROUP BY; None for others."""
         if not self.keys or _calls(node) or node.find(*_NOT_KEYS) or not all(map(self._is_column, node.find_all(exp.Column))):
             return None
-        return self.keys.get(self.before.typed(node).sql)
+        return self.keys.get(self._ordered(node).sql)
+
+    def _ordered(self, node: exp.Expression) -> Typed:
+        """An expression, in which operands whose order says nothing have one order: `b + a` is grouped by `a + b`."""
+        made = self.before.typed(node)
+        if node.find(*_COMMUTE) is None:
+            return made
+        copy = exp.Paren(this=node.copy())
+        for one in list(copy.find_all(*_COMMUTE)):
+            left, right = one.this, one.expression
+            if left.sql("spark").lower() > right.sql("spark").lower():
+                one.set("this", right)
+                one.set("expression", left)
+        return self.before.typed(copy.this)
 
     def _is_column(self, node: exp.Column) -> bool:
         """Whether a name means a column of the rows, rather than an alias of SELECT or a parameter of a lambda."""
         path = [part.name for part in node.parts if isinstance(part, exp.Identifier)]
         return bool(path) and bool(self.before.scope.found(path))
 
+    def aggregate(self, node: exp.Expression, translated: Callable[[Context], Typed]) -> Typed:
+        """The column of an aggregate of the rows of each group. `translated`: the aggregate over the rows."""
+        self._own(node, "an aggregate function")
+        if self.fixed and node.find(exp.Query) is None and translated(self.before).sql not in self.calls:
+            what = "ORDER BY takes no other aggregates than SELECT beside HAVING and windows"
+            self.before.text.refuse(node, what, cure="name the aggregate in SELECT")
+        return self.call(translated(self.before))
+
     def call(self, made: Typed) -> Typed:
-        """The column of an aggregate of the rows of each group."""
+        """The column of a call over the rows of each group."""
         column = Typed(f"{self.name}.{quoted(f'a{len(self.calls)}')}", made.type)
         return self.calls.setdefault(made.sql, column)
 

@@ -117,7 +117,7 @@ def _lambda(
         depth, outer = depth + 1, outer.outer
     names = [f"p{depth}_{number}" for number in range(len(of.expressions))]
     columns = tuple(Column(one.name, kind, name) for one, kind, name in zip(of.expressions, kinds, names, strict=False))
-    return names, of.this, Scope((Relation((), columns),), outer=context.scope)
+    return names, of.this, Scope((Relation((), columns),), outer=replace(context.scope, used=None))
 
 
 def _body(context: Context, body: exp.Expression, scope: Scope, replaced: Mapping[str, str] | None = None) -> Typed:

@@ -10,6 +10,7 @@ from itertools import count
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.context import Inner
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Column, Relation, Scope
 from lsmlake.dialect.table_use import TableUse
@@ -23,10 +24,17 @@ Catalog = Callable[[exp.Table], pa.Schema | ViewUse]
 
 @dataclass(frozen=True)
 class Query:
-    """A translated query: `columns` are the names and types of its output, which `sql` names `#0`, `#1`, ..."""
+    """A translated query.
+
+    Attributes:
+        sql: the query; it names its output `#0`, `#1`, ...
+        columns: the names and types of the output.
+        keys: by how many expressions a SELECT groups; None: it does not.
+    """
 
     sql: str
     columns: tuple[tuple[str, pa.DataType], ...]
+    keys: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -61,9 +69,10 @@ class Queries(ABC):
     def translator(self, scope: Scope, ctes: Mapping[str, Query], **allowed: object) -> Translator:
         """A translator for expressions in a place of a query. `allowed`: what else they can use."""
 
-        def subquery(node: exp.Expression, around: Scope) -> tuple[str, list[pa.DataType]]:
-            made = self.query(node, ctes, around)
-            return made.sql, [kind for _, kind in made.columns]
+        def subquery(node: exp.Expression, around: Scope) -> Inner:
+            used: list[Column] = []
+            made = self.query(node, ctes, replace(around, used=used))
+            return Inner(made.sql, [kind for _, kind in made.columns], made.keys, tuple(used))
 
         return replace(Translator.at(self.text, scope, self.now, subquery), **allowed)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
 from lsmlake.dialect.pipes import NESTED
@@ -144,7 +145,7 @@ class Relations:
         if using:
             condition, both = self._using(node, using, left.scope, relation, kind)
         elif on is not None:
-            condition = " ON " + self.queries.condition(self.queries.translator(both, self.ctes), on)
+            condition = " ON " + self.queries.condition(self.queries.translator(both, self.ctes, place=ON), on)
         uses = {**left.uses, **({number: use} if use else {})}
         kept = left.kept if kind not in ("RIGHT", "FULL") else frozenset()
         if kind in ("", "INNER", "CROSS", "RIGHT"):

@@ -46,12 +46,14 @@ class Scope:
         relations: the columns that a name with a qualifier can mean.
         plain: the columns that `*` stands for, in order, and that a name without a qualifier can mean: a USING makes one of two.
             None: all columns of the relations.
-        outer: the scope around a subquery.
+        outer: the scope around a subquery or a lambda.
+        used: the columns that subqueries name of this scope. None: it is not noted, as of a scope around a lambda.
     """
 
     relations: tuple[Relation, ...]
     plain: tuple[Column, ...] | None = None
     outer: Scope | None = None
+    used: list[Column] | None = None
 
     @staticmethod
     def of(schema: pa.Schema, *qualifiers: str, prefix: str = "") -> Scope:
@@ -99,7 +101,16 @@ class Scope:
             if found:
                 return found
         found = [(column, 1) for column in self.columns() if column.name.lower() == lower[0]]
-        return found or (self.outer.found(path) if self.outer else [])
+        if found or self.outer is None:
+            return found
+        found = self.outer.found(path)
+        if self.outer.used is not None:
+            self.outer.used.extend(column for column, _ in found)
+        return found
+
+    def own(self, path: Sequence[str]) -> bool:
+        """Whether a dotted name means a column of this scope, rather than of one around it."""
+        return bool(replace(self, outer=None).found(path))
 
     def names(self) -> list[str]:
         """The names of the columns; of several relations, with the relation."""

@@ -63,12 +63,15 @@ class Select:
         having, qualify = node.args.get("having"), node.args.get("qualify")
         condition = queries.condition(replace(after, windows=False), having.this) if having else None
         kept = queries.condition(after, qualify.this) if qualify else None
+        if self.groups is not None:
+            self.groups.fixed = having is not None or any(item.find(exp.Window) is not None for item in node.expressions)
         sort = self._sorting(after)
         if self.groups is not None:
             rows = f" FROM ({self.groups.sql(rows)}) AS {self.groups.name}{f' WHERE {condition}' if condition else ''}"
         self._push_limit(source)
         columns = tuple((one.name, one.made.type) for one in self.outputs)
-        return Query(self._sql(rows, kept, sort) + limits(queries.text, node), columns)
+        keys = None if self.groups is None else len(self.groups.keys)
+        return Query(self._sql(rows, kept, sort) + limits(queries.text, node), columns, keys)
 
     def _sql(self, rows: str, kept: str | None, sort: Sorting) -> str:
         """The output of `rows`: first the rows for which `kept` is true, then the different ones, then their order."""
@@ -113,9 +116,9 @@ class Select:
 
     def _group_by_all(self, group: exp.Group, before: Translator) -> None:
         """GROUP BY ALL: the expressions of SELECT that hold no aggregate; or a column named `all`, if there is one."""
-        found = before.scope.found(["all"])
+        found = before.scope.found(["all"]) or any(item.alias.lower() == "all" for item in self.node.expressions)
         if found:
-            self.groups.key(exp.column("all"))
+            self.groups.key(self._item(exp.column("all")))
         if group.expressions or found:
             grouped(self.groups, group, self._item)
             if not found:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.context import Context
+from lsmlake.dialect.context import SORTED, Context
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
@@ -64,7 +64,7 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], n
     first = {known: one for known, one in by_name(outputs).items() if one is not None}
     numbers = {one.name.lower(): place for place, one in enumerate(outputs) if one.name.lower() in first and one.named}
     by_sql = {one.made.sql: place for place, one in enumerate(outputs)}
-    inside = replace(context, first=first)
+    inside = replace(context, first=first, place=SORTED)
     for item in order.expressions:
         what = item.this if isinstance(item, exp.Ordered) else item
         if isinstance(what, exp.Var) and what.name.upper() == "ALL":
@@ -91,6 +91,8 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], n
 
 def ordinal(text: Text, item: exp.Expression, count: int) -> int | None:
     """The place of the column of SELECT that a number names; None for other expressions."""
+    if isinstance(item, exp.Neg) and isinstance(item.this, exp.Literal) and item.this.this.isdecimal():
+        text.refuse(item, "there is no such column in SELECT", expected=f"1 to {count}")
     if not (isinstance(item, exp.Literal) and not item.is_string and item.this.isdecimal()):
         return None
     if not 1 <= int(item.this) <= count:

@@ -40,6 +40,7 @@ _CLAUSES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "sort": "SORT BY", "clus
 """How the text writes a clause, where sqlglot's name differs."""
 _PARTS = ("this", "expression", "expressions")
 """Arguments that have no word of their own."""
+_BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
 _PLACE, SPAN = "start", "span"
 
 
@@ -111,6 +112,12 @@ class PlainSpark(Spark):
             node = super()._parse_merge()
             node.set("evolves", bool(evolves))
             return node
+
+        def _match(self, token_type: Any, advance: bool = True, expression: Any = None) -> Any:
+            """As sqlglot's, but ALL before a comma and the like is a name: `SELECT all, n` has two columns."""
+            if token_type is TokenType.ALL and self._next is not None and self._next.token_type in _BEHIND_A_NAME:
+                return None
+            return super()._match(token_type, advance, expression)
 
         def _parse_as_command(self, start: Any) -> exp.Command:
             """A statement that sqlglot does not know. Notes the place where it gave up, and logs no warning: it is refused."""

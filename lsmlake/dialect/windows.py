@@ -13,6 +13,9 @@ from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import INT, duck_name
 
+ORDERED = (*RANKS, *SHIFTS, "ntile")
+"""Functions that need an order of the rows."""
+
 
 def over(context: Context, node: exp.Window) -> str:
     """The clause OVER."""
