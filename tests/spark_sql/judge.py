@@ -9,13 +9,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 import sqlglot
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lsmlake.dialect.text import PlainSpark
 from spark_sql.golden import Statement
 from spark_sql.hive import lines, type_name
 
-_NEAR, _NEAREST = 1e-8, 1e-12
+_NEAR, _NEAR_FLOAT, _NEAREST = 1e-8, 1e-6, 1e-12
 """Sums and functions of floating-point numbers depend on the order of rows and on the library in their last digits."""
 _FLOATS = re.compile(r"-?\d+\.\d+(?:E-?\d+)?|NaN|-?Infinity")
 
@@ -29,9 +30,36 @@ def difference(statement: Statement, rows: pa.Table, zone: str) -> str:
     found = "\n".join(found).rstrip().split("\n")
     found = [re.sub(r"#\d+", "#x", line) for line in found]
     expected = statement.output.split("\n")
-    if _in_order(statement.text):
-        return "" if _same(expected, found) or _same(in_order(expected), in_order(found)) else _shown(found)
-    return "" if _same(in_order(expected), in_order(found)) else _shown(found)
+    near = _NEAR_FLOAT if "float" in kinds else _NEAR
+    if not _same(in_order(expected), in_order(found), near):
+        return _shown(found)
+    keys = _keys(statement.text, rows.column_names)
+    in_turn = _same(_cells(expected, keys), _cells(found, keys), near)
+    return "" if in_turn else _shown(["in another order:", *found])
+
+
+def _keys(text: str, names: list[str]) -> list[int]:
+    """The columns of the result that ORDER BY names before all others: rows that are equal in them can have any order."""
+    try:
+        order = sqlglot.parse_one(text, dialect=PlainSpark).args.get("order")
+    except (SqlglotError, RecursionError):
+        order = None
+    keys: list[int] = []
+    for item in order.expressions if order is not None else ():
+        what = item.this
+        number = int(what.name) - 1 if isinstance(what, exp.Literal) and what.name.isdecimal() else None
+        if isinstance(what, exp.Column) and not what.table:
+            same = [place for place, name in enumerate(names) if name.lower() == what.name.lower()]
+            number = same[0] if len(same) == 1 else None
+        if number is None:
+            return keys
+        keys.append(number)
+    return keys
+
+
+def _cells(rows: list[str], keys: list[int]) -> list[str]:
+    cells = [row.split("\t") for row in rows]
+    return ["\t".join(row[key] for key in keys) for row in cells if len(row) > max(keys)] if keys else []
 
 
 def rows_differ(expected: pa.Table, found: pa.Table, zone: str) -> str:
@@ -60,8 +88,8 @@ def _same_types(schema: str, kinds: list[str]) -> bool:
     return -1 in ends if kinds else not body
 
 
-def _same(expected: list[str], found: list[str]) -> bool:
-    return len(expected) == len(found) and all(a == b or _near(a, b) for a, b in zip(expected, found, strict=True))
+def _same(expected: list[str], found: list[str], near: float = _NEAR) -> bool:
+    return len(expected) == len(found) and all(a == b or _near(a, b, near) for a, b in zip(expected, found, strict=True))
 
 
 def in_order(rows: Iterable[str]) -> list[str]:
@@ -69,21 +97,13 @@ def in_order(rows: Iterable[str]) -> list[str]:
     return sorted(rows, key=lambda row: _FLOATS.sub(lambda one: f"{float(one[0]):.5e}", row))
 
 
-def _near(a: str, b: str) -> bool:
+def _near(a: str, b: str, near: float) -> bool:
     """Whether two lines differ in the last digits of floating-point numbers at most."""
     x, y = _FLOATS.findall(a), _FLOATS.findall(b)
     if len(x) != len(y) or _FLOATS.sub("", a) != _FLOATS.sub("", b):
         return False
     pairs = ((float(one), float(two)) for one, two in zip(x, y, strict=True) if one != two)
-    return all(math.isclose(one, two, rel_tol=_NEAR, abs_tol=_NEAREST) for one, two in pairs)
-
-
-def _in_order(text: str) -> bool:
-    try:
-        node = sqlglot.parse_one(text, dialect=PlainSpark)
-    except (SqlglotError, RecursionError):
-        return False
-    return node.args.get("order") is not None
+    return all(math.isclose(one, two, rel_tol=near, abs_tol=_NEAREST) for one, two in pairs)
 
 
 _ORDERED = re.compile(
@@ -92,7 +112,19 @@ _ORDERED = re.compile(
     re.IGNORECASE,
 )
 """Words of statements whose result can depend on the order in which rows are read: Spark does not define it."""
+_MODE = re.compile(r"\bmode\s*\((?![^()]*\btrue\b)(?!\))", re.IGNORECASE)
+"""`mode` that is not told to take the least of equally frequent values."""
 
 
 def depends_on_order(text: str) -> bool:
     return bool(_ORDERED.search(text))
+
+
+def is_undetermined(text: str) -> bool:
+    """Whether Spark may choose the rows of the result: some of several, or one of equally frequent values."""
+    try:
+        parts = [part for node in sqlglot.parse(text, dialect=PlainSpark) if node is not None for part in node.walk()]
+    except (SqlglotError, RecursionError):
+        return False
+    limited = (part for part in parts if part.args.get("limit") or part.args.get("offset"))
+    return any(part.args.get("order") is None for part in limited) or bool(_MODE.search(text))

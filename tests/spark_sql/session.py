@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ def session() -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory() as folder:
         spark = classic_session(Path(folder))
         spark.sparkContext.setLogLevel("OFF")  # statements that fail are outcomes
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         try:
             yield spark
         finally:

@@ -93,8 +93,15 @@ def _data(home: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=home) as made:
             program = python_of(home, _GENERATOR.name).parent / "tpcgen-cli"
             subprocess.run([program, "tpcds", "parquet", "-s", _SCALE, "-o", f"{made}/rows"], check=True)
+            _rename(Path(made, "rows", "customer.parquet"), "c_last_review_date_sk", "c_last_review_date")
             Path(made, "rows").rename(folder)
     return folder
+
+
+def _rename(file: Path, old: str, new: str) -> None:
+    """Gives a column the name that Spark's queries have for it."""
+    rows = pq.read_table(file)
+    pq.write_table(rows.rename_columns([new if name == old else name for name in rows.column_names]), file)
 
 
 def _ask_spark(folder: Path, answers: Path, texts: dict[str, str]) -> None:

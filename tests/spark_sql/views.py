@@ -21,7 +21,7 @@ from spark_sql.shared import SHARED, shared
 DATABASE = "d"
 _NAME = r"(?P<name>`[^`]+`|\w+)"
 _VIEW = re.compile(
-    rf"CREATE\s+(OR\s+REPLACE\s+)?(GLOBAL\s+)?(TEMP(ORARY)?\s+)?VIEW\s+(IF\s+NOT\s+EXISTS\s+)?{_NAME}\s*(?P<columns>\([^()]*\))?"
+    rf"CREATE\s+(OR\s+REPLACE\s+)?(GLOBAL\s+)?(?P<temporary>TEMP(ORARY)?\s+)?VIEW\s+(IF\s+NOT\s+EXISTS\s+)?{_NAME}\s*(?P<columns>\([^()]*\))?"
     r"\s*AS\s*(?P<body>.*)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -80,7 +80,10 @@ class Views:
             self._drop(name)
             parts = (found["columns"] or "()")[1:-1].split(",")
             self.bodies[name] = (found["body"], tuple(_plain(part.split()[0]) for part in parts if part.strip()))
-        elif found := _TABLE.fullmatch(text):
+            if not found["temporary"]:
+                self._keep_view(name, f"{found['columns'] or ''} AS {found['body']}")
+            return
+        if found := _TABLE.fullmatch(text):
             self._create(_plain(found["name"]), found["rest"])
         elif found := _DROP.match(text):
             self._drop(_plain(found["name"]))
@@ -89,6 +92,13 @@ class Views:
         else:
             return
         self._forget_views()
+
+    def _keep_view(self, name: str, definition: str) -> None:
+        """Makes a view of the lake, if it takes the definition."""
+        with suppress(LakeError, NotMade):
+            self.lake.sql(self._qualified(f"CREATE VIEW {DATABASE}.`{name}` {definition}"))
+            del self.bodies[name]
+            self.stored.add(name)
 
     def change(self, text: str) -> None:
         """A statement that changes rows. Raises NotMade, LakeError."""
@@ -161,8 +171,9 @@ class Views:
         self._unstore(name)
 
     def _unstore(self, name: str) -> None:
-        if name in self.lake.tables(DATABASE):
-            self.lake.drop_table(f"{DATABASE}.{name}")
+        for kind in ("TABLE", "VIEW"):
+            with suppress(LakeError):
+                self.lake.sql(f"DROP {kind} IF EXISTS {DATABASE}.`{name}`")
 
     def _named(self, text: str) -> set[str]:
         """The tables and views that a text may name."""
