@@ -1,7 +1,7 @@
 """Random statements of Spark SQL from a grammar, over the tables t, u and r of `TABLES`. A seed decides.
 
-Every expression has a type, so that most statements are valid. Few fail on a value: Spark and this process may leave out different
-parts of a statement whose values nobody needs.
+Every expression has a type, so that most statements are valid. Few fail on a value: Spark and this process may leave out
+different parts of a statement whose values nobody needs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Grammar:
         return self.made(
             lambda: self._either(INT, scope, deep),
             lambda: f"({some(INT)} {self.one('+', '-', '*')} {some(INT)})",
-            lambda: f"({some(INT)} % {self.one(2, 3, -2, f'nullif({some(INT)}, 0)')})",
+            lambda: f"({some(INT)} % {self.divisor(scope, deep)})",
             lambda: f"-{some(INT)}",
             lambda: f"abs({some(INT)})",
             lambda: f"length({some(STRING)})",
@@ -134,6 +134,9 @@ class Grammar:
             lambda: self.scalar(INT, scope, deep),
         )
 
+    def divisor(self, scope: Scope, deep: int) -> str:
+        return str(self.one(2, 3, -4, f"nullif({self.expression(INT, scope, deep)}, 0)"))
+
     def _bigint(self, scope: Scope, deep: int) -> str:
         return self.made(
             lambda: self._either(BIGINT, scope, deep),
@@ -146,7 +149,7 @@ class Grammar:
         number = self.one(INT, BIGINT, DOUBLE)
         return self.made(
             lambda: self._either(DOUBLE, scope, deep),
-            lambda: f"({self.expression(number, scope, deep)} / {self.one(2, 4, f'nullif({self.expression(INT, scope, deep)}, 0)')})",
+            lambda: f"({self.expression(number, scope, deep)} / {self.divisor(scope, deep)})",
             lambda: f"({self.expression(DOUBLE, scope, deep)} {self.one('+', '-', '*')} {self.expression(number, scope, deep)})",
             lambda: f"round({self.expression(DOUBLE, scope, deep)}, {self.one(0, 1, 2)})",
             lambda: f"sqrt(abs({self.expression(DOUBLE, scope, deep)}))",

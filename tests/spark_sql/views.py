@@ -193,8 +193,8 @@ class Views:
                 raise NotMade(self.missing[name])
         try:
             found = [node for node in sqlglot.parse(text, dialect=PlainSpark) if node is not None]
-        except (SqlglotError, RecursionError, AssertionError):  # the statement is to be refused with its own names, if it is
-            return text
+        except (SqlglotError, RecursionError, AssertionError):
+            return text  # it will be refused, whatever its names are
         tables = [one for node in found for one in node.find_all(exp.Table) if isinstance(one.this, exp.Identifier)]
         for one in tables:
             if one.db and one.db.lower() not in self.lake.databases() and one.db.lower() not in _SYSTEM:
