@@ -318,3 +318,16 @@ def test_a_statement_finds_nothing_of_the_one_before(lake):
         assert connection.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
         assert connection.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
         assert connection.sql("SELECT current_setting('disabled_optimizers')").fetchall() == [("",)]
+
+
+def test_explain_names_files_and_measures(lake):
+    lake.sql("CREATE TABLE d.e (id INT, v INT, PRIMARY KEY (id))")
+    lake.sql("INSERT INTO d.e VALUES (1, 1), (2, 2)")
+    lines = lake.sql("EXPLAIN FORMATTED SELECT v FROM d.e WHERE id = 2").to_arrow()["plan"].to_pylist()
+    assert sum(line.startswith("  file ") for line in lines) == 1
+    assert any("2 rows" in line and "bytes in the files" in line for line in lines)
+    lines = lake.sql("EXPLAIN ANALYZE SELECT v FROM d.e WHERE id = 2").to_arrow()["plan"].to_pylist()
+    assert lines[-2] == "result: 1 rows" and "executed in" in lines[-1]
+    for word, message in (("CODEGEN", "FORMATTED or ANALYZE"), ("", "takes a query")):
+        with pytest.raises(InvalidQuery, match=message):
+            lake.sql(f"EXPLAIN {word}" + (" SELECT 1" if word else ""))

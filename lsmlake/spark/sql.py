@@ -67,8 +67,8 @@ class SparkEngine:
     def __exit__(self, *_: object) -> None:
         self._views.close()
 
-    def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: bool) -> DataFrame:
-        made = f"{'EXPLAIN ' if explain else ''}{self._replaced(node, text, catalog)}"
+    def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: str | None) -> DataFrame:
+        made = f"{f'{explain} ' if explain else ''}{self._replaced(node, text, catalog)}"
         found = self.spark.sql(made, self.args) if self.args else self.spark.sql(made)
         if is_connect(self.spark):
             self._views.pop_all()

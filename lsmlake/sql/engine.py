@@ -17,7 +17,7 @@ from lsmlake.statements.statement import Queries
 class Engine(Protocol):
     """Its rows are not brought into this process, and expressions mean what they mean to it."""
 
-    def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: bool) -> SparkDataFrame:
+    def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: str | None) -> SparkDataFrame:
         """The rows of a statement that is a query, or how they are found. Its parameters are not bound."""
 
     def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> SparkDataFrame:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from lsmlake.dialect.connection import connected, translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.query import Query, QueryTranslator, run_sql
+from lsmlake.dialect.reading import peek
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
@@ -81,32 +82,10 @@ def create_views(connection, uses: Iterable[TableUse], sources: Iterable[Source 
             connection.register(use.view, source)
 
 
-def explained(prepared: Prepared) -> list[str]:
-    """The plan of each table, as lines."""
-    lines = []
-    for use, found in zip(prepared.uses, prepared.plans, strict=True):
-        name = ".".join(part.name for part in use.node.parts)
-        if not isinstance(found, Plan):
-            lines += [f"{name}: {found.num_rows:,} rows in memory" if isinstance(found, pa.Table) else f"{name}: all rows"]
-            continue
-        snapshot = found.snapshot.id if found.snapshot else "none: the table is empty"
-        where = " AND ".join(condition.sql("spark") for condition in use.conditions)
-        steps = " -> ".join(f"{files} ({step})" for step, files in found.pruned)
-        lines += [
-            f"{name}: snapshot {snapshot}",
-            f"  columns   {', '.join(found.columns)}",
-            f"  where     {where or 'all rows'}",
-            *([] if use.limit is None or use.conditions else [f"  limit     {use.limit}"]),
-            f"  files     {steps}",
-            *(f"  {line}" for line in source_of(found).describe("duckdb")),
-        ]
-    return lines
-
-
 def _names(node: exp.Expression) -> set[str] | None:
     """All names in a statement, in lower case: a table need not read other columns. None: `*` names all."""
     stars = [star for star in node.find_all(exp.Star) if not isinstance(star.parent, exp.Anonymous)]
-    natural = any(join.args.get("method") for join in node.find_all(exp.Join))
+    natural = any(peek(join, "method") for join in node.find_all(exp.Join))
     return None if stars or natural else {one.name.lower() for one in node.find_all(exp.Identifier)}
 
 

@@ -21,8 +21,9 @@ from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.change import Changes
 from lsmlake.sql.engine import Engine
+from lsmlake.sql.explain import explain, mode_of
 from lsmlake.sql.insert import Inserts
-from lsmlake.sql.select import Prepared, explained, prepare, run
+from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.words import first_word
 from lsmlake.statements.attempts import moment_of
 
@@ -61,26 +62,23 @@ def execute(
     first, behind = first_word(given)
     if (action := by_words(lake, given, first, args, engine)) is not None:
         return action()
-    explain = first == "EXPLAIN"
-    if explain:  # its place becomes blank, so that places in the rest are right
-        given = given[: behind - len(first)] + " " * len(first) + given[behind:]
+    mode = None
+    if first == "EXPLAIN":  # its place becomes blank, so that places in the rest are right
+        mode, stop = mode_of(given, behind, spark=engine is not None)
+        given = given[: behind - len(first)] + " " * (stop - behind + len(first)) + given[stop:]
     text = Text(given)
     with text.read() as tree:
         catalog = Catalog.of(lake, text, tables, lazy=engine is not None)
         if engine is not None and isinstance(tree, (exp.Query, exp.Values)):
             passed_on(tree)  # Spark reads it, parameters included
-            action: Action = partial(engine.query, tree, text, catalog, explain=explain)
+            action: Action = partial(engine.query, tree, text, catalog, explain=None if mode is None else f"EXPLAIN {mode}")
         else:
             node = bind(tree, args, text)
-            action = _explained(node, text, catalog) if explain else _action(lake, node, text, catalog, engine)
+            if mode is None:
+                action = _action(lake, node, text, catalog, engine)
+            else:
+                action = explain(node, text, catalog, mode, moment_of(lake.env))
     return action()
-
-
-def _explained(node: exp.Expression, text: Text, catalog: Catalog) -> Action:
-    if not isinstance(node, (exp.Query, exp.Values)):
-        text.refuse(node, "EXPLAIN takes a query")
-    prepared = prepare(node, text, catalog, moment_of(catalog.lake.env))
-    return lambda: pa.table({"plan": pa.array(explained(prepared), pa.string())})
 
 
 def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None) -> Action:

@@ -1,0 +1,100 @@
+"""EXPLAIN: what a query reads and what was pruned. FORMATTED names the files, ANALYZE also runs the query and measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.table_use import TableUse
+from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery
+from lsmlake.format.files import DataFile
+from lsmlake.read.native import source_of
+from lsmlake.read.plan import Plan
+from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.select import Prepared, prepare, run
+from lsmlake.sql.words import first_word
+
+PLAIN: Final = ""
+FORMATTED: Final = "FORMATTED"
+ANALYZE: Final = "ANALYZE"
+_OF_SPARK = ("EXTENDED", "CODEGEN", "COST")
+_FILES_SHOWN_MAX = 20
+
+
+def mode_of(text: str, behind: int, *, spark: bool) -> tuple[str, int]:
+    """The word behind EXPLAIN, if it says what to show, and the place behind it. `spark`: Spark explains, with its own words."""
+    if not text[behind:].strip():
+        raise InvalidQuery("EXPLAIN takes a query", where=text, cure="write EXPLAIN SELECT ...")
+    word, stop = first_word(text[behind:])
+    if spark and word in (FORMATTED, *_OF_SPARK):
+        return word, behind + stop
+    if word in (FORMATTED, ANALYZE):
+        if spark:
+            raise InvalidQuery("Spark has no EXPLAIN ANALYZE", where=text, cure="run the query, and look at it in Spark's UI")
+        return word, behind + stop
+    if word in _OF_SPARK:
+        cure = "write EXPLAIN FORMATTED or EXPLAIN ANALYZE, or attach Spark"
+        raise InvalidQuery(f"EXPLAIN {word} is about plans of Spark", where=text, expected=f"{FORMATTED} or {ANALYZE}", cure=cure)
+    return PLAIN, behind
+
+
+def explain(node: exp.Expression, text: Text, catalog: Catalog, mode: str, now: str) -> Callable[[], pa.Table]:
+    """Reads EXPLAIN of a query."""
+    if not isinstance(node, (exp.Query, exp.Values)):
+        text.refuse(node, "EXPLAIN takes a query")
+    start = perf_counter()
+    prepared = prepare(node, text, catalog, now)
+    planned = perf_counter() - start
+
+    def act() -> pa.Table:
+        lines = list(described(prepared, mode))
+        if mode == ANALYZE:
+            start = perf_counter()
+            rows = run(prepared).num_rows
+            lines.append(f"result: {rows:,} rows")
+            lines.append(f"  time      planned in {_ms(planned)}, executed in {_ms(perf_counter() - start)}")
+        return pa.table({"plan": pa.array(lines, pa.string())})
+
+    return act
+
+
+def described(prepared: Prepared, mode: str = PLAIN) -> Iterator[str]:
+    """The plan of each table, as lines."""
+    for use, found in zip(prepared.uses, prepared.plans, strict=True):
+        name = ".".join(part.name for part in use.node.parts)
+        if isinstance(found, Plan):
+            yield from _of_table(name, use, found, mode)
+        else:
+            yield f"{name}: {found.num_rows:,} rows in memory" if isinstance(found, pa.Table) else f"{name}: all rows"
+
+
+def _of_table(name: str, use: TableUse, found: Plan, mode: str) -> Iterator[str]:
+    yield f"{name}: snapshot {found.snapshot.id if found.snapshot else 'none: the table is empty'}"
+    yield f"  columns   {', '.join(found.columns)}"
+    yield f"  where     {' AND '.join(condition.sql('spark') for condition in use.conditions) or 'all rows'}"
+    if use.limit is not None and not use.conditions:
+        yield f"  limit     {use.limit}"
+    yield f"  files     {' -> '.join(f'{files} ({step})' for step, files in found.pruned)}"
+    yield from (f"  {line}" for line in source_of(found).describe("duckdb"))
+    if mode == PLAIN:
+        return
+    files = _files(found)
+    yield f"  reads     {sum(file.rows for file in files):,} rows, {sum(file.bytes for file in files):,} bytes in the files"
+    if mode == FORMATTED:
+        shown = files[:_FILES_SHOWN_MAX]
+        yield from (f"  file      {file.name}: level {file.level}, {file.rows:,} rows, {file.bytes:,} bytes" for file in shown)
+        if len(files) > len(shown):
+            yield f"  file      and {len(files) - len(shown):,} more"
+
+
+def _files(plan: Plan) -> list[DataFile]:
+    return [file for split in plan.splits for files in (split.files, split.level0, split.merged) for file in files]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f} ms"
