@@ -83,15 +83,21 @@ class Runtime:
         """Write a data set that this runtime `owns`, as `request` describes."""
         _needs_spark("upsert of a distributed data set")
 
-    def parsed(self, where: str | None, schema: Schema, *, filters: bool) -> tuple[Predicate | None, str | None]:
+    def parsed(
+        self, where: str | None, schema: Schema, *, filters: bool, now: str | None = None
+    ) -> tuple[Predicate | None, str | None]:
         """The predicate that prunes files; or None and the reason why only the runtime itself can evaluate `where`, which happens
-        only if it `filters`. Raises InvalidQuery."""
+        only if it `filters`. `now`: the time of the call. Raises InvalidQuery."""
         if where is None:
             return None, None
         columns = schema.plain_columns
         try:
             predicate = parse(where, columns, zone=self.zone)
         except InvalidQuery as error:
+            if not filters and isinstance(error, Unsupported):
+                from lsmlake.statements.where import computed  # loads sqlglot
+
+                return computed(where, columns, self.zone, now), None
             if not filters:
                 raise
             reason = str(error) if isinstance(error, Unsupported) else self.reads_otherwise(where, tuple(columns.types))

@@ -41,6 +41,7 @@ from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
+from lsmlake.statements.attempts import moment_of
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -152,7 +153,7 @@ class Scan(Readable):
         """The predicate that prunes files; or None and the reason why only Spark filters by `where`."""
         if self.where is None or self._by_arrow:
             return None, None
-        return self.runtime.parsed(self.where, schema, filters=runtime_filters)
+        return self.runtime.parsed(self.where, schema, filters=runtime_filters, now=moment_of(self.meta.env))
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, read by up to four threads.

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from lsmlake.dialect.types import duck_name, quoted, text
 from lsmlake.predicate.order import is_ordered
-from lsmlake.predicate.tree import And, Column, Compare, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
+from lsmlake.predicate.tree import And, Column, Compare, Computed, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
 
 _LIKE_SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
@@ -35,6 +35,8 @@ def condition(predicate: Predicate) -> str | None:
             return f"({_column(column)} IN ({', '.join(_literal(one, column.type) for one in values)}))"
         case Like(column, prefix, rest):
             return f"({_column(column)} LIKE {text(prefix.translate(_LIKE_SPECIAL) + rest)} ESCAPE '\\')"
+        case Computed():
+            return None
         case IsNull(column):
             return f"({_column(column)} IS NULL)"
         case Is(child, outcome):

@@ -54,6 +54,8 @@ class QueryTranslator(Queries):
         """The queries of a WITH before a statement that is no query. Each stands where its name is used."""
         found: dict[str, Query] = {}
         for cte in () if node is None else node.expressions:
+            if cte.alias.lower() in found:
+                self.text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
             made = self.renamed(cte, self.query(cte.this, found))
             found[cte.alias.lower()] = replace(made, sql=f"({made.sql})")
         return found

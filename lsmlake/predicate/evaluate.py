@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.predicate.order import common_type, literals, ordered
-from lsmlake.predicate.tree import And, Column, Compare, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
+from lsmlake.predicate.tree import And, Column, Compare, Computed, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
 
 _KERNELS = {
     "=": pc.equal,
@@ -58,6 +58,9 @@ def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
             return _like(_values(column, table).cast(column.type), prefix, rest)
         case IsNull(column):
             return _values(column, table).is_null()
+        case Computed(evaluator, reads):
+            plain = {column.path[0]: _values(column, table).cast(column.type) for column in reads}
+            return evaluator.over(pa.table(plain or {"_": pa.nulls(table.num_rows, pa.int8())}))
         case Is(child, None):
             return pc.is_null(_outcome(child, table))
         case Is(child, value):

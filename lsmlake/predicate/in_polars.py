@@ -15,7 +15,22 @@ import pyarrow as pa
 from lsmlake.extras import need
 from lsmlake.predicate.evaluate import like_pattern
 from lsmlake.predicate.order import is_ordered
-from lsmlake.predicate.tree import And, Column, Compare, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate, columns_of
+from lsmlake.predicate.tree import (
+    And,
+    Column,
+    Compare,
+    Computed,
+    Constant,
+    In,
+    Is,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    columns_of,
+)
 
 _PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL)
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -47,6 +62,8 @@ def _expression(predicate: Predicate):
             return _column(column).str.starts_with(prefix)
         case Like(column, prefix, rest):
             return _column(column).str.contains(like_pattern(prefix, rest))
+        case Computed():
+            return None
         case IsNull(column):
             return _column(column).is_null()
         case Is(child, outcome):

@@ -21,7 +21,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.predicate.order import common_type, literals, ordered
-from lsmlake.predicate.tree import NEGATED, And, Column, Compare, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
+from lsmlake.predicate.tree import (
+    NEGATED,
+    And,
+    Column,
+    Compare,
+    Computed,
+    Constant,
+    In,
+    Is,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+)
 
 
 class ColumnBounds(NamedTuple):
@@ -105,6 +120,8 @@ def _may(predicate: Predicate, files: _Files) -> _May:
         case IsNull(column):
             found = _range(column, column.type, files)
             return _May(found.null, found.value, np.zeros_like(found.null))
+        case Computed():
+            return _May(*(np.ones(len(files.rows), bool) for _ in range(3)))
         case Is(child, value):
             others = dict(zip((True, False, None), _may(child, files), strict=True))
             wanted = others.pop(value)

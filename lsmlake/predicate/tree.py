@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -111,6 +112,20 @@ class Or(Predicate):
     children: tuple[Predicate, ...]
 
 
+class Evaluator(Protocol):
+    """Evaluates a condition on rows: true, false or null for each."""
+
+    def over(self, rows: pa.Table) -> pa.ChunkedArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Computed(Predicate):
+    """A condition that the other nodes cannot say. `reads`: its columns; what is known of them says nothing about it."""
+
+    evaluator: Evaluator
+    reads: tuple[Column, ...]
+
+
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -165,6 +180,8 @@ def columns_of(predicate: Predicate) -> Iterator[Column]:
             yield right
         case Compare(_, column, _) | In(column, _) | Like(column, _, _) | IsNull(column):
             yield column
+        case Computed(_, reads):
+            yield from reads
         case Is(child, _) | Not(child):
             yield from columns_of(child)
         case And(children) | Or(children):

@@ -126,6 +126,8 @@ class SparkEngine:
         """The queries of a WITH as views, by name."""
         found: dict[str, str] = {}
         for cte in () if node is None else node.expressions:
+            if cte.alias.lower() in found:
+                text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
             frame = self.spark.sql(spliced(text.text, *_span(cte.this, text), self.replacements(cte.this, text, catalog, found)))
             names = [column.name for column in cte.args["alias"].args.get("columns") or ()]
             found[cte.alias.lower()] = self._kept(frame.toDF(*names) if names else frame, catalog)

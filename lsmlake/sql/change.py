@@ -92,7 +92,7 @@ class Changes:
             self.text.refuse(node, "only a table can be changed", expected="the name of a table")
         alias = node.args.get("alias")
         if isinstance(alias, exp.TableAlias) and not isinstance(alias.this, exp.Identifier):  # orders@v12
-            self.text.refuse(node, "only the newest version of a table can be changed", cure="leave the version out")
+            self.text.refuse(node, "only the newest version is changed", found=f"@{alias.name}", cure="leave the version out")
         return node
 
     def _names(self, node: exp.Expression) -> tuple[str, ...]:

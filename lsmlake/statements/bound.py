@@ -67,6 +67,7 @@ def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, re
         InvalidQuery: An expression is invalid, a clause can never apply, or the table cannot be updated that way.
     """
     check_clauses(statement.clauses)
+    statement.check_conditions()
     target = schema.plain_columns
     scopes = statement.joined(target, source)
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)

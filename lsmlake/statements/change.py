@@ -52,6 +52,7 @@ class Change:
     @staticmethod
     def of(statement: Statement, version: Version, zone: str) -> Change:
         """Checks a statement. Raises InvalidQuery."""
+        statement.check_conditions()
         (clause,), columns = statement.clauses, version.schema.plain_columns
         reader, where = statement.reader(version), statement.on
         parts = assigned(statement, clause, version.schema, None)

@@ -26,6 +26,13 @@ Load = Callable[[object], None]
 """Makes what expressions read, such as the tables of subqueries, on a connection of DuckDB."""
 
 
+_CHANGING = {
+    *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id"),
+    *("input_file_name", "input_file_block_start", "input_file_block_length"),
+}
+"""Functions of Spark that give another value each time, or depend on how rows are read."""
+
+
 class Reader(Protocol):
     """Reads the expressions of a statement on one version of its table, in this process."""
 
@@ -109,6 +116,15 @@ class Statement:
             yield self.on
         for clause in self.clauses:
             yield from clause.parts
+
+    def check_conditions(self) -> None:
+        """Refuses conditions that would choose other rows each time: a statement that is overtaken is evaluated again."""
+        conditions = [one for one in (self.on, *(clause.condition for clause in self.clauses)) if one is not None]
+        for part in conditions:
+            for call in part.node.find_all(exp.Anonymous, exp.Rand):
+                if (name := call.name.lower() if isinstance(call, exp.Anonymous) else "rand") in _CHANGING:
+                    what = f"{name} cannot choose rows: a condition of a change must give the same each time"
+                    part.text.refuse(call, what, cure="compute it into a column first")
 
     def has_query(self, parts: Iterable[Part]) -> bool:
         return self.queries is not None and any(part.node.find(exp.Query) is not None for part in parts)

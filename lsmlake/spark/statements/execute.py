@@ -148,6 +148,7 @@ def _qualified(part: Part, scope: Scope, source: str) -> list[Replacement]:
 
 def _pass_on(statement: Statement) -> None:
     """Notes that Spark reads the expressions."""
+    statement.check_conditions()
     for part in statement.parts:
         passed_on(part.node)
 

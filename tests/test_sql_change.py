@@ -1,0 +1,115 @@
+"""Statements that change rows are obeyed word by word, or refused by name before anything happens."""
+
+from __future__ import annotations
+
+import pytest
+
+import lsmlake
+from lsmlake.errors import InvalidQuery
+
+MERGE = "MERGE INTO d.t USING d.s ON t.id = s.id"
+REFUSED = {
+    "DELETE FROM d.t JOIN d.s ON t.id = s.id": "JOIN d.s",
+    "UPDATE d.t JOIN d.s ON t.id = s.id SET v = 1": "JOIN d.s",
+    "UPDATE d.t, d.s SET v = 1": "d.s",
+    "UPDATE d.t SET v = 1 FROM d.s": "FROM is not supported",
+    "DELETE FROM d.t VERSION AS OF 1": "VERSION",
+    "UPDATE d.t TIMESTAMP AS OF '2026-01-01' SET v = 1": "TIMESTAMP",
+    "MERGE INTO d.t VERSION AS OF 1 USING d.s ON t.id = s.id WHEN MATCHED THEN DELETE": "VERSION",
+    "DELETE FROM d.t@v1": "newest version",
+    "DELETE FROM d.t TABLESAMPLE (10 PERCENT)": "TABLESAMPLE",
+    "DELETE FROM d.t PIVOT (sum(v) FOR id IN (1))": "PIVOT",
+    "DELETE FROM d.t AS x(a, b)": "COLUMNS is not supported",
+    "DELETE FROM d.t LIMIT 1": "LIMIT",
+    "DELETE FROM d.t RETURNING id": "RETURNING",
+    "DELETE FROM (SELECT * FROM d.t)": "only a table can be changed",
+    f"{MERGE} WHEN MATCHED THEN UPDATE SET * EXCEPT (v)": "EXCEPT",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT * EXCEPT (v)": "EXCEPT",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT * REPLACE (1 AS v)": "REPLACE",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT * RENAME (v AS w)": "RENAME",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v) WHERE s.v > 1": "WHERE",
+    f"{MERGE} WHEN MATCHED THEN UPDATE SET v = 1 WHERE s.v > 1": "WHERE",
+    f"{MERGE} WHEN NOT MATCHED AND t.v > 1 THEN INSERT *": "t.v|`t`.`v`",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, t.v)": "t.v|`t`.`v`",
+    f"{MERGE} WHEN MATCHED AND rand() < 2 THEN DELETE": "rand cannot choose rows",
+    f"{MERGE} AND uuid() > '' WHEN MATCHED THEN DELETE": "uuid cannot choose rows",
+    "DELETE FROM d.t WHERE rand() < 2": "rand cannot choose rows",
+    "UPDATE d.t SET v = 1, V = 2": "assigned twice",
+    "DELETE FROM d.t WHERE 'a'": "(?i)condition|mismatch|boolean",
+    "WITH c AS (SELECT 1 AS id), c AS (SELECT 2 AS id) DELETE FROM d.t WHERE id IN (SELECT id FROM c)": "(?i)twice|duplicate",
+}
+NO_ROWS = [
+    "UPDATE d.t SET v = v + 1 WHERE NULL",
+    f"{MERGE} WHEN MATCHED AND NULL THEN DELETE",
+    f"{MERGE} WHEN NOT MATCHED AND NULL THEN INSERT *",
+]
+
+
+def filled(lake: lsmlake.Lake) -> lsmlake.Table:
+    lake.sql("CREATE TABLE d.t (id INT NOT NULL, v INT, PRIMARY KEY (id))")
+    lake.sql("CREATE TABLE d.s (id INT NOT NULL, v INT)")
+    lake.sql("INSERT INTO d.t VALUES (1, 1), (2, 2)")
+    lake.sql("INSERT INTO d.s VALUES (1, 10), (3, 30)")
+    return lake.table("d.t")
+
+
+def check(lake: lsmlake.Lake, table: lsmlake.Table) -> None:
+    before = table.version.number
+    for text, words in REFUSED.items():
+        with pytest.raises(InvalidQuery, match=words):
+            lake.sql(text)
+        assert table.version.number == before, text
+    for text in NO_ROWS:
+        assert lake.sql(text).to_arrow()["num_affected_rows"].to_pylist() == [0], text
+    assert table.version.number == before
+
+
+def test_what_a_change_does_not_obey_is_refused_by_name(tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    check(lake, filled(lake))
+
+
+@pytest.mark.spark
+def test_spark_refuses_the_same(spark_lake):
+    check(spark_lake, filled(spark_lake))
+
+
+CHANGES = {
+    "WITH c AS (SELECT max(id) AS id FROM d.s) INSERT INTO d.t SELECT id + 1, 0 FROM c": [(1, 1), (2, 2), (4, 0)],
+    "WITH c AS (SELECT id FROM d.s) UPDATE d.t SET v = (SELECT max(id) FROM c) WHERE id IN (SELECT id FROM c)": [(1, 3), (2, 2)],
+    "WITH c(k) AS (SELECT id FROM d.s), e AS (SELECT k + 1 AS k FROM c) DELETE FROM d.t WHERE id IN (SELECT k FROM e)": [(1, 1)],
+    f"{MERGE} AND s.v IN (SELECT v FROM d.s WHERE id = 1) WHEN MATCHED THEN UPDATE SET v = (SELECT sum(v) FROM d.s)": [
+        (1, 40),
+        (2, 2),
+    ],
+    f"{MERGE} WHEN NOT MATCHED AND EXISTS (SELECT 1 FROM d.t WHERE t.id = s.id - 1) THEN INSERT (id, v) VALUES (id, v)": [
+        (1, 1),
+        (2, 2),
+        (3, 30),
+    ],
+}
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_queries_stand_before_and_inside_of_changes(tmp_path, text: str):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table = filled(lake)
+    lake.sql(text)
+    assert sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist()) == CHANGES[text]
+
+
+def test_a_merge_with_schema_evolution_adds_columns_and_is_checked_before(tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table, source = filled(lake), "(SELECT id, v, 'x' AS note FROM d.s)"
+    merge = (
+        f"MERGE WITH SCHEMA EVOLUTION INTO d.t USING {source} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED"
+    )
+    with pytest.raises(InvalidQuery, match="nope"):
+        lake.sql(f"{merge} AND s.nope THEN INSERT *")
+    assert table.schema.names == ["id", "v"]
+    lake.sql(f"{merge} THEN INSERT *")
+    found = sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+    assert found == [(1, 10, "x"), (2, 2, None), (3, 30, "x")]
