@@ -1,4 +1,4 @@
-"""LIKE, and regular expressions, with literal patterns that mean the same to Java and to RE2."""
+"""LIKE with any pattern, and regular expressions with literal patterns that mean the same to Java and to RE2."""
 
 from __future__ import annotations
 
@@ -9,41 +9,60 @@ from sqlglot import exp
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text, text_argument
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.failures import refused
+from lsmlake.dialect.regex import Regex, RegexRefused, regex
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, INT, NULL, STRING, array_of, text
 from lsmlake.schema.type_text import format_type
 
-_REGEX_REFUSED = re.compile(r"\(\?|\\(?![.dDwW\\|()\[\]{}*+?^$/-])|&&|[*+?}]\+|\[[^\]]*\[|(?<!\\)\$")
-"""Parts of a regular expression whose meaning to Java and RE2 differs, or that RE2 lacks."""
-_LINE_ENDS = r"[^\n\r\x{0085}\x{2028}\x{2029}]"
+_LAST_LINE_END = text(r"(\r\n|[\n\r\x{0085}\x{2028}\x{2029}])\z")
 
 
 def like(context: Context, node: exp.Expression) -> Typed:
-    """LIKE, ILIKE and RLIKE with a literal pattern."""
+    """LIKE and ILIKE, also with ANY and ALL, and RLIKE with a literal pattern."""
     escape = "\\"
     if isinstance(node, exp.Escape):
         escape = literal_text(context, node.expression, "the escape character")
+        if len(escape) != 1:
+            context.text.refuse(node, "the escape of LIKE must be one character", found=escape)
         node = node.this
     made = context.typed(node.this)
     value = cast(made.sql, made.type, STRING) if made.type in (STRING, NULL) else None
     if value is None:
         context.text.refuse(node, "LIKE needs a STRING", found=format_type(made.type), cure="write CAST(... AS STRING)")
     if isinstance(node, exp.RegexpLike):
-        return Typed(f"regexp_matches({value}, {text(_regex(context, node.expression))})", BOOLEAN)
-    if isinstance(node.expression, exp.Null):
-        return Typed("CAST(NULL AS BOOLEAN)", BOOLEAN)
-    pattern = literal_text(context, node.expression, "the pattern of LIKE")
-    if len(escape) != 1 or re.search(f"{re.escape(escape)}(?![%_{re.escape(escape)}])", pattern.replace(escape * 2, "")):
-        context.text.refuse(node, f"in LIKE {pattern!r} the escape {escape!r} must be followed by %, _ or itself")
-    word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
-    found = f"({value} {word} {text(pattern)} ESCAPE {text(escape)})"
-    return Typed(f"(NOT {found})" if node.args.get("negate") else found, BOOLEAN)
+        if isinstance(node.expression, exp.Null):
+            return Typed("CAST(NULL AS BOOLEAN)", BOOLEAN)
+        return Typed(f"regexp_matches({value}, {text(_regex(context, node.expression).re2)})", BOOLEAN)
+    negated, pattern = bool(node.args.get("negate")), node.expression
+    if isinstance(pattern, (exp.Any, exp.All)):
+        several = pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else [pattern.this.unnest()]
+        word = " OR " if isinstance(pattern, exp.Any) else " AND "
+        return Typed(f"({word.join(_matched(context, node, value, one, escape, negated) for one in several)})", BOOLEAN)
+    return Typed(_matched(context, node, value, pattern, escape, negated), BOOLEAN)
+
+
+def _matched(context: Context, node: exp.Expression, value: str, pattern: exp.Expression, escape: str, negated: bool) -> str:
+    """Whether a text is like one pattern."""
+    after = re.escape(escape)
+    wrong = f"in LIKE the escape {escape!r} must be followed by %, _ or itself"
+    if isinstance(pattern, exp.RawString) or (isinstance(pattern, exp.Literal) and pattern.is_string):
+        sql = text(pattern.this)
+        if re.search(f"{after}(?![%_{after}])", pattern.this.replace(escape * 2, "")):
+            context.text.refuse(node, wrong, found=pattern.this)
+    else:
+        given = text_argument(context, pattern)
+        fits = f"regexp_full_match({given}, {text(f'(?s)(?:[^{after}]|{after}[%_{after}])*')})"
+        sql = f"CASE WHEN ({given}) IS NULL OR {fits} THEN {given} ELSE {refused(text(wrong + '; correct the pattern'))} END"
+    found = f"({value} {'ILIKE' if isinstance(node, exp.ILike) else 'LIKE'} {sql} ESCAPE {text(escape)})"
+    return f"(NOT {found})" if negated else found
 
 
 def _like_call(kind: type[exp.Binary]) -> Function:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        counted(context, node, arguments, 2)
-        return like(context, kind(this=arguments[0], expression=arguments[1]))
+        counted(context, node, arguments, 2, 3)
+        found = kind(this=arguments[0], expression=arguments[1])
+        return like(context, found if len(arguments) == 2 else exp.Escape(this=found, expression=arguments[2]))
 
     return made
 
@@ -54,79 +73,122 @@ def _regexp_like(context: Context, node: exp.Expression, arguments: Arguments) -
 
 
 def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    counted(context, node, arguments, 3)
-    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    by = literal_text(context, arguments[2], "the replacement")
-    if re.search(r"\\|\$(?!\d)|\$\d\d", by) or re.fullmatch(pattern.replace(_LINE_ENDS, "."), ""):
-        context.text.refuse(node, "this replacement may mean something else here", cure="use $1 to $9 and plain text")
-    by = re.sub(r"\$(\d)", r"\\\1", by)
-    return Typed(f"regexp_replace({value}, {text(pattern)}, {text(by)}, 'g')", STRING)
+    typed = counted(context, node, arguments, 3, 4)
+    value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
+    first = typed[3].constant if len(typed) > 3 else 1
+    if first is None or first < 1:
+        context.text.refuse(node, "regexp_replace takes a literal position", expected="1 or more")
+    if re.fullmatch(found.python, ""):
+        context.text.refuse(node, "the expression to replace may match the empty text")
+    by = _replacement(context, arguments[2], found)
+    if first == 1:
+        return Typed(f"regexp_replace({value}, {text(found.re2)}, {text(by)}, 'g')", STRING)
+    rest = f"regexp_replace(substr({value}, {first}), {text(found.re2)}, {text(by)}, 'g')"
+    return Typed(f"(left({value}, {first - 1}) || {rest})", STRING)
+
+
+def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
+    """A literal replacement of Java as one of RE2, which puts back the line end that `$` has taken."""
+    made, given = "", literal_text(context, node, "the replacement")
+    for part in re.finditer(r"\\(.?)|\$(\d+)|(\$)|([^\\$]+)", given, re.DOTALL):
+        if part[3] or (part[0][0] == "\\" and not part[1]):
+            context.text.refuse(node, "this replacement is not supported", expected="$1 to $9 and plain text", found=given)
+        if part[2] is None:
+            made += (part[1] or part[4]).replace("\\", "\\\\")
+            continue
+        digits = part[2]
+        while len(digits) > 1 and int(digits) > found.groups:
+            digits = digits[:-1]
+        if int(digits) > found.groups or _group(found, int(digits)) > 9 or (int(digits) == 0 and found.ends):
+            context.text.refuse(node, "the pattern has no such group", expected=f"$0 to ${min(found.groups, 9)}", found=given)
+        made += f"\\{_group(found, int(digits))}{part[2][len(digits) :]}"
+    return made + "".join(f"\\{end}" for end in found.ends)
+
+
+def _group(found: Regex, number: int) -> int:
+    """The number in RE2 of a group of the text."""
+    for end in found.ends:
+        number += end <= number
+    return number
 
 
 def _regexp_extract(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    return Typed(f"regexp_extract({_value_pattern_group(context, node, arguments)})", STRING)
+    value, found, group = _value_pattern_group(context, node, arguments, _regex(context, arguments[1]))
+    sql = f"regexp_extract({value}, {text(found.re2)}, {_group(found, group)})"
+    if group == 0 and found.ends:
+        ends = " || ".join(f"regexp_extract({value}, {text(found.re2)}, {end})" for end in found.ends)
+        sql = f"left({sql}, length({sql}) - length({ends}))"
+    return Typed(sql, STRING)
 
 
 def _regexp_extract_all(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    found = f"regexp_extract_all({_value_pattern_group(context, node, arguments)})"
-    return Typed(f"list_transform({found}, lambda e: coalesce(e, ''))", array_of(STRING))
+    value, found, group = _value_pattern_group(context, node, arguments, _in_all(context, arguments[1]))
+    sql = f"regexp_extract_all({value}, {text(found.re2)}, {_group(found, group)})"
+    one = f"regexp_replace(e, {_LAST_LINE_END}, '')" if group == 0 and found.ends else "e"
+    return Typed(f"list_transform({sql}, lambda e: coalesce({one}, ''))", array_of(STRING))
 
 
 def _regexp_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted(context, node, arguments, 2)
-    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    return Typed(f"CAST(len(regexp_extract_all({value}, {text(pattern)})) AS INTEGER)", INT)
+    value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
+    return Typed(f"CAST(len(regexp_extract_all({value}, {text(found.re2)})) AS INTEGER)", INT)
 
 
 def _regexp_substr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted(context, node, arguments, 2)
-    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    return Typed(f"regexp_extract_all({value}, {text(pattern)})[1]", STRING)
+    value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
+    sql = f"regexp_extract_all({value}, {text(found.re2)})[1]"
+    return Typed(f"regexp_replace({sql}, {_LAST_LINE_END}, '')" if found.ends else sql, STRING)
+
+
+def _regexp_instr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 2)
+    value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
+    before = f"length(regexp_extract({value}, {text(f'(?s)^(.*?)(?:{found.re2})')}, 1)) + 1"
+    sql = f"CASE WHEN ({value}) IS NULL THEN NULL WHEN regexp_matches({value}, {text(found.re2)}) THEN {before} ELSE 0 END"
+    return Typed(f"CAST({sql} AS INTEGER)", INT)
 
 
 def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    counted(context, node, arguments, 2)
-    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    if re.search(pattern.replace(_LINE_ENDS, "."), ""):
-        context.text.refuse(node, "split needs an expression that never matches the empty text")
-    return Typed(f"string_split_regex({value}, {text(pattern)})", array_of(STRING))
-
-
-def _value_pattern_group(context: Context, node: exp.Expression, arguments: Arguments) -> str:
-    """The arguments of a call of DuckDB. Refuses a group that the pattern does not have."""
     typed = counted(context, node, arguments, 2, 3)
-    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    group, groups = typed[2].constant if len(typed) > 2 else 1, re.compile(pattern.replace(_LINE_ENDS, ".")).groups
-    if group is None or not 0 <= group <= groups:
-        found = "no literal" if group is None else group
-        context.text.refuse(node, "the pattern has no such group", expected=f"a literal number from 0 to {groups}", found=found)
-    return f"{value}, {text(pattern)}, {group}"
+    limit = typed[2].constant if len(typed) > 2 else -1
+    if limit is None or limit > 0:
+        context.text.refuse(node, "split takes no limit", cure="use substring_index")
+    value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
+    if not found.re2:
+        return Typed(f"string_split({value}, '')", array_of(STRING))
+    if found.ends or re.search(found.python, ""):
+        context.text.refuse(node, "split needs an expression without $ that never matches the empty text")
+    return Typed(f"string_split_regex({value}, {text(found.re2)})", array_of(STRING))
 
 
-def _regex(context: Context, node: exp.Expression) -> str:
-    """A pattern of Java that means the same to RE2. Refuses others."""
-    pattern = literal_text(context, node, "the regular expression")
-    if found := _REGEX_REFUSED.search(pattern):
-        cure = "use simpler expressions: groups, classes, * + ? {n} |"
-        context.text.refuse(node, "this regular expression may mean something else here", found=found[0], cure=cure)
+def _value_pattern_group(context: Context, node: exp.Expression, arguments: Arguments, found: Regex) -> tuple[str, Regex, int]:
+    """The text, the pattern and the literal group of a call. Refuses a group that the pattern does not have."""
+    typed = counted(context, node, arguments, 2, 3)
+    group = typed[2].constant if len(typed) > 2 else 1
+    if group is None or not 0 <= group <= found.groups:
+        shown = "no literal" if group is None else group
+        expected = f"a literal number from 0 to {found.groups}"
+        context.text.refuse(node, "the pattern has no such group", expected=expected, found=shown)
+    return text_argument(context, arguments[0]), found, group
+
+
+def _regex(context: Context, node: exp.Expression) -> Regex:
+    """A literal pattern of Java that means the same to RE2. Refuses others."""
     try:
-        re.compile(pattern)
-    except re.error as error:
-        context.text.refuse(node, f"not a regular expression: {error}")
-    return _without_dots(pattern)
+        return regex(literal_text(context, node, "the regular expression"))
+    except RegexRefused as refusal:
+        cure = "use simpler expressions: groups, classes, * + ? {n} |"
+        context.text.refuse(node, "this regular expression may mean something else here", found=str(refusal), cure=cure)
 
 
-def _without_dots(pattern: str) -> str:
-    """Java's dot matches no line end of Unicode."""
-    made, position, inside = "", 0, False
-    while position < len(pattern):
-        char = pattern[position]
-        if char == "\\":
-            made, position = made + pattern[position : position + 2], position + 2
-            continue
-        inside = (inside or char == "[") and char != "]"
-        made, position = made + (_LINE_ENDS if char == "." and not inside else char), position + 1
-    return made
+def _in_all(context: Context, node: exp.Expression) -> Regex:
+    """As `_regex`, for all matches in a text: after `$` only a line end may follow, which is not to match by itself."""
+    found = _regex(context, node)
+    if found.ends and found.breaks:
+        cure = "write [^,\\n\\r] for [^,]"
+        context.text.refuse(node, "an expression with $ must not match line ends here", cure=cure)
+    return found
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -137,6 +199,7 @@ FUNCTIONS: dict[str, Function] = {
     "regexp_extract": _regexp_extract,
     "regexp_extract_all": _regexp_extract_all,
     "regexp_count": _regexp_count,
+    "regexp_instr": _regexp_instr,
     "regexp_substr": _regexp_substr,
     "like": _like_call(exp.Like),
     "ilike": _like_call(exp.ILike),
