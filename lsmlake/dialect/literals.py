@@ -127,7 +127,12 @@ def literal(value: object, shown: str) -> exp.Expression:
             return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType(this=exp.DataType.Type.TIMESTAMPTZ))
         case dt.date():
             return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType(this=exp.DataType.Type.DATE))
-    expected = "None, a bool, int, float, Decimal, str, bytes, date or datetime"
+        case list() | tuple():
+            return exp.Anonymous(this="array", expressions=[literal(one, shown) for one in value])
+        case dict() if value and all(isinstance(name, str) for name in value):
+            parts = [part for name, one in value.items() for part in (exp.Literal.string(name), literal(one, shown))]
+            return exp.Anonymous(this="named_struct", expressions=parts)
+    expected = "None, a bool, int, float, Decimal, str, bytes, date, datetime, a list of these, or a dict as a STRUCT"
     raise InvalidQuery(f"the parameter {shown} has a type that SQL does not have", expected=expected, found=short(value))
 
 

@@ -99,7 +99,7 @@ def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
         digits = part[2]
         while len(digits) > 1 and int(digits) > found.groups:
             digits = digits[:-1]
-        if int(digits) > found.groups or _group(found, int(digits)) > 9 or (int(digits) == 0 and found.ends):
+        if found.grouped or int(digits) > found.groups or _group(found, int(digits)) > 9 or (int(digits) == 0 and found.ends):
             context.text.refuse(node, "the pattern has no such group", expected=f"$0 to ${min(found.groups, 9)}", found=given)
         made += f"\\{_group(found, int(digits))}{part[2][len(digits) :]}"
     return made + "".join(f"\\{end}" for end in found.ends)
@@ -136,9 +136,8 @@ def _regexp_count(context: Context, node: exp.Expression, arguments: Arguments) 
 
 def _regexp_substr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted(context, node, arguments, 2)
-    value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
-    sql = f"regexp_extract_all({value}, {text(found.re2)})[1]"
-    return Typed(f"regexp_replace({sql}, {_LAST_LINE_END}, '')" if found.ends else sql, STRING)
+    found = _regexp_extract(context, node, [*arguments, exp.Literal.number(0)])
+    return Typed(f"nullif({found.sql}, '')", STRING)
 
 
 def _regexp_instr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -170,6 +169,8 @@ def _value_pattern_group(context: Context, node: exp.Expression, arguments: Argu
         shown = "no literal" if group is None else group
         expected = f"a literal number from 0 to {found.groups}"
         context.text.refuse(node, "the pattern has no such group", expected=expected, found=shown)
+    if group and found.grouped:
+        context.text.refuse(node, "a group with $ in it is not supported here", cure="write $ after the group")
     return text_argument(context, arguments[0]), found, group
 
 

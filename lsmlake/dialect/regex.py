@@ -23,6 +23,7 @@ class Regex(NamedTuple):
         groups: the number of groups that the text has.
         ends: the numbers of the groups, in RE2, that hold the line end after a `$`.
         breaks: whether the rest of the expression may match a line end.
+        grouped: whether such a group is inside of a group of the text, which then holds the line end, too.
     """
 
     re2: str
@@ -30,6 +31,7 @@ class Regex(NamedTuple):
     groups: int
     ends: tuple[int, ...]
     breaks: bool
+    grouped: bool
 
 
 _FLAGS = re.compile(r"\(\?([is]+)\)")
@@ -56,7 +58,8 @@ class _Reader:
         self.pattern, self.place = pattern, 0
         self.ignores_case = self.dot_is_all = self.breaks = False
         self.made: list[tuple[str, str]] = []
-        self.opened, self.ends, self.groups = 0, [], 0
+        self.opened, self.ends, self.groups, self.grouped = 0, [], 0, False
+        self.around: list[bool] = []  # the open groups: whether they are numbered
 
     def read(self) -> Regex:
         if flags := _FLAGS.match(self.pattern):
@@ -69,7 +72,7 @@ class _Reader:
             re.compile(python)
         except re.error as error:
             raise RegexRefused(f"{self.pattern}: {error}") from error
-        return Regex(re2, python, self.groups, tuple(self.ends), self.breaks)
+        return Regex(re2, python, self.groups, tuple(self.ends), self.breaks, self.grouped)
 
     def _part(self) -> None:
         rest = self.pattern[self.place :]
@@ -82,6 +85,9 @@ class _Reader:
             self._group(rest)
         elif char == "$":
             self._end(1)
+        elif char == ")":
+            self.around = self.around[:-1]
+            self._add(")", ")", 1)
         elif char in "*+?" or char == "{":
             self._repeat(rest)
         elif char == ".":
@@ -103,6 +109,7 @@ class _Reader:
         return f"[{char.lower()}{char.upper()}]"
 
     def _group(self, rest: str) -> None:
+        self.around = [*self.around, not rest.startswith("(?:")]
         if rest.startswith("(?:"):
             self._add("(?:", "(?:", 3)
         elif named := re.match(r"\(\?<([A-Za-z][A-Za-z0-9]*)>", rest):
@@ -131,6 +138,7 @@ class _Reader:
             raise RegexRefused("$ before something else")
         self.opened += 1
         self.ends.append(self.opened)
+        self.grouped = self.grouped or any(self.around)
         self._add(rf"({_LINE_END})?\z", r"(\n)?\Z", length)
 
     def _escape(self, rest: str) -> None:
