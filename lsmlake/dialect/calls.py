@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arrays, lambdas, maps, nulls, numbers, patterns, strings, structs, times, type_names, windows
+from lsmlake.dialect import arrays, draws, lambdas, maps, nulls, numbers, patterns, strings, structs, times, type_names, windows
 from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, UNORDERED, aggregate
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, Function
@@ -40,6 +40,7 @@ _BY_TYPES = {
     **lambdas.FUNCTIONS,
     **times.FUNCTIONS,
     **type_names.FUNCTIONS,
+    **draws.FUNCTIONS,
 }
 """Functions whose result depends on the types of the arguments."""
 _ENDS = ("first", "first_value", "last", "last_value", "any_value")

@@ -64,6 +64,7 @@ class Context(ABC):
         subquery: Translates a query inside an expression. None: it is refused.
         aggregates: Whether aggregate functions are allowed here.
         windows: Whether window functions are allowed here.
+        draws: Whether functions such as rand() are allowed here.
         now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
         aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first. None: several have it.
         first: As `aliases`, but they come before columns: ORDER BY sorts the output.
@@ -85,6 +86,8 @@ class Context(ABC):
     groups: Grouped | None = None
     late: bool = False
     place: str = ""
+
+    draws: bool = False
 
     @property
     def filters(self) -> bool:

@@ -8,9 +8,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.draws import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import text
 from lsmlake.schema.type_text import format_type
+
+_CURRENT = ("localtimestamp",)
+"""Functions that the text may call without parentheses, where no column has the name. (The parser knows current_date.)"""
 
 
 def named(context: Context, node: exp.Expression) -> Typed:
@@ -51,6 +55,10 @@ def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:
         context.text.refuse(node, what, cure=cure)
     if known and context.aliases[path[0].lower()] is None:
         context.text.refuse(node, f"the name {path[0]} can mean several columns", cure="give each expression another name")
+    if not known and path[0].lower() in _CURRENT and len(path) == 1:
+        return context.typed(exp.Anonymous(this=path[0]))
+    if known and is_drawn(context.aliases[path[0].lower()].sql):
+        context.text.refuse(node, f"{path[0]} is drawn each time it is used", cure="compute it in a subquery")
     if not known:
         names = context.scope.names()
         whole = {name.lower(): name for name in names}

@@ -49,6 +49,7 @@ class Queries(ABC):
     Attributes:
         uses: the tables of the catalog that they read, in the order of the text.
         within: the query of a view that the text is.
+        draws: whether they may use functions such as rand().
     """
 
     text: Text
@@ -56,6 +57,7 @@ class Queries(ABC):
     now: str | None = None
     uses: list[TableUse] = field(default_factory=list)
     within: exp.Expression | None = None
+    draws: bool = False
     _numbers: count = field(default_factory=lambda: count(1))
 
     @abstractmethod
@@ -74,7 +76,7 @@ class Queries(ABC):
             made = self.query(node, ctes, replace(around, used=used))
             return Inner(made.sql, [kind for _, kind in made.columns], made.keys, tuple(used))
 
-        return replace(Translator.at(self.text, scope, self.now, subquery), **allowed)
+        return replace(Translator.at(self.text, scope, self.now, subquery), draws=self.draws, **allowed)
 
     def condition(self, translator: Translator, node: exp.Expression) -> str:
         """A condition. Refuses an expression of another type."""

@@ -11,7 +11,7 @@ from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, EXTRACTS, INTERVALS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read, written
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, is_time
+from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, is_time
 from lsmlake.schema.type_text import format_type
 
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -207,6 +207,11 @@ def _current(date: bool) -> Function:
     return made
 
 
+def _local(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 0)
+    return Typed(f"CAST({current(context, node, False).sql} AS TIMESTAMP)", TIMESTAMP_NTZ)
+
+
 FUNCTIONS: dict[str, Function] = {
     "date_trunc": _date_trunc,
     "trunc": _trunc,
@@ -214,6 +219,7 @@ FUNCTIONS: dict[str, Function] = {
     "curdate": _current(True),
     "current_timestamp": _current(False),
     "now": _current(False),
+    "localtimestamp": _local,
     "date_format": _date_format,
     "to_date": _to_date(False),
     "try_to_date": _to_date(True),

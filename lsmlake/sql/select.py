@@ -40,7 +40,7 @@ class Prepared:
 
 def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Prepared:
     """Translates a query and plans its tables. Raises InvalidQuery, TableNotFound, SnapshotNotFound."""
-    translator = QueryTranslator(text, catalog.schema, now)
+    translator = QueryTranslator(text, catalog.schema, now, draws=True)
     query = translator.query(node)
     return Prepared(query, tuple(translator.uses), planned(translator.uses, node, text, catalog), catalog.lake.runtime.zone)
 
