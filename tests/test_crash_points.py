@@ -22,6 +22,8 @@ from strategies import Shape, contents, copied, holding, lake_on, multiset, new_
 from lsmlake import add_column, change_type, drop_column, set_option, unset_option
 from lsmlake.api.table import Table
 from lsmlake.errors import LakeError, StorageFailed
+from lsmlake.maintain.replace_table import replace_table
+from lsmlake.schema.schema import Schema
 from lsmlake.store.memory import MemoryStorage
 from lsmlake.store.storage import Storage
 
@@ -90,6 +92,17 @@ def alter_columns(table: Table) -> object:
     return table.alter(add_column("added", "INT", default=3), change_type("n", "BIGINT"), drop_column("s"))
 
 
+def replace_columns_and_rows(table: Table) -> object:
+    """As CREATE OR REPLACE TABLE: other columns, options and rows."""
+    (key,) = table.primary_key
+    made = pa.table({key: pa.array(range(3, 9), table.schema.field(key).type), "fresh": pa.array(range(6), pa.int32())})
+
+    def wanted(time_ms: int, table_uuid: str) -> Schema:
+        return Schema.create(made.schema, table.primary_key, (), {"bucket": 2}, None, time_ms, table_uuid, table.name)
+
+    return replace_table(table.meta, table.name, wanted, [made])
+
+
 def upsert_two_days_later(table: Table) -> object:
     table.meta.env.clock.now_ms += 2 * 86_400_000
     return upsert(table)
@@ -113,6 +126,7 @@ VERBS = {
     "alter": Verb(some_at_level_0, lambda table: table.alter(set_option("deletion-vectors.enabled", False), NO_TIERS)),
     "alter columns": Verb(some_at_level_0, alter_columns),
     "alter columns that are combined": Verb(some_history, alter_columns, PLAIN, {"merge_engine": "partial-update"}),
+    "replace the table": Verb(some_at_level_0, replace_columns_and_rows),
     "analyze": Verb(some_at_level_0, lambda table: table.analyze()),
     "rollback": Verb(some_at_level_0, lambda table: table.rollback(1)),
     "rollback of options": Verb(options_and_rows, lambda table: table.rollback(2)),

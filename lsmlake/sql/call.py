@@ -11,6 +11,7 @@ import dataclasses
 import datetime as dt
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -59,7 +60,7 @@ def call(lake: Lake, words: Words) -> Callable[[], pa.Table]:
         positional.insert(0, named.pop("table"))
     if not positional:
         words.refuse("the table is missing", cure=f"write CALL {name}(table => 'database.table')")
-    method = getattr(lake.table(str(positional[0])), name)
+    method = getattr(lake.table(lake.session.full_name(str(positional[0]))), name)
     return _called(name, method, ["table"], positional[1:], named, words)
 
 
@@ -90,51 +91,47 @@ def _called(
 def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:
     positional: list[object] = []
     named: dict[str, object] = {}
-    if not words.take("("):
-        words.refuse("expected (")
-    while not words.take(")"):
-        if words.is_text():
-            positional.append(words.one("a value"))
-        elif words.take("ARRAY", "("):
-            positional.append(_array(words))
-        elif words.take("MAP", "("):
-            positional.append(_map(words))
-        else:
-            word = words.one("an argument")
-            if words.take("=>") or words.take("=", ">"):
-                named[word.lower()] = _value(words)
-            else:
-                positional.append(_literal(words, word))
-        if not words.take(","):
-            if not words.take(")"):
-                words.refuse("expected , or )")
-            break
+
+    def argument() -> None:
+        place = words.place
+        name = "" if words.is_text() else words.one("an argument").lower()
+        if name and (words.take("=>") or words.take("=", ">")):
+            if name in named:
+                words.place = place
+                words.refuse(f"the argument {name} is given twice", cure="give it once")
+            named[name] = _value(words)
+            return
+        words.place = place
+        if named:
+            words.refuse("an argument by place stands behind one by name", cure="write name => value")
+        positional.append(_value(words))
+
+    _listed(words, argument)
     return positional, named
+
+
+def _listed(words: Words, read: Callable[[], object]) -> list[object]:
+    """Takes `(item, ...)`, which may be empty."""
+    if words.take("(", ")"):
+        return []
+    return words.listed(read)
 
 
 def _value(words: Words) -> object:
     if words.is_text():
         return words.one("a value")
-    if words.take("ARRAY", "("):
-        return _array(words)
-    if words.take("MAP", "("):
+    if words.take("ARRAY"):
+        return _listed(words, partial(_value, words))
+    if words.take("MAP"):
         return _map(words)
     return _literal(words, words.one("a value"))
 
 
-def _array(words: Words) -> list[object]:
-    values = []
-    while not words.take(")"):
-        values.append(_value(words))
-        words.take(",")
-    return values
-
-
 def _map(words: Words) -> dict[str, object]:
-    values = _array(words)
+    values = _listed(words, partial(_value, words))
     names = values[::2]
-    if len(values) % 2 or not all(isinstance(name, str) for name in names):
-        words.refuse("not a map", expected="map('name', value, ...)")
+    if len(values) % 2 or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+        words.refuse("not a map", expected="map('name', value, ...), each name once")
     return dict(zip(names, values[1::2], strict=True))
 
 
