@@ -18,7 +18,7 @@
     └── MissingDependency (ImportError)   an extra, or a program such as Java, is not installed
 
 A message has up to five parts, in this order: where, what, expected, found, cure. A part that names a call of the library is a
-`Wording`, which also has a text for users of the command line.
+`Wording`, which also has a text for users of the command line, and may have one for those of SQL.
 
 The library raises no other exceptions, except MemoryError and those that are not an Exception, such as KeyboardInterrupt:
 `foreign` converts all others.
@@ -31,21 +31,23 @@ from collections.abc import Callable
 
 
 class Wording(str):
-    """A part of a message that names a call of the library; `command` is the same part for users of the command line."""
+    """A part of a message that names a call of the library; `command` is the same part for users of the command line, `sql` for
+    those of SQL ("": the same)."""
 
     command: str
+    sql: str
 
-    def __new__(cls, text: str, *, command: str) -> Wording:
+    def __new__(cls, text: str, *, command: str, sql: str = "") -> Wording:
         worded = super().__new__(cls, text)
-        worded.command = command
+        worded.command, worded.sql = command, sql
         return worded
 
     def __reduce__(self):
-        return _worded, (str(self), self.command)
+        return _worded, (str(self), self.command, self.sql)
 
 
-def _worded(text: str, command: str) -> Wording:
-    return Wording(text, command=command)
+def _worded(text: str, command: str, sql: str) -> Wording:
+    return Wording(text, command=command, sql=sql)
 
 
 class LakeError(Exception):
@@ -72,6 +74,15 @@ class LakeError(Exception):
     def for_command_line(self) -> str:
         """The message in terms of commands and flags."""
         return self._message(lambda part: part.command if isinstance(part, Wording) else str(part))
+
+    def for_sql(self) -> LakeError:
+        """The error in terms of SQL."""
+        parts = {name: part for name in ("expected", "found", "cure") if isinstance(part := getattr(self, name), Wording)}
+        if not any(part.sql for part in parts.values()):
+            return self
+        given = {name: getattr(self, name) for name in ("where", "expected", "found", "cure")}
+        worded = {name: Wording(part.sql, command=part.command) if part.sql else part for name, part in parts.items()}
+        return type(self)(self.what, **given | worded)
 
     def _message(self, worded: Callable[[object], str]) -> str:
         what = worded(self.what)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import sqlglot
 
@@ -146,6 +148,26 @@ def test_what_is_not_obeyed_is_refused_by_name(text: str, t):
     with pytest.raises(LakeError, match=REFUSED[text]):
         t.sql(text)
     assert state(t) == before
+
+
+CALLS = re.compile(r"\w\((?!s\b|p\b|\d)|=True|=False|\blsmlake\.|\b[a-z]+_[a-z]+=")
+IN_PYTHON = {
+    "SELECT * FROM d.nope": "CREATE TABLE creates it; SHOW TABLES lists the tables",
+    "SELECT * FROM nope.t": "CREATE DATABASE creates it",
+    "CREATE TABLE d.t (a INT)": "write IF NOT EXISTS",
+    "DROP DATABASE d": "write CASCADE",
+    "SELECT * FROM d.t VERSION AS OF 9": "DESCRIBE HISTORY lists",
+    "SELECT * FROM d.t VERSION AS OF 'nope'": "tags lists the tags",
+    "SELECT * FROM d.t$branch_nope": "branches lists the branches",
+    "ALTER TABLE d.t SET TBLPROPERTIES ('nope' = '1')": "options lists all options",
+}
+
+
+@pytest.mark.parametrize("text", IN_PYTHON)
+def test_errors_speak_sql(text: str, t):
+    with pytest.raises(LakeError, match=IN_PYTHON[text]) as found:
+        t.sql(text)
+    assert not CALLS.search(str(found.value))
 
 
 def test_values_for_parameters_of_a_definition_are_refused(t):

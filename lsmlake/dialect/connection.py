@@ -105,7 +105,7 @@ def translated_errors(where: str = "") -> Iterator[None]:
         yield
     except duckdb.Error as error:
         if isinstance(error, duckdb.IOException) or _DATA_FILE in str(error):
-            cure = Wording("verify() names the file", command="`lsmlake verify` names the file")
+            cure = Wording("verify() names the file", command="`lsmlake verify` names the file", sql="CALL verify names the file")
             raise Corrupt("a data file cannot be read", where=where, found=str(error).partition("\n")[0], cure=cure) from error
         if isinstance(error, duckdb.OutOfMemoryException):
             raise EngineFailed(

@@ -141,7 +141,11 @@ def _conditions(name: str) -> tuple[Only, ...]:
     return ((When("merge-engine", (_ALIASES[name],)),),) if name in _ALIASES else OPTIONS[name].only
 
 
-_LIST = Wording("options_table() of a table lists all options", command="`lsmlake options` lists all options")
+_LIST = Wording(
+    "options_table() of a table lists all options",
+    command="`lsmlake options` lists all options",
+    sql="SELECT key FROM table$options lists all options",
+)
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
     **tags.CURES,

@@ -133,4 +133,8 @@ def _newest_last(path: str) -> tuple[int, str]:
 
 def _no_database(name: str) -> Wording:
     by_loading = "`lsmlake load TABLE FILES --create` creates one with its first table"
-    return Wording(f"create_database({name!r}) creates it", command=f"`lsmlake ls` lists the databases; {by_loading}")
+    return Wording(
+        f"create_database({name!r}) creates it",
+        command=f"`lsmlake ls` lists the databases; {by_loading}",
+        sql="CREATE DATABASE creates it",
+    )

@@ -33,7 +33,11 @@ _WIDTHS = 0, 1
 _WIDTHS_AT_ONCE = 1, 1, 4, 16
 _WIDTHS_FROM_HINT = HINT_EVERY, 16
 _HINT_BYTES_MAX = 19  # digits of the highest number
-LIST_SNAPSHOTS = Wording("snapshots() lists those that are kept", command="`lsmlake snapshots TABLE` lists those that are kept")
+LIST_SNAPSHOTS = Wording(
+    "snapshots() lists those that are kept",
+    command="`lsmlake snapshots TABLE` lists those that are kept",
+    sql="DESCRIBE HISTORY lists those that are kept",
+)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ from lsmlake.store.cache import Cache
 from lsmlake.store.env import Env
 from lsmlake.store.storage import delete_quietly, read_bytes, storage_errors
 
-LIST_BRANCHES = Wording("branches() lists the branches", command="`lsmlake branch TABLE` lists the branches")
+LIST_BRANCHES = Wording(
+    "branches() lists the branches", command="`lsmlake branch TABLE` lists the branches", sql="table$branches lists the branches"
+)
 RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
 
 _Decoded = TypeVar("_Decoded", Schema, Snapshot)

@@ -17,7 +17,7 @@ from lsmlake.format.tag import REPLACE, Tag
 from lsmlake.store.storage import Entry, read_bytes
 from lsmlake.store.table_files import TableFiles
 
-LIST_TAGS = Wording("tags() lists the tags", command="`lsmlake tag TABLE` lists the tags")
+LIST_TAGS = Wording("tags() lists the tags", command="`lsmlake tag TABLE` lists the tags", sql="table$tags lists the tags")
 _LOOKS = 10
 _SETTLED_MS = 600_000  # far more than the clocks of storages differ, and than their times of modification are rounded
 

@@ -26,11 +26,16 @@ from lsmlake.store.kept import Kept
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.views import Views
 
-_TAKEN = Wording("choose another name or pass if_not_exists=True", command="choose another name, or omit --create")
-_NOT_EMPTY = Wording("drop them or pass cascade=True", command="drop its tables first")
+_TAKEN = Wording(
+    "choose another name or pass if_not_exists=True",
+    command="choose another name, or omit --create",
+    sql="choose another name, or write IF NOT EXISTS",
+)
+_NOT_EMPTY = Wording("drop them or pass cascade=True", command="drop its tables first", sql="drop them, or write CASCADE")
 _NO_TABLE = Wording(
     "create_table creates it; tables() lists the tables",
     command="`lsmlake ls` lists the tables; `lsmlake load TABLE FILES --create` creates one from files",
+    sql="CREATE TABLE creates it; SHOW TABLES lists the tables",
 )
 
 

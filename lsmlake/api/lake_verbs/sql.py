@@ -8,6 +8,7 @@ from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.result import Result
 from lsmlake.api.types import Data, SparkDataFrame, SparkSession
 from lsmlake.border import verbs_of
+from lsmlake.errors import LakeError
 
 
 @verbs_of("Lake")
@@ -40,7 +41,12 @@ class Sql(Catalog):
         Example:
             >>> lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}).fetchall()
         """
-        return self.runtime.sql(self, text, args, dict(tables or {}))
+        try:
+            return self.runtime.sql(self, text, args, dict(tables or {}))
+        except LakeError as error:
+            if (worded := error.for_sql()) is error:
+                raise
+            raise worded from error.__cause__
 
     def register_tables(self, spark: SparkSession, database: str | None = None) -> list[str]:
         """Put tables into Spark's catalog: spark.table("sales.orders"), INSERT INTO and INSERT OVERWRITE of Spark SQL.

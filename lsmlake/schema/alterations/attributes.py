@@ -34,7 +34,11 @@ class ChangeType(Alteration):
                 where=place.where,
                 expected="a type alone",
                 found=self.type,
-                cure=Wording("add set_not_null() as another alteration", command=f"add --not-null {shown(self.path)}"),
+                cure=Wording(
+                    "add set_not_null() as another alteration",
+                    command=f"add --not-null {shown(self.path)}",
+                    sql="write ALTER COLUMN ... SET NOT NULL",
+                ),
             )
         new = types.canonical(given.type, shown(self.path))
         if types.plain(old.type) == types.plain(new):

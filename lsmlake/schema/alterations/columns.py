@@ -108,6 +108,7 @@ class DropColumn(Alteration):
                 cure=Wording(
                     f"unset the option before: alter(unset_option({naming[0]!r}), drop_column({name!r}))",
                     command=f"unset the option before: --unset {naming[0]}",
+                    sql=f"unset the option before: ALTER TABLE ... UNSET TBLPROPERTIES ('{naming[0]}')",
                 ),
             )
 
