@@ -19,8 +19,9 @@ _OTHER_SESSIONS = ("nonansi/", "timestampNTZ/", "udf/", "udaf/", "udtf/", "scrip
 suite's own; and scripts."""
 _SETTINGS = re.compile(r"^--(?:SET|CONFIG_DIM\d) (.*)$", re.MULTILINE)
 _HARMLESS = re.compile(
-    r"spark\.sql\.(codegen|optimize|autoBroadcast|adaptive|join|cbo|subexpressionElimination|leafNode|analyzer.singlePass|maxMetadata"
-    r"|cteRecursion|shuffle|cache|execution|sources|files|parquet|statistics|crossJoin|inMemory|constraintPropagation)"
+    r"spark\.sql\.(codegen|optimizeNullAware|optimizer\.(windowGroup|enableJson|decorrelateInnerQuery\.)|autoBroadcast|adaptive"
+    r"|join|cbo|subexpressionElimination|leafNode|analyzer.singlePass|maxMetadata|cteRecursion|shuffle|cache|execution|sources"
+    r"|files|parquet|statistics|crossJoin|inMemory|constraintPropagation)"
 )
 """Settings that change how Spark executes a statement, not what it means."""
 _IMPORT = re.compile(r"^--IMPORT (.*)$", re.MULTILINE)

@@ -26,7 +26,8 @@ def _file(views: Views, found: Iterable[Statement]) -> Iterator[Outcome]:
     changed: dict[str, str] = {}  # settings and the current database: what it means then is not what a new session makes of it
     for statement in found:
         if made := setting(statement):
-            changed[made[0]] = made[1]
+            if changed.pop(made[0], None) is None:  # set a second time, it is what it was
+                changed[made[0]] = made[1]
         elif statement.first == "RESET":
             changed.clear()
         elif statement.first == "USE" or statement.bare.upper().startswith(("CREATE DATABASE", "CREATE SCHEMA")):
