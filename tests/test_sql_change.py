@@ -113,3 +113,21 @@ def test_a_merge_with_schema_evolution_adds_columns_and_is_checked_before(tmp_pa
     lake.sql(f"{merge} THEN INSERT *")
     found = sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
     assert found == [(1, 10, "x"), (2, 2, None), (3, 30, "x")]
+
+
+def test_explain_of_a_change_says_what_it_would_read(tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table = filled(lake)
+    before = table.version.number
+    lines = (
+        lake.sql("EXPLAIN DELETE FROM d.t WHERE id = 7 AND id IN (SELECT id FROM d.s WHERE v > 1)").to_arrow()["plan"].to_pylist()
+    )
+    assert lines[:2] == ["d.t: snapshot 1, to be changed", "  rows      found by DuckDB"]
+    assert lines[2].startswith("  files     ") and lines[2].split("-> ")[-1].startswith("0 ("), "no file holds the key 7"
+    assert "d.s: snapshot 1" in lines and "  where     `v` > 1" in lines
+    assert lake.sql("EXPLAIN UPDATE d.t SET v = 1 WHERE id = 1").to_arrow()["plan"].to_pylist()[1] == "  rows      found by Arrow"
+    for text in ("EXPLAIN ANALYZE DELETE FROM d.t", f"EXPLAIN {MERGE} WHEN MATCHED THEN DELETE"):
+        with pytest.raises(InvalidQuery, match="EXPLAIN takes a query"):
+            lake.sql(text)
+    assert table.version.number == before

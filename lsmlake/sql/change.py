@@ -18,9 +18,11 @@ from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
-from lsmlake.sql.select import create_views, planned, prepare, run, sources_of
+from lsmlake.sql.explain import described
+from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, sources_of
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
+from lsmlake.statements.change import Change
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.part import Part, Replacement
 from lsmlake.statements.statement import Load, Queries, Reader, Statement
@@ -38,21 +40,28 @@ class Changes:
     now: str
     engine: Engine | None
 
-    def delete(self, node: exp.Delete) -> Report:
-        """DELETE FROM table [WHERE condition]"""
-        return self._change(node, Clause(MATCHED, DELETE))
-
-    def update(self, node: exp.Update) -> Report:
-        """UPDATE table SET column = value, ... [WHERE condition]"""
-        return self._change(node, Clause(MATCHED, UPDATE, self._assigned(node.expressions)))
-
-    def _change(self, node: exp.Delete | exp.Update, clause: Clause[Part]) -> Report:
-        target, where = self._target(node.this), node.args.get("where")
+    def change(self, node: exp.Delete | exp.Update) -> Report:
+        """DELETE FROM table [WHERE condition], UPDATE table SET column = value, ... [WHERE condition]"""
+        statement, target = self._changing(node)
         table, version = self.catalog.table(target), self.catalog.newest(target)
-        on = None if where is None else self._part(where.this)
-        statement = Statement((clause,), on, self.now, None, self._names(target), None, self._queries(node, target))
         evaluate = table.runtime.changing(version, statement)
         return lambda: _report(evaluated(version, evaluate))
+
+    def explained(self, node: exp.Delete | exp.Update) -> Iterator[str]:
+        """What a DELETE or UPDATE would read in this process, as lines."""
+        statement, target = self._changing(node)
+        zone = self.catalog.table(target).runtime.zone
+        made = Change.of(statement, self.catalog.newest(target), zone)
+        yield from made.described(self.catalog.name(target))
+        if isinstance(made.reader, _Reader):
+            yield from described(made.reader.prepared(zone))
+
+    def _changing(self, node: exp.Delete | exp.Update) -> tuple[Statement, exp.Table]:
+        target, where = self._target(node.this), node.args.get("where")
+        deletes = isinstance(node, exp.Delete)
+        clause = Clause(MATCHED, DELETE) if deletes else Clause(MATCHED, UPDATE, self._assigned(node.expressions))
+        on = None if where is None else self._part(where.this)
+        return Statement((clause,), on, self.now, None, self._names(target), None, self._queries(node, target)), target
 
     def merge(self, node: exp.Merge) -> Report:
         """MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON condition WHEN ..."""
@@ -192,15 +201,19 @@ class _Reader:
     def translator(self, text: Text, scope: Scope) -> Translator:
         return self.translated.expressions(scope, self.named)
 
+    def prepared(self, zone: str) -> Prepared:
+        """The tables of the queries, planned."""
+        uses, of = self.translated.uses, self.queries
+        return Prepared(Query("", ()), tuple(uses), planned(uses, of.node, of.text, of.catalog), zone)
+
     @contextmanager
     def loading(self) -> Iterator[Load | None]:
-        uses, of = self.translated.uses, self.queries
-        if not uses:
+        if not self.translated.uses:
             yield None
             return
-        plans = planned(uses, of.node, of.text, of.catalog)
+        made = self.prepared("")
         with ExitStack() as stack:
-            yield partial(create_views, uses=uses, sources=sources_of(plans, stack))
+            yield partial(create_views, uses=made.uses, sources=sources_of(made.plans, stack))
 
 
 def _is_star(found: object) -> bool:

@@ -46,7 +46,8 @@ def mode_of(text: str, behind: int, *, spark: bool) -> tuple[str, int]:
 def explain(node: exp.Expression, text: Text, catalog: Catalog, mode: str, now: str) -> Callable[[], pa.Table]:
     """Reads EXPLAIN of a query."""
     if not isinstance(node, (exp.Query, exp.Values)):
-        text.refuse(node, "EXPLAIN takes a query")
+        what = "EXPLAIN takes a query or, without Spark and without a further word, a DELETE or UPDATE"
+        text.refuse(node, what, cure="explain the query that gives the rows")
     start = perf_counter()
     prepared = prepare(node, text, catalog, now)
     planned = perf_counter() - start

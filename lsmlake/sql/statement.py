@@ -21,7 +21,7 @@ from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.change import Changes
 from lsmlake.sql.engine import Engine
-from lsmlake.sql.explain import explain, mode_of
+from lsmlake.sql.explain import PLAIN, explain, mode_of
 from lsmlake.sql.insert import Inserts
 from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.words import first_word
@@ -76,6 +76,9 @@ def execute(
             node = bind(tree, args, text)
             if mode is None:
                 action = _action(lake, node, text, catalog, engine)
+            elif isinstance(node, (exp.Delete, exp.Update)) and mode == PLAIN and engine is None:
+                lines = list(Changes(text, catalog, moment_of(lake.env), engine).explained(node))
+                action = partial(_lines, lines)
             else:
                 action = explain(node, text, catalog, mode, moment_of(lake.env))
     return action()
@@ -100,10 +103,8 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
             return rows_of(node)
         case exp.Insert():
             return Inserts(text, catalog, prepared, engine).insert(node)
-        case exp.Delete():
-            return Changes(text, catalog, now, engine).delete(node)
-        case exp.Update():
-            return Changes(text, catalog, now, engine).update(node)
+        case exp.Delete() | exp.Update():
+            return Changes(text, catalog, now, engine).change(node)
         case exp.Merge():
             return Changes(text, catalog, now, engine).merge(node)
         case exp.TruncateTable():
@@ -112,6 +113,10 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
             return _done(create.create(lake, node, text, rows_of))
     word, _ = first_word(text.text)
     text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
+
+
+def _lines(lines: list[str]) -> pa.Table:
+    return pa.table({"plan": pa.array(lines, pa.string())})
 
 
 def _done(action: Callable[[], object]) -> Action:

@@ -6,6 +6,7 @@ with a source of one row; the predicates among its parts choose the files.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from lsmlake.dialect.table_use import conditions
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate, and_
 from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.read.plan import plan
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import Bound, Checked
@@ -68,6 +70,13 @@ class Change:
         typed = {name: (reader.translator(part.text, scope), part.node) for name, part in parts.items()}
         values = None if clause.action == DELETE else columns_from(typed, columns, zone)
         return Change(version, condition if joins else None, predicate, values, reader, statement.level(version), zone)
+
+    def described(self, name: str) -> Iterator[str]:
+        """What would be read to find the rows, as lines. `name`: of the table."""
+        found = plan(self.version, self.predicate)
+        yield f"{name}: snapshot {self.version.number or 'none: the table is empty'}, to be changed"
+        yield f"  rows      found by {'Arrow' if self.condition is None else 'DuckDB'}"
+        yield f"  files     {' -> '.join(f'{files} ({step})' for step, files in found.pruned)}"
 
     def run(self) -> DmlReport:
         """Changes the rows.
