@@ -159,7 +159,8 @@ IN_PYTHON = {
     "SELECT * FROM d.t VERSION AS OF 9": "DESCRIBE HISTORY lists",
     "SELECT * FROM d.t VERSION AS OF 'nope'": "tags lists the tags",
     "SELECT * FROM d.t$branch_nope": "branches lists the branches",
-    "ALTER TABLE d.t SET TBLPROPERTIES ('nope' = '1')": "options lists all options",
+    "ALTER TABLE d.t SET TBLPROPERTIES ('nope' = '1')": r"SELECT name FROM table\$options lists all options",
+    "SHOW CREATE TABLE d.t$branch_nope": "branches lists the branches",
 }
 
 

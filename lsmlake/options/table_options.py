@@ -144,7 +144,7 @@ def _conditions(name: str) -> tuple[Only, ...]:
 _LIST = Wording(
     "options_table() of a table lists all options",
     command="`lsmlake options` lists all options",
-    sql="SELECT key FROM table$options lists all options",
+    sql="SELECT name FROM table$options lists all options",
 )
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",

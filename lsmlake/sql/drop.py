@@ -43,7 +43,7 @@ def _drop_tables(lake: Lake, names: list[str], optional: bool) -> None:
         try:
             lake.table(name)
         except TableNotFound:
-            if Views(lake.env.storage).get(name) is not None:
+            if "$" not in name and Views(lake.env.storage).is_there(name):
                 raise InvalidQuery(f"{name} is a view", found=f"DROP TABLE {name}", cure=f"write DROP VIEW {name}") from None
             if not optional:
                 raise

@@ -28,6 +28,6 @@ def table_or_view(lake: Lake, name: str) -> Table | View:
     try:
         return lake.table(name)
     except TableNotFound:
-        if (view := Views(lake.env.storage).get(name)) is None:
+        if "$" in name or (view := Views(lake.env.storage).get(name)) is None:
             raise
         return view
