@@ -1,4 +1,4 @@
-"""Functions whose values no table of Spark's results can hold: drawn values, the time of the statement, bound arguments, errors."""
+"""Functions whose values no table of Spark's results can hold: drawn values, the time of the statement, arguments, errors."""
 
 from __future__ import annotations
 
