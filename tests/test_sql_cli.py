@@ -29,7 +29,9 @@ def test_rows_come_as_a_table_as_csv_and_as_json(warehouse):
     query = "SELECT * FROM d.t ORDER BY id"
     assert call(query, "-w", warehouse).split() == ["id", "name", "1", "a,b", "2", "NULL"]
     assert call(query, "--format", "csv", "-w", warehouse) == 'id,name\n1,"a,b"\n2,\n'
-    assert json.loads(call(query, "--json", "-w", warehouse)) == [{"id": 1, "name": "a,b"}, {"id": 2, "name": None}]
+    rows = [{"id": 1, "name": "a,b"}, {"id": 2, "name": None}]
+    assert json.loads(call(query, "--json", "-w", warehouse)) == rows
+    assert list(map(json.loads, call(query, "--format", "json", "-w", warehouse).splitlines())) == rows
 
 
 def test_several_statements_from_standard_input(warehouse):

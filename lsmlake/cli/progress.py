@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -12,6 +14,8 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
+
+Result = TypeVar("Result")
 
 
 def progress_bar() -> Progress:
@@ -22,6 +26,13 @@ def progress_bar() -> Progress:
 def spinner() -> Progress:
     """A spinner for a task with an unknown number of steps."""
     return _progress()
+
+
+def waiting(work: Callable[[], Result]) -> Result:
+    """What `work` returns, after a spinner."""
+    with spinner() as progress:
+        progress.add_task("running", total=None)
+        return work()
 
 
 def _progress(*columns: ProgressColumn) -> Progress:

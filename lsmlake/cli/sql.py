@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 
 from lsmlake.api.lake import Lake
-from lsmlake.cli.arguments import Debug, Json, Warehouse
+from lsmlake.cli.arguments import Debug, Warehouse
 from lsmlake.cli.opening import open_lake, pairs
-from lsmlake.cli.output import Sentences, emit
-from lsmlake.cli.progress import spinner
+from lsmlake.cli.progress import waiting
+from lsmlake.cli.sql_output import Output, opened, output_of, write
 from lsmlake.cli.sql_shell import run_shell, statements
 from lsmlake.errors import InvalidQuery
-from lsmlake.report.rows import Rows
-from lsmlake.schema.values import json_rows, texts
+from lsmlake.sql import stream
 
-_FORMATS = ("table", "csv", "json")
 Statement = Annotated[
     str | None, typer.Argument(metavar="SQL", help="Statements, separated by semicolons. Default: standard input, or a shell.")
 ]
-Format = Annotated[str, typer.Option("--format", metavar="FORMAT", help="table, csv or json.")]
+_FORMAT = "table (its first 100 rows), csv, json (a line per row), parquet or arrow. Default: table, or by the name of --output."
+Format = Annotated[str | None, typer.Option("--format", metavar="FORMAT", help=_FORMAT, show_default=False)]
+File = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the rows of the query to this file.", show_default=False),
+]
+Array = Annotated[bool, typer.Option("--json", help="Print one JSON array for each statement.")]
 Arguments = Annotated[
     list[str] | None,
     typer.Option("--arg", metavar="NAME=VALUE", help="The text that the parameter :NAME stands for; may be repeated."),
@@ -39,10 +40,11 @@ TimeZone = Annotated[
 def sql(
     ctx: typer.Context,
     statement: Statement = None,
-    format: Format = "table",
+    format: Format = None,
+    output: File = None,
     arg: Arguments = None,
     time_zone: TimeZone = None,
-    json: Json = False,
+    json: Array = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
 ) -> None:
@@ -50,33 +52,23 @@ def sql(
 
     Tables are written database.table. On a terminal without SQL a shell starts, with history and completion.
     """
-    if format not in _FORMATS:
-        raise InvalidQuery("unknown format", where="--format", expected=" or ".join(_FORMATS), found=repr(format))
-    lake, chosen = open_lake(ctx, warehouse, debug, time_zone=time_zone), "json" if json else format
+    chosen = output_of(format, json, output)
     args = dict(pairs(arg, "NAME=VALUE")) or None
-    if statement is None and sys.stdin.isatty():
+    shell = statement is None and sys.stdin.isatty()
+    if shell and (args or chosen.takes_one_query):
+        option = chosen.takes_one_query or "--arg"
+        raise InvalidQuery("a shell does not take the option", where=option, cure="give the SQL after the command")
+    lake = open_lake(ctx, warehouse, debug, time_zone=time_zone)
+    if shell:
         run_shell(lake, lambda text: _run(lake, text, None, chosen))
         return
     found, _ = statements(sys.stdin.read() if statement is None else statement)
+    if chosen.takes_one_query and len(found) != 1:
+        raise InvalidQuery(f"{chosen.takes_one_query} takes one query", found=f"{len(found)} statements", cure="write one")
     for text in found:
         _run(lake, text, args, chosen)
 
 
-def _run(lake: Lake, text: str, args: dict[str, str] | None, format: str) -> None:
-    with spinner() as progress:
-        progress.add_task("running", total=None)
-        rows = lake.sql(text, args).to_arrow()
-    if format == "csv":
-        emit(None, Sentences(tuple(_csv(rows))), False)
-    elif rows.num_columns or format == "json":
-        emit(json_rows(rows), Rows(rows), format == "json")
-    else:
-        emit(None, Sentences(("done",)), False)
-
-
-def _csv(rows: pa.Table) -> Iterable[str]:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(rows.column_names)
-    writer.writerows(zip(*(texts(column) for column in rows.columns), strict=True))
-    return buffer.getvalue().rstrip("\n").split("\n")
+def _run(lake: Lake, text: str, args: Mapping[str, object] | None, output: Output) -> None:
+    with opened(output) as file:
+        write(waiting(lambda: stream.sql(lake, text, args, query_for=output.takes_one_query)), output, file)

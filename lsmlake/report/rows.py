@@ -15,10 +15,16 @@ from lsmlake.schema.values import is_number, texts
 
 
 class Rows:
-    """`noun`: the word for a row in the line after the table."""
+    """Args:
+    noun: the word for a row in the line after the table.
+    first: that line says so, if the table holds only the first rows: "first 100 rows". Default: the number of rows.
+    cure: how to get what is left out.
+    """
 
-    def __init__(self, table: pa.Table, noun: str = "row") -> None:
-        self.table, self.noun = table, noun
+    def __init__(
+        self, table: pa.Table, noun: str = "row", first: str = "", cure: str = "name some with --columns, or use --json"
+    ) -> None:
+        self.table, self.noun, self.first, self.cure = table, noun, first, cure
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -31,8 +37,9 @@ class Rows:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         shown = self._fitting(options.max_width)
         left = len(self._columns) - len(shown)
-        hidden = f"; {counted(left, 'column')} left out: name some with --columns, or use --json" if left else ""
-        caption = counted(self.table.num_rows, self.noun) + hidden
+        hidden = f"; {counted(left, 'column')} left out" if left else ""
+        cure = f": {self.cure}" if left or self.first else ""
+        caption = (self.first or counted(self.table.num_rows, self.noun)) + hidden + cure
         if self.table.num_rows:
             yield Listing(shown, caption)
         else:

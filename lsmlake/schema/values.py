@@ -13,7 +13,10 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
+
+from lsmlake.kernels.text import plain
 
 
 def json_rows(table: pa.Table | pa.RecordBatch) -> Iterator[dict[str, object]]:
@@ -31,8 +34,8 @@ def json_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
 
 def texts(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
     """Returns the values of one column as text; None for null."""
-    values = column.cast(pa.string()).to_pylist() if pa.types.is_timestamp(column.type) else json_values(column)
-    return [None if value is None else _text(value) for value in values]
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return [value for chunk in chunks for value in plain(chunk).to_pylist()]
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -61,8 +64,8 @@ def _json(value: object, kind: pa.DataType) -> object:
         return format(value, "f")
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, float):
+        return _json_float(np.float32(value) if pa.types.is_float32(kind) else value)
     if pa.types.is_struct(kind):
         return {field.name: _json(value[field.name], field.type) for field in kind}
     if pa.types.is_map(kind):
@@ -70,6 +73,13 @@ def _json(value: object, kind: pa.DataType) -> object:
     if pa.types.is_list(kind):
         return [_json(item, kind.value_type) for item in value]
     return value
+
+
+def _json_float(value: float | np.float32) -> float | str:
+    """A FLOAT has the digits that tell it from other FLOATs: 0.1, not 0.10000000149011612."""
+    if math.isfinite(value):
+        return float(str(value))
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _text(value: object) -> str:

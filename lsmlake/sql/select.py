@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -53,6 +53,14 @@ def planned(uses: Iterable[TableUse], node: exp.Expression, text: Text, catalog:
 
 def run(prepared: Prepared) -> pa.Table:
     """The rows of a query, with the types of Spark."""
+    with opened(prepared) as (_, rows):
+        found = rows.to_arrow_table()
+    return as_schema(found, prepared.query.schema)
+
+
+@contextmanager
+def opened(prepared: Prepared):  # the types belong to an optional package
+    """A connection of DuckDB and the relation of a query, which nobody has executed yet."""
     statement = run_sql(prepared.query)
     with ExitStack() as stack:
         sources = sources_of(prepared.plans, stack)
@@ -60,8 +68,7 @@ def run(prepared: Prepared) -> pa.Table:
         stack.enter_context(own_errors(prepared.plans))
         stack.enter_context(translated_errors())
         create_views(connection, prepared.uses, sources)
-        found = connection.sql(statement).to_arrow_table()
-    return as_schema(found, prepared.query.schema)
+        yield connection, connection.sql(statement)
 
 
 def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Source | pa.Table]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
@@ -16,6 +17,7 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
+from lsmlake.errors import InvalidQuery
 from lsmlake.sql import create
 from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
@@ -27,6 +29,7 @@ from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.words import first_word
 from lsmlake.statements.attempts import moment_of
 
+Found = TypeVar("Found")
 Args = Mapping[str, object] | Sequence[object] | None
 Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]
@@ -35,6 +38,7 @@ SUPPORTED = (
     "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY INTO, CREATE, ALTER, DROP, COMMENT ON, USE, "
     "SHOW, DESCRIBE, CALL"
 )
+_SHOWING, _QUERIES = ("SHOW", "DESCRIBE", "DESC"), "SELECT, EXPLAIN, SHOW or DESCRIBE"
 
 _CURES = {
     "ANALYZE": "write CALL analyze with the table",
@@ -48,8 +52,14 @@ _CURES = {
 
 
 def execute(
-    lake: Lake, given: str, args: Args, tables: Mapping[str, object], engine: Engine | None = None
-) -> pa.Table | SparkDataFrame:
+    lake: Lake,
+    given: str,
+    args: Args,
+    tables: Mapping[str, object],
+    engine: Engine | None = None,
+    evaluate: Callable[[Prepared], Found] = run,
+    query_for: str = "",
+) -> pa.Table | SparkDataFrame | Found:
     """The rows of a statement. Raises InvalidQuery before anything happens if the statement is not supported.
 
     Args:
@@ -58,9 +68,13 @@ def execute(
         args: the values of its parameters.
         tables: data by name.
         engine: executes queries instead of DuckDB.
+        evaluate: makes the result of a query that is the whole statement, without an engine.
+        query_for: what takes only rows of a query: other statements are refused in its name.
     """
     first, behind = first_word(given)
     if (action := by_words(lake, given, first, args, engine)) is not None:
+        if query_for and first not in _SHOWING:
+            raise InvalidQuery(f"{query_for} takes a query", expected=_QUERIES, found=first)
         return action()
     mode = None
     if first == "EXPLAIN":  # its place becomes blank, so that places in the rest are right
@@ -68,6 +82,8 @@ def execute(
         given = given[: behind - len(first)] + " " * (stop - behind + len(first)) + given[stop:]
     text = Text(given)
     with text.read() as tree:
+        if query_for and mode is None and not isinstance(tree, (exp.Query, exp.Values)):
+            text.refuse(tree, f"{query_for} takes a query", expected=_QUERIES, found=first)
         catalog = Catalog.of(lake, text, tables, lazy=engine is not None)
         if engine is not None and isinstance(tree, (exp.Query, exp.Values)):
             passed_on(tree)  # Spark reads it, parameters included
@@ -75,7 +91,7 @@ def execute(
         else:
             node = bind(tree, args, text)
             if mode is None:
-                action = _action(lake, node, text, catalog, engine)
+                action = _action(lake, node, text, catalog, engine, evaluate)
             elif isinstance(node, (exp.Delete, exp.Update)) and mode == PLAIN and engine is None:
                 lines = list(Changes(text, catalog, moment_of(lake.env), engine).explained(node))
                 action = partial(_lines, lines)
@@ -84,7 +100,7 @@ def execute(
     return action()
 
 
-def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None) -> Action:
+def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None, evaluate: Callable) -> Action:
     """Reads a statement. Nothing is written before the action that it returns."""
     now = moment_of(lake.env)
 
@@ -100,7 +116,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
 
     match node:
         case exp.Query() | exp.Values():
-            return rows_of(node)
+            return partial(evaluate, prepared(node)) if engine is None else rows_of(node)
         case exp.Insert():
             return Inserts(text, catalog, prepared, engine).insert(node)
         case exp.Delete() | exp.Update():

@@ -1,0 +1,169 @@
+"""Where `lsmlake sql` writes rows: standard output, or a file that appears when it is whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.cli.output import Sentences, emit
+from lsmlake.cli.progress import waiting
+from lsmlake.cli.sql_formats import ARRAY, BINARY, ENDINGS, FORMATS, TABLE, WRITERS
+from lsmlake.errors import InvalidQuery
+from lsmlake.report.rows import Rows
+from lsmlake.report.text import counted
+from lsmlake.sql.stream import Streamed
+
+_SHOWN = 100
+_CURE = "--format csv prints all"
+
+
+class Output(NamedTuple):
+    """What the options of `lsmlake sql` say about rows. `file`: None is standard output."""
+
+    format: str
+    file: Path | None
+
+    @property
+    def takes_one_query(self) -> str:
+        """The option that has place for the rows of one query only, if there is one."""
+        return "--output" if self.file is not None else f"--format {self.format}" if self.format in BINARY else ""
+
+
+def output_of(format: str | None, as_json: bool, file: str | None) -> Output:
+    """The output that --format, --json and --output ask for. Raises InvalidQuery."""
+    if format is not None and format not in FORMATS:
+        raise InvalidQuery("unknown format", where="--format", expected=" or ".join(FORMATS), found=repr(format))
+    if format is not None and as_json:
+        raise InvalidQuery("two formats are given", found=f"--json and --format {format}", cure="leave one of them out")
+    if file is None:
+        chosen = ARRAY if as_json else format or TABLE
+        if chosen in BINARY and sys.stdout.isatty():
+            cure = f"write --output rows.{chosen}, or send it to a pipe"
+            raise InvalidQuery(f"a terminal does not show {chosen}", where="--format", cure=cure)
+        return Output(chosen, None)
+    path = _checked(file)
+    chosen = ARRAY if as_json else format or ENDINGS.get(path.suffix.lower())
+    if chosen is None:
+        cure = "add --format " + ", ".join(FORMATS[1:])
+        raise InvalidQuery("the name of the file does not tell its format", where="--output", found=repr(file), cure=cure)
+    return Output(chosen, path)
+
+
+def _checked(file: str) -> Path:
+    """The path of a file that can be made or replaced."""
+    path = Path(os.path.realpath(os.path.expanduser(file)))  # a link stays, and names the new file
+    if file == "-" or (path.exists() and not path.is_file()):
+        raise InvalidQuery("not a file", where="--output", found=repr(file), cure="for standard output leave --output out")
+    if not path.parent.is_dir():
+        cure = f"make the folder: mkdir -p {path.parent}"
+        raise InvalidQuery("there is no such folder", where="--output", found=repr(str(path.parent)), cure=cure)
+    return path
+
+
+@contextmanager
+def opened(output: Output) -> Iterator[BinaryIO | None]:
+    """The file of an output, which appears under its name at the end, without an error; None for standard output."""
+    if output.file is None:
+        yield None
+        return
+    temporary = output.file.with_name(f".lsmlake-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        if output.file.exists():
+            shutil.copymode(output.file, temporary)
+        os.replace(temporary, output.file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write(rows: Streamed, output: Output, file: BinaryIO | None) -> None:
+    """Writes the rows of a statement."""
+    with closing(rows.batches):
+        if output.format == TABLE:
+            _write_table(rows, file)
+        elif file is not None:
+            count = waiting(lambda: _write_all(rows.schema, rows.batches, output.format, file, True))
+            emit(None, Sentences((f"{counted(count, 'row')} in {output.file}",)), False)
+        else:
+            sys.stdout.flush()
+            _write_all(rows.schema, _begun(rows.batches), output.format, sys.stdout.buffer, False)
+
+
+def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, with a spinner while the query looks for the first one."""
+    first = waiting(lambda: next(batches, None))
+    return batches if first is None else chain([first], batches)
+
+
+class _Ending:
+    """A file that ignores what comes after an error: a writer of Parquet makes its file whole when it is collected."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file: BinaryIO | None = file
+
+    def write(self, data: memoryview | bytes) -> int:
+        return len(data) if self._file is None else self._file.write(data)
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+
+    def drop(self) -> None:
+        self._file = None
+
+
+def _write_all(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str, file: BinaryIO, seekable: bool) -> int:
+    sink, count = _Ending(file), 0
+    try:
+        writer = WRITERS[format](sink, schema, seekable)
+        for batch in batches:
+            if batch.num_rows:
+                writer.write(batch)
+                count += batch.num_rows
+        writer.end()
+        sink.flush()
+    except BaseException:
+        sink.drop()
+        raise
+    return count
+
+
+def _write_table(rows: Streamed, file: BinaryIO | None) -> None:
+    """Writes the first rows as a table. What is left out is said below it on a terminal, else on standard error."""
+    if not rows.schema.names:
+        emit(None, Sentences(("done",)), False)
+        return
+    found = waiting(lambda: _first(rows, _SHOWN + 1))
+    shown = found.slice(0, _SHOWN)
+    of = "" if rows.count is None else f" of {rows.count:,}"
+    first = f"first {_SHOWN}{of} rows" if found.num_rows > _SHOWN else ""
+    view = Rows(shown, first=first, cure=_CURE)
+    if file is not None:
+        file.writelines(f"{line}\n".encode() for line in view.lines())
+    else:
+        emit(None, view, False)
+    if first and (file is not None or not sys.stdout.isatty()):
+        sys.stdout.flush()
+        print(f"{first}: {_CURE}", file=sys.stderr)
+
+
+def _first(rows: Streamed, count: int) -> pa.Table:
+    found, held = [], 0
+    for batch in rows.batches:
+        found.append(batch)
+        held += batch.num_rows
+        if held >= count:
+            break
+    return pa.Table.from_batches(found, rows.schema).slice(0, count)

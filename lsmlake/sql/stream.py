@@ -1,0 +1,130 @@
+"""Executes a statement whose rows are read batch by batch, while DuckDB finds the next ones: memory does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from threading import Event
+from types import ModuleType
+from typing import Protocol
+
+import pyarrow as pa
+
+from lsmlake.api.lake import Lake
+from lsmlake.border import public, through
+from lsmlake.dialect.evaluate import as_schema
+from lsmlake.extras import need
+from lsmlake.sql.select import Prepared, opened
+from lsmlake.sql.statement import Args, execute
+
+_BATCH_ROWS = 16_384
+_INTERRUPT_EVERY_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The rows of a statement. They can be read once; closing `batches` ends the query.
+
+    Attributes:
+        count: the number of rows, if it is known before they are read.
+    """
+
+    schema: pa.Schema
+    batches: Generator[pa.RecordBatch]
+    count: int | None = None
+
+
+@public
+def sql(lake: Lake, text: str, args: Args = None, *, query_for: str = "") -> Streamed:
+    """Executes a statement as `Lake.sql` does in process. The error of a query may come with any batch.
+
+    Args:
+        query_for: what takes only rows of a query: other statements are refused in its name.
+    """
+    found = execute(lake, text, args, {}, evaluate=_streamed, query_for=query_for)
+    if isinstance(found, Streamed):
+        return Streamed(found.schema, through(found.batches, "sql"))
+    return Streamed(found.schema, (batch for batch in found.to_batches()), found.num_rows)
+
+
+def _streamed(prepared: Prepared) -> Streamed:
+    query = _Query(prepared)
+    return Streamed(prepared.query.schema, _in_thread(query))
+
+
+class _Connection(Protocol):
+    def interrupt(self) -> None: ...
+
+
+class _Query:
+    """A query that DuckDB executes, in one thread, until another one interrupts it."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._connection: _Connection | None = None
+        self.batches = self._executed(prepared)
+
+    def end(self) -> None:
+        """Ends the query, also while another thread is in it. An interruption meanwhile is raised when it has ended."""
+        ended, later = False, None
+        while not ended:
+            try:
+                ended = self._closed() or self._interrupted()
+            except KeyboardInterrupt as interrupted:
+                later = interrupted
+        if later is not None:
+            raise later
+
+    def _closed(self) -> bool:
+        try:
+            self.batches.close()
+        except ValueError:  # another thread is in it
+            return False
+        return True
+
+    def _interrupted(self) -> bool:
+        """False: a connection that does not execute anything yet ignores it."""
+        duckdb: ModuleType = need("duckdb", "SQL")
+        if self._connection is not None:
+            with suppress(duckdb.ConnectionException):  # it has been closed meanwhile
+                self._connection.interrupt()
+        return Event().wait(_INTERRUPT_EVERY_SECONDS)
+
+    def _executed(self, prepared: Prepared) -> Generator[pa.RecordBatch]:
+        with opened(prepared) as (self._connection, rows):
+            open_reader = getattr(rows, "to_arrow_reader", None) or rows.fetch_record_batch  # the name in DuckDB before 1.5
+            with closing(open_reader(_BATCH_ROWS)) as reader:
+                for batch in _read(reader):
+                    yield from as_schema(pa.Table.from_batches([batch]), prepared.query.schema).to_batches()
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of DuckDB. Arrow passes on no more than the text of DuckDB's errors: raises the errors that they were."""
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as error:
+        duckdb: ModuleType = need("duckdb", "SQL")
+        kinds = {"IO Error": duckdb.IOException, "Out of Memory Error": duckdb.OutOfMemoryException}
+        raise kinds.get(str(error).partition(":")[0], duckdb.Error)(str(error)) from error
+
+
+def _in_thread(query: _Query) -> Generator[pa.RecordBatch]:
+    """The batches of a query, which another thread reads, one ahead: Python interrupts only its main thread, and DuckDB would not
+    let it."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        step = pool.submit(next, query.batches, None)
+        while (batch := _awaited(step)) is not None:
+            step = pool.submit(next, query.batches, None)
+            yield batch
+    finally:
+        query.end()
+        pool.shutdown()
+
+
+def _awaited(step: Future[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    """The result of a step. A thread that waits without end does not see an interruption that came just before."""
+    while not wait([step], _INTERRUPT_EVERY_SECONDS).done:
+        pass
+    return step.result()
