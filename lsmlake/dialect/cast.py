@@ -20,6 +20,8 @@ from lsmlake.dialect.types import (
     text,
 )
 
+_SHORT = 100
+
 
 def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) -> str | None:
     """`CAST(sql AS wanted)`, or with `safe` TRY_CAST; None if Spark refuses it or DuckDB has no equal conversion."""
@@ -44,7 +46,8 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     if wanted == BOOLEAN and is_number(found):
         return f"({sql} <> 0)"
     if is_time(found) and is_time(wanted):
-        return f"spark_instant(CAST({sql} AS TIMESTAMP))" if wanted == TIMESTAMP else plain
+        instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro writes it many times
+        return plain if wanted != TIMESTAMP else instant if len(sql) > _SHORT else f"spark_instant(CAST({sql} AS TIMESTAMP))"
     if t.is_list(found) and t.is_list(wanted):
         return plain if _widens(found.value_type, wanted.value_type) else None
     if t.is_struct(found) and t.is_struct(wanted) and [f.name for f in found] == [f.name for f in wanted]:

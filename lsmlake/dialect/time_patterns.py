@@ -227,8 +227,9 @@ def _moment(parts: Sequence[_Part], shape: str) -> str:
     local = f"TRY(make_timestamp({year}, {month}, {number('d', 1)}, {hour}, {number('mi', 0)}, {seconds}))"
     if "f" in names:
         local += f" + to_microseconds(CAST(rpad(left({part('f')}, 6), 6, '0') AS BIGINT))"
-    made = f"spark_instant({local})"
+    made = "spark_instant(l)"
     if "off" in names or "zone" in names:
         zone = f"upper({part('off')})" if "off" in names else part("zone")
-        made = f"spark_in_zone({local}, {zone})"
+        made = f"spark_in_zone(l, {zone})"
+    made = f"list_transform([{local}], lambda l: {made})[1]"
     return f"list_transform([regexp_extract(v, {_regex(shape + '$')}, [{', '.join(map(text, names))}])], lambda p: {made})[1]"

@@ -30,9 +30,11 @@ _SECONDS = (
     f"(({_number('o', 'h', 0)} + {_number('o', 'hh', 0)}) * 3600 + ({_number('o', 'm', 0)} + {_number('o', 'mm', 0)}) * 60 "
     f"+ {_number('o', 's', 0)} + {_number('o', 'ss', 0)})"
 )
-_EARLIER = "make_timestamptz(epoch_us(l) - (epoch_us(timezone(z, i - to_hours(24))) - epoch_us(i - to_hours(24))))"
-
-_YEAR, _ZONE = _part("p", "y"), _part("p", "z")
+_BEFORE = f"({_part('r', 'i')} - to_hours(24))"
+_EARLIER = (
+    f"make_timestamptz(epoch_us({_part('r', 'l')}) - (epoch_us(timezone({_part('r', 'z')}, {_BEFORE})) - epoch_us({_BEFORE})))"
+)
+_YEAR = _part("p", "y")
 _MONTH_DAY = f"{_number('p', 'y', 0)}, {_number('p', 'mo', 1)}, {_number('p', 'd', 1)}"
 _DATE_PARTS = f"regexp_extract(spark_trimmed(s), '{_DATE}', ['y', 'mo', 'd'], 's')"
 _OFFSET_PARTS = f"regexp_extract(z, '{_OFFSET}', ['sign', 'h', 'm', 's', 'hh', 'mm', 'ss'])"
@@ -45,16 +47,20 @@ MACROS = {
     f"+ to_microseconds(CAST(rpad(left({_part('p', 'f')}, 6), 6, '0') AS BIGINT)) END",
     "spark_offset(o)": f"CASE WHEN {_SECONDS} <= 64800 "
     f"THEN {_SECONDS} * CASE {_part('o', 'sign')} WHEN '-' THEN -1000000 ELSE 1000000 END END",
-    "spark_region(l, z, i)": f"CASE WHEN i IS NULL THEN NULL WHEN timezone(z, {_EARLIER}) = l THEN {_EARLIER} ELSE i END",
+    "spark_region(r)": f"CASE WHEN {_part('r', 'i')} IS NULL THEN NULL "
+    f"WHEN timezone({_part('r', 'z')}, {_EARLIER}) = {_part('r', 'l')} THEN {_EARLIER} ELSE {_part('r', 'i')} END",
     "spark_in_zone(l, z)": "CASE WHEN z = 'Z' THEN make_timestamptz(epoch_us(l)) "
     f"WHEN regexp_matches(z, '{_OFFSET}') THEN make_timestamptz(epoch_us(l) - spark_offset({_OFFSET_PARTS})) "
-    f"WHEN regexp_full_match(z, '{_REGION}') THEN spark_region(l, z, "
-    "TRY_CAST(strftime(l, '%Y-%m-%d %H:%M:%S.%f') || ' ' || z AS TIMESTAMP WITH TIME ZONE)) END",
-    "spark_zoned(p, l)": f"CASE WHEN {_ZONE} = '' THEN spark_instant(l) ELSE spark_in_zone(l, trim({_ZONE})) END",
-    "spark_try_instant_text(s)": "list_transform([spark_parts(spark_trimmed(s))], lambda p: spark_zoned(p, spark_local(p)))[1]",
-    "spark_try_time_text(s)": "CASE WHEN NOT regexp_matches(s, '^\\s*(T[0-9]|[0-9]{1,2}:)') "
-    "THEN list_transform([spark_parts(spark_trimmed(s))], lambda p: "
-    "CASE WHEN spark_zoned(p, spark_local(p)) IS NOT NULL THEN spark_local(p) END)[1] END",
+    f"WHEN regexp_full_match(z, '{_REGION}') THEN list_transform([{{'l': l, 'z': z, 'i': "
+    "TRY_CAST(strftime(l, '%Y-%m-%d %H:%M:%S.%f') || ' ' || z AS TIMESTAMP WITH TIME ZONE)}], lambda r: spark_region(r))[1] END",
+    # a part of the struct `b` is cheap to write twice, as the macros do; the expression that made it is not
+    "spark_zoned(b)": f"CASE WHEN {_part('b', 'z')} = '' THEN spark_instant({_part('b', 'l')}) "
+    f"ELSE spark_in_zone({_part('b', 'l')}, trim({_part('b', 'z')})) END",
+    "spark_bound(s)": "list_transform([spark_parts(spark_trimmed(s))], "
+    f"lambda p: {{'l': spark_local(p), 'z': {_part('p', 'z')}}})",
+    "spark_try_instant_text(s)": "list_transform(spark_bound(s), lambda b: spark_zoned(b))[1]",
+    "spark_try_time_text(s)": "CASE WHEN NOT regexp_matches(s, '^\\s*(T[0-9]|[0-9]{1,2}:)') THEN "
+    f"list_transform(spark_bound(s), lambda b: CASE WHEN spark_zoned(b) IS NOT NULL THEN {_part('b', 'l')} END)[1] END",
     "spark_try_date_text(s)": f"list_transform([{_DATE_PARTS}], "
     f"lambda p: CASE WHEN {_YEAR} <> '' THEN TRY(make_date({_MONTH_DAY})) END)[1]",
 }

@@ -123,6 +123,12 @@ def _shift(sign: int) -> Function:
     return made
 
 
+def _bound(macro: str, first: str, last: str) -> str:
+    """A call of a macro that writes its arguments many times."""
+    call = f"{macro}(struct_extract(m, 'a'), struct_extract(m, 'b'))"
+    return f"list_transform([{{'a': {first}, 'b': {last}}}], lambda m: {call})[1]"
+
+
 def _between(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     """`datediff`: days from the second date to the first, or whole units from the second argument to the third."""
     counted_only(context, node, arguments, 2, 3)
@@ -130,7 +136,7 @@ def _between(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
         unit = _unit(context, arguments[0])
         first, last = (f"CAST({_moment(context, node, one)} AS TIMESTAMP)" for one in arguments[1:])
         if unit in _MONTHS:
-            return Typed(f"(spark_months({first}, {last}) // {_MONTHS[unit]})", BIGINT)
+            return Typed(f"({_bound('spark_months', first, last)} // {_MONTHS[unit]})", BIGINT)
         return Typed(f"datesub('{unit.lower()}', {first}, {last})", BIGINT)
     last, first = (context.converted(one, context.typed(one), DATE) for one in arguments)
     return Typed(f"CAST({last} - {first} AS INTEGER)", INT)
@@ -140,7 +146,7 @@ def _months_between(context: Context, node: exp.Expression, arguments: Arguments
     counted_only(context, node, arguments, 2, 3)
     rounded = len(arguments) == 2 or (isinstance(arguments[2], exp.Boolean) and bool(arguments[2].this))
     last, first = (_moment(context, node, one) for one in arguments[:2])
-    made = f"spark_months_between({last}, {first})"
+    made = _bound("spark_months_between", last, first)
     return Typed(f"spark_round({made}, 8)" if rounded else made, DOUBLE)
 
 
