@@ -75,6 +75,17 @@ STEADY: dict[str, tuple[Callable[[Table], object], dict[str, int], int]] = {
         8,
     ),
     "delete without a matching row": (lambda table: table.delete(where="v = 500"), NEWEST, 1),
+    "update of a row": (
+        lambda table: table.update({"v": "v + 1"}, "k = 50"),
+        plus(NEWEST, {"GET data": 2, "PUT data": 1}, VECTORS, PUBLISH),  # the old row, and where its key is
+        8,
+    ),
+    "update without a matching row": (lambda table: table.update({"v": "v + 1"}, "v = 500"), NEWEST, 1),
+    "merge of a row": (
+        lambda table: table.merge({"k": [50], "v": [7]}, "t.k = s.k").when_matched_update_all().execute(),
+        plus(NEWEST, {"GET data": 2, "PUT data": 1}, VECTORS, PUBLISH),  # the old row, and where its key is
+        8,
+    ),
     "alter an option": (
         lambda table: table.alter(lsmlake.set_option("snapshot.num-retained.max", 100)),
         plus(NEWEST, {"list": 1, "PUT schema": 1}, PUBLISH, {"PUT manifest": -1}),
