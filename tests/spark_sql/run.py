@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from uuid import uuid4
 
@@ -16,10 +17,12 @@ from spark_sql.views import DATABASE, NotMade, Views
 def golden(files: Iterable[str], seed: int, said: Mapping[str, Statement] | None = None) -> Iterator[Outcome]:
     """The outcome of each statement of the files that reads or changes rows. `said`: what the installed Spark says of some, by
     their places."""
-    for file in files:
-        lake = lsmlake.connect(f"memory://spark-sql-{uuid4().hex}", time_zone=ZONE)
-        lake.create_database(DATABASE)
-        yield from _file(Views(lake, seed), [(said or {}).get(one.place, one) for one in statements(file)])
+    for number, file in enumerate(files):
+        with tempfile.TemporaryDirectory() as folder:
+            in_memory = (number + seed) % 2  # then DuckDB reads Arrow, else the Parquet files
+            lake = lsmlake.connect(f"memory://spark-sql-{uuid4().hex}" if in_memory else folder, time_zone=ZONE)
+            lake.create_database(DATABASE)
+            yield from _file(Views(lake, seed), [(said or {}).get(one.place, one) for one in statements(file)])
 
 
 def _file(views: Views, found: Iterable[Statement]) -> Iterator[Outcome]:

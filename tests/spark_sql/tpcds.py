@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -48,13 +47,14 @@ def tpcds(home: Path, seed: int, only: str = "") -> Iterator[Outcome]:
     folder = _data(home)
     answers = home / f"spark-{pyspark.__version__}-{_SCALE}"
     _ask_spark(folder, answers, texts)
-    lake = lsmlake.connect(f"memory://tpcds-{uuid4().hex}")
-    lake.create_database(DATABASE)
-    views = Views(lake, seed)
-    for file in sorted(folder.glob("*.parquet")):
-        views.store(file.stem, _plain(pq.read_table(file)))
-    for name, text in texts.items():
-        yield _judged(views, name, text, answers)
+    with tempfile.TemporaryDirectory() as warehouse:
+        lake = lsmlake.connect(warehouse)
+        lake.create_database(DATABASE)
+        views = Views(lake, seed)
+        for file in sorted(folder.glob("*.parquet")):
+            views.store(file.stem, _plain(pq.read_table(file)))
+        for name, text in texts.items():
+            yield _judged(views, name, text, answers)
 
 
 def _judged(views: Views, name: str, text: str, answers: Path) -> Outcome:
