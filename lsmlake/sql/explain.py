@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from time import perf_counter
 from typing import Final
 
 import pyarrow as pa
@@ -48,17 +47,18 @@ def explain(node: exp.Expression, text: Text, catalog: Catalog, mode: str, now: 
     if not isinstance(node, (exp.Query, exp.Values)):
         what = "EXPLAIN takes a query or, without Spark and without a further word, a DELETE or UPDATE"
         text.refuse(node, what, cure="explain the query that gives the rows")
-    start = perf_counter()
+    clock = catalog.lake.env.clock
+    start = clock()
     prepared = prepare(node, text, catalog, now)
-    planned = perf_counter() - start
+    planned = clock() - start
 
     def act() -> pa.Table:
         lines = list(described(prepared, mode))
         if mode == ANALYZE:
-            start = perf_counter()
+            start = clock()
             rows = run(prepared).num_rows
             lines.append(f"result: {rows:,} rows")
-            lines.append(f"  time      planned in {_ms(planned)}, executed in {_ms(perf_counter() - start)}")
+            lines.append(f"  time      planned in {planned:,} ms, executed in {clock() - start:,} ms")
         return pa.table({"plan": pa.array(lines, pa.string())})
 
     return act
@@ -95,7 +95,3 @@ def _of_table(name: str, use: TableUse, found: Plan, mode: str) -> Iterator[str]
 
 def _files(plan: Plan) -> list[DataFile]:
     return [file for split in plan.splits for files in (split.files, split.level0, split.merged) for file in files]
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.1f} ms"
