@@ -2,7 +2,8 @@
 
 Before a call, it checks every argument against the type in the signature, and refuses a wrong one with the name of the parameter.
 Numbers of other libraries, such as NumPy's integers, are converted to Python's. After a call, `errors.foreign` converts any
-exception that is not a LakeError. Signatures, docstrings and types are unchanged.
+exception that is not a LakeError; an interruption, such as KeyboardInterrupt, is raised as it is. What a failed call has made is
+removed (`undo`). Signatures, docstrings and types are unchanged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, cached_property, wraps
 from operator import index
 from reprlib import Repr
@@ -19,10 +21,12 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union
 
 import numpy as np
 
+from lsmlake import undo
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, foreign
 
 Thing = TypeVar("Thing", bound=Callable[..., object])
 Item = TypeVar("Item")
+_END = object()
 
 _PROTOCOLS = {"__len__", "__iter__", "__getitem__", "__call__", "__arrow_c_stream__", "_repr_html_", "__repr__"}
 """Public methods whose names begin with an underscore."""
@@ -102,12 +106,12 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
         except TypeError:
             return function(*args, **kwargs)  # raises Python's own error about the missing or unknown argument
         _check(function, given)
-        try:
-            result = function(*given.args, **given.kwargs)
-        except (LakeError, MemoryError):
-            raise
-        except Exception as error:
-            raise foreign(error, where) from error
+
+        def step() -> object:
+            with _ours(where):
+                return function(*given.args, **given.kwargs)
+
+        result = step() if undo.current() else undo.Call().run(step)
         return through(result, where) if isinstance(result, types.GeneratorType) else result
 
     return guarded
@@ -115,8 +119,25 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
 
 def through(items: Iterator[Item], where: str) -> Iterator[Item]:
     """The items of an iterator that a user or Arrow consumes, with every step guarded."""
+    call, items = undo.Call(), iter(items)
+
+    def step() -> Item | None:
+        with _ours(where):
+            return next(items, _END)
+
     try:
-        yield from items
+        while (item := step() if undo.current() else call.run(step)) is not _END:
+            yield item
+    finally:
+        if isinstance(items, types.GeneratorType):
+            items.close()
+
+
+@contextmanager
+def _ours(where: str) -> Iterator[None]:
+    """Raises errors of other libraries as errors of this one."""
+    try:
+        yield
     except (LakeError, MemoryError):
         raise
     except Exception as error:

@@ -20,6 +20,8 @@ SOURCES = sorted(LIBRARY.rglob("*.py"))
 
 ROOMS = [
     "errors",
+    "undo",
+    "beside",
     "border",
     "extras",
     "notebook",

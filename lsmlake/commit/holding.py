@@ -17,6 +17,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake import undo
 from lsmlake.commit.returns import TRIES, Returns, number_of, restless, retained
 from lsmlake.errors import Corrupt, SnapshotNotFound, Wording
 from lsmlake.format.paths import index_of
@@ -184,5 +185,7 @@ def delete(meta: Metadata, paths: Iterable[str]) -> int:
     if distinct:
         mirror.bring_up_to_date(meta)
     groups = [distinct[start : start + _GROUP] for start in range(0, len(distinct), _GROUP)]
+    undo.made(meta.env.storage.delete_all, distinct)
     together(meta.env.storage.delete_all, groups, meta.env.workers, lambda done: None)
+    undo.kept(meta.env.storage.delete_all, distinct)
     return len(distinct)

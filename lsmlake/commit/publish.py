@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from lsmlake import undo
 from lsmlake.commit.outcome import Committed, Conflict, Unknown
 from lsmlake.store.env import Env
 
@@ -49,6 +50,7 @@ class Retries(NamedTuple):
 def publish(attempts: Attempts, retries: Retries, env: Env) -> Committed | None:
     """Publish, with retries. Returns None if every attempt met a conflict; then all written files are deleted."""
     wait_ms = retries.wait_min_ms
+    undo.on_failure(attempts.give_up)  # lest the one below is interrupted
     try:
         for left in reversed(range(1 + retries.count)):
             outcome = attempts.run()
@@ -56,6 +58,7 @@ def publish(attempts: Attempts, retries: Retries, env: Env) -> Committed | None:
                 outcome = attempts.settle(outcome)
             if isinstance(outcome, Committed):
                 attempts.finish(outcome)
+                undo.done(attempts.give_up)
                 return outcome
             attempts.withdraw()
             if left:
@@ -63,6 +66,8 @@ def publish(attempts: Attempts, retries: Retries, env: Env) -> Committed | None:
             wait_ms = min(2 * wait_ms, retries.wait_max_ms)
     except BaseException:
         attempts.give_up()
+        undo.done(attempts.give_up)
         raise
     attempts.give_up()
+    undo.done(attempts.give_up)
     return None

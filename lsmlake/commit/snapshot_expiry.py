@@ -24,6 +24,7 @@ from itertools import pairwise
 
 import pyarrow.compute as pc
 
+from lsmlake import undo
 from lsmlake.commit.holding import Held, delete, manifests_of, paths_of
 from lsmlake.commit.pinned import remove_old_pins
 from lsmlake.commit.reachability import changelog_of
@@ -166,11 +167,20 @@ def _expire(
     free = tagged.free(expiring, numbers[-1])  # a tag that cannot be read stops the expiry here
     if dry_run:
         return len(expiring), len(expiring) + _delete(meta, free, dry_run=True)
-    if record:
-        meta.snapshots.record([snapshot for snapshot, _ in expiring])
-    meta.snapshots.retire([snapshot.id for snapshot, _ in expiring], mark)
-    free = tagged.free(expiring, numbers[-1])  # again: a tag or a rollback made meanwhile is found, or its maker sees the mark
-    return len(expiring), len(expiring) + delete(meta, free)
+
+    def finish() -> int:
+        if record:
+            meta.snapshots.record([snapshot for snapshot, _ in expiring])
+        meta.snapshots.retire([snapshot.id for snapshot, _ in expiring], mark)
+        free = tagged.free(
+            expiring, numbers[-1]
+        )  # again: a tag or a rollback made meanwhile is found, or its maker sees the mark
+        return delete(meta, free)
+
+    undo.on_failure(finish)  # if it is interrupted, nobody else knows the files
+    deleted = finish()
+    undo.done(finish)
+    return len(expiring), len(expiring) + deleted
 
 
 def _read(meta: Metadata, number: int, known: dict[int, Snapshot]) -> tuple[Snapshot, set[str]]:

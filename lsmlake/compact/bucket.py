@@ -13,13 +13,13 @@ Then write the changed vectors into one Puffin file, and the changelog if compac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.compact.changelog import write_changelog
 from lsmlake.compact.supersede import OldRows, supersede
 from lsmlake.compact.work import Work, kinds
@@ -74,7 +74,7 @@ def compact_bucket(
         Unmergeable: The rows of a key cannot be merged.
         InvalidData: The merge rule of `becoming` does not accept a row.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with Threads(_THREADS) as pool:
         uncommitted, schema, root = tuple(uncommitted_files), files.schema, files.meta.paths.root
         live = {file.name: file for file in (*state.files, *uncommitted)}
         work = Work(files, rule_of(schema, root), state, uncommitted, cached_rows, pool, live)
@@ -206,7 +206,7 @@ def _rewrite(
     return work.bucket_files.write(tables, _origin(files, level), nan_columns)
 
 
-def _prefetched(tables: Iterator[pa.Table], pool: Executor) -> Iterator[pa.Table]:
+def _prefetched(tables: Iterator[pa.Table], pool: Threads) -> Iterator[pa.Table]:
     """Yields the tables; merges the next one while the caller writes the current one."""
     upcoming = pool.submit(next, tables, None)
     while (table := upcoming.result()) is not None:

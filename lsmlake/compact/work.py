@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.lsm.levels import Levels
@@ -30,7 +30,7 @@ class Work:
     base: BucketState
     uncommitted: tuple[DataFile, ...]
     cached_rows: Mapping[str, pa.Table]
-    pool: Executor
+    pool: Threads
     files: dict[str, DataFile] = field(default_factory=dict)
     vectors: dict[str, DeletionVector] = field(default_factory=dict)  # changed or read so far
     changed: set[str] = field(default_factory=set)

@@ -11,22 +11,22 @@ import pyarrow as pa
 from lsmlake.dialect.databases import Database, borrowed
 from lsmlake.dialect.failures import failure
 from lsmlake.dialect.macros import ZONED, called, macros
+from lsmlake.dialect.patient import Connection
 from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
 
-_STOPPED = "Query interrupted"  # what DuckDB raises for Ctrl-C
 _DATA_FILE = ".parquet'"
 _MEMORY_MIN_BYTES = 64 << 20  # with less DuckDB fails rather than spill
 _SETTINGS = (
     "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true; "
     "SET enable_external_file_cache = false"  # the memory that it takes would be kept between statements
 )
-_CHANGED = ("memory_limit", "disabled_optimizers")
+_CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order")
 """The settings of a database that a statement may change."""
 
 
 @contextmanager
-def connected(zone: str, what: str = "SQL", sql: str | None = None):  # the type of a connection belongs to an optional package
+def connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[Connection]:
     """A connection to a database in memory that nobody else uses meanwhile, with the functions of Spark.
 
     Tables, views and macros must be made `TEMP`. The next statement finds the settings of `_CHANGED` as they were; it must not
@@ -42,7 +42,7 @@ def connected(zone: str, what: str = "SQL", sql: str | None = None):  # the type
     """
     need("duckdb", what)
     with borrowed(_SETTINGS) as database:
-        connection = database.cursor()
+        connection = Connection(database.cursor())
         try:
             connection.execute(f"SET TimeZone = '{_zone_in_duckdb(zone)}'")
             _make_macros(connection, database, zone, sql)
@@ -72,19 +72,19 @@ def memory_limit(memory_bytes: int) -> str:
 
 
 @contextmanager
-def registered(connection, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
+def registered(connection: Connection, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
     """Lets queries read the batches under a name, once. An error of the batches is raised as it is, an error of DuckDB as in
     `translated_errors`."""
-    failed: list[BaseException] = []
+    failed: list[Exception] = []
 
     def guarded() -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
-        except BaseException as error:
+        except Exception as error:
             failed.append(error)
             raise
 
-    connection.register(name, pa.RecordBatchReader.from_batches(schema, guarded()))
+    connection.register_batches(name, schema, guarded())
     try:
         with translated_errors():
             yield
@@ -99,7 +99,7 @@ def registered(connection, name: str, schema: pa.Schema, batches: Iterable[pa.Re
 @contextmanager
 def translated_errors(where: str = "") -> Iterator[None]:
     """Raises InvalidQuery for an error of DuckDB, such as a value that a cast refuses, Corrupt for a file that it cannot read,
-    and EngineFailed if memory is short. Raises KeyboardInterrupt if the user stopped a query."""
+    and EngineFailed if memory is short."""
     duckdb: ModuleType = need("duckdb", "SQL")
     try:
         yield
@@ -116,7 +116,3 @@ def translated_errors(where: str = "") -> Iterator[None]:
             ) from error
         what, found, cure = failure(error)
         raise InvalidQuery(what, where=where, found=found, cure=cure) from error
-    except RuntimeError as error:
-        if str(error) != _STOPPED:
-            raise
-        raise KeyboardInterrupt from error

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from lsmlake import undo
 from lsmlake.extras import need
 
 _IDLE_MAX = 4
@@ -24,8 +26,8 @@ class Database:
         self.made: set[str] = set()
         self._root = need("duckdb", "SQL").connect(":memory:")
         self._root.execute(settings)
-        folder = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{secrets.token_hex(8)}")
-        quoted = folder.replace("'", "''")
+        self.folder = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{secrets.token_hex(8)}")
+        quoted = self.folder.replace("'", "''")
         self._root.execute(f"SET temp_directory = '{quoted}'")  # DuckDB makes it when it needs it, and removes it
 
     def cursor(self):  # the type of a connection belongs to an optional package
@@ -34,6 +36,15 @@ class Database:
 
     def execute(self, statement: str) -> None:
         self._root.execute(statement)
+
+    def close(self) -> None:
+        self._root.close()
+        _remove([self.folder])
+
+
+def _remove(folders: Iterable[str]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _idle: dict[str, list[Database]] = {}
@@ -56,7 +67,13 @@ def borrowed(settings: str) -> Iterator[Database]:
         database = _idle[settings].pop()
     except (KeyError, IndexError):
         database = Database(settings)
-    yield database
+    undo.made(_remove, [database.folder])
+    try:
+        yield database
+    except BaseException:
+        database.close()
+        raise
+    undo.kept(_remove, [database.folder])
     idle = _idle.setdefault(settings, [])
     if len(idle) < _IDLE_MAX:
         idle.append(database)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.beside import Threads
 from lsmlake.kernels.chunks import joined
 
 Column = TypeVar("Column")
 _ROWS_WORTH_A_TASK = 1 << 12
 
 
-def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], rows: int, pool: Executor | None) -> list[pa.Array]:
+def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], rows: int, pool: Threads | None) -> list[pa.Array]:
     """Applies `make` to each column, in parallel if there is a pool and `rows` are enough to justify a task per column."""
     return list(pool.map(make, columns)) if pool and rows >= _ROWS_WORTH_A_TASK else [make(column) for column in columns]
 
 
-def gather(table: pa.Table, rows: np.ndarray, pool: Executor | None = None) -> pa.Table:
+def gather(table: pa.Table, rows: np.ndarray, pool: Threads | None = None) -> pa.Table:
     """Returns `table.take(rows)`, one task per column if there is a pool. Joins chunks first: Arrow would look up the chunk of
     each row."""
     indices = pa.array(rows)

@@ -21,6 +21,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake import undo
 from lsmlake.commit.commit import drop_buckets
 from lsmlake.commit.housekeeping import housekeep
 from lsmlake.commit.invariants import check_edits
@@ -127,12 +128,14 @@ def adopt(
     rule_of(schema, name)  # refuses functions that do not fit their columns
     meta = Metadata.of(env, TablePaths(root, schema.table_uuid))
     work = _Adoption(env, name, Sources(env, outside, table), schema, meta, link)
+    undo.on_failure(work.give_up)
     try:
         report, schemas, snapshot = work.run()
     except BaseException:
         meta.files.delete_quietly(work.written)
         raise
     _create(work, schemas, snapshot)
+    undo.done(work.give_up)
     if snapshot is not None:
         housekeep(meta, snapshot, schemas[-1].parsed_options, drop_buckets)
     return report
@@ -141,7 +144,7 @@ def adopt(
 @dataclass
 class _Adoption:
     """Steps 1 to 3. `name`: of the table, for messages. `schema`: with the columns of the table. `written`: the paths of all
-    files written so far."""
+    files written so far, or about to be written."""
 
     env: Env
     name: str
@@ -150,6 +153,12 @@ class _Adoption:
     meta: Metadata
     link: bool
     written: list[str] = field(default_factory=list)
+
+    def give_up(self) -> None:
+        """Deletes what was written, unless the table is there."""
+        there = Metadata.opened(self.env, self.meta.paths.root)
+        if there is None or there.paths.table_uuid != self.meta.paths.table_uuid:
+            self.meta.files.delete_quietly(self.written)
 
     @property
     def workers(self) -> int:
@@ -346,23 +355,24 @@ def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | Non
     """Step 4. After an error, what was written stays only if the table may be there."""
     meta, paths = work.meta, work.meta.paths
     first, *later = schemas
-    written = [*work.written, *(paths.schema(schema.id) for schema in later)]
+    work.written += [paths.schema(schema.id) for schema in later]
+    if snapshot is not None:
+        work.written.append(paths.snapshot(snapshot.id))
     try:
         for schema in later:
             meta.schemas.put(schema)
         if snapshot is not None:
-            written.append(paths.snapshot(snapshot.id))
             meta.snapshots.put(snapshot)
     except BaseException:
-        meta.files.delete_quietly(written)
+        meta.files.delete_quietly(work.written)
         raise
     try:
         created = _is_created(meta, first)
     except StorageFailed:
-        meta.files.delete_quietly(written)
+        meta.files.delete_quietly(work.written)
         raise
     if not created:
-        meta.files.delete_quietly(written)
+        meta.files.delete_quietly(work.written)
         raise TableExists(f"table {work.name!r} exists", cure="another process has created it meanwhile: choose another name")
 
 

@@ -195,7 +195,7 @@ class Join:
     def _rows(self, query: str, fields: Sequence[pa.Field]) -> Iterator[pa.Table]:
         """Yields the result, with `fields` as the types of its last columns."""
         with translated_errors():
-            reader = pa.RecordBatchReader.from_stream(self._connection.sql(query))
+            reader = self._connection.sql(query).to_arrow_reader()
             own = list(reader.schema)[: len(reader.schema) - len(fields)]
             wanted = pa.schema([*own, *fields])
             held: list[pa.RecordBatch] = []

@@ -28,7 +28,7 @@ from lsmlake.store.checksum import SummingSink
 from lsmlake.store.env import Env
 from lsmlake.store.index_writer import IndexWriter
 from lsmlake.store.layout import layout
-from lsmlake.store.storage import delete_quietly
+from lsmlake.store.storage import delete_quietly, write_unnamed
 
 DATA, CHANGELOG = "data", "changelog"
 """Prefixes of file names."""
@@ -76,7 +76,7 @@ def write_run(
                 while table.num_rows:
                     if writer is None:
                         name = f"{prefix}-{env.ids()}.parquet"
-                        sink = stack.enter_context(env.storage.write(paths.new_data(directory, name)))
+                        sink = stack.enter_context(write_unnamed(env.storage, paths.new_data(directory, name)))
                         least = env.limits.row_group_rows
                         writer = _FileWriter(directory, name, schema, sink, table, nan_columns, least, indexed=prefix == DATA)
                         stack.push(writer.discard_on_error)
@@ -103,7 +103,7 @@ def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, fi
         files.append(file._replace(index=index))
         return
     files.append(file._replace(index_bytes=len(index)))
-    with env.storage.write(paths.index(file)) as sink:
+    with write_unnamed(env.storage, paths.index(file)) as sink:
         sink.write(index)
 
 

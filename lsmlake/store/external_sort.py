@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from lsmlake.dialect.connection import memory_limit, registered
+from lsmlake.dialect.connection import connected, memory_limit, registered
 from lsmlake.dialect.types import quoted
-from lsmlake.extras import need
-from lsmlake.store.scratch import scratch_folder
 
 _BATCH_ROWS = 1 << 16
 
@@ -30,18 +28,15 @@ def sorted_rows(
         MissingDependency: DuckDB is not installed.
         EngineFailed: The memory or the local disk does not suffice.
     """
-    duckdb = need("duckdb", what)
     batches = (batch for table in tables for batch in table.to_batches())
-    with scratch_folder() as folder:
-        config = {"memory_limit": memory_limit(memory_bytes), "temp_directory": folder, "preserve_insertion_order": "false"}
-        with duckdb.connect(":memory:", config=config) as connection, registered(connection, "rows", schema, batches):
-            order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in by)
-            found = pa.RecordBatchReader.from_stream(connection.sql(f"SELECT * FROM rows ORDER BY {order}"))
-            held: list[pa.RecordBatch] = []
-            for batch in found:
-                held.append(batch)
-                if sum(each.num_rows for each in held) >= _BATCH_ROWS:
-                    yield pa.Table.from_batches(held).cast(schema)
-                    held = []
-            if held:
+    with connected("UTC", what, "") as connection, registered(connection, "rows", schema, batches):
+        connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'; SET preserve_insertion_order = false")
+        order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in by)
+        held: list[pa.RecordBatch] = []
+        for batch in connection.sql(f"SELECT * FROM rows ORDER BY {order}").to_arrow_reader():
+            held.append(batch)
+            if sum(each.num_rows for each in held) >= _BATCH_ROWS:
                 yield pa.Table.from_batches(held).cast(schema)
+                held = []
+        if held:
+            yield pa.Table.from_batches(held).cast(schema)

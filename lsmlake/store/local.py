@@ -30,6 +30,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from lsmlake import undo
 from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.store.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
 
@@ -241,6 +242,7 @@ def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
     """A new locked file in the target's directory, removed at the end; then, unless the body failed, `fsync`s the directory."""
     directory = os.path.dirname(target)
     temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
+    undo.made(_unlink, [temporary])
     with _directory_must_exist(temporary):
         handle = _create(temporary)
     try:
@@ -249,10 +251,16 @@ def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield temporary, handle
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
+        _unlink([temporary])
+        undo.kept(_unlink, [temporary])
     with suppress(FileNotFoundError):  # the directory was renamed after the file was named
         _sync(directory)
+
+
+def _unlink(paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def _create(path: str) -> BinaryIO:
@@ -346,12 +354,13 @@ def _link_over(old: str, new: str) -> None:
     """Makes `new` a name of the file `old`, in place of the file that it names."""
     temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
     _make_directory(os.path.dirname(new))
+    undo.made(_unlink, [temporary])
     try:
         os.link(old, temporary)
         os.replace(temporary, new)
     finally:
-        with suppress(FileNotFoundError):  # `replace` keeps the temporary name if both names are of one file
-            os.unlink(temporary)
+        _unlink([temporary])  # `replace` keeps the temporary name if both names are of one file
+        undo.kept(_unlink, [temporary])
 
 
 def _sync(path: str) -> None:

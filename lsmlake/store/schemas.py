@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from lsmlake import undo
 from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
+from lsmlake.store.storage import Storage, read_bytes
 from lsmlake.store.table_files import TableFiles
 
 
@@ -40,5 +43,32 @@ class Schemas:
         return sorted({0, *numbered((entry.path for entry in self.files.env.storage.list(folder)), folder, "schema")})
 
     def put(self, schema: Schema) -> bool:
-        """Store a schema; returns False if its number is taken."""
+        """Store a schema, which a snapshot will name; returns False if its number is taken. It is removed if the public call
+        fails before. Schema 0 completes a table that has a snapshot already: it stays."""
+        return self.begin(schema) if schema.id else self._create(schema)
+
+    def begin(self, schema: Schema) -> bool:
+        """As `put`, also for schema 0 of a table that has no snapshot yet."""
+        own, path = _Own(self.files.env.storage, schema.encode()), self.files.paths.schema(schema.id)
+        undo.made(own, [path])
+        created = self._create(schema)
+        if not created:
+            undo.kept(own, [path])
+        return created
+
+    def _create(self, schema: Schema) -> bool:
         return self.files.env.storage.put_if_absent(self.files.paths.schema(schema.id), schema.encode())
+
+
+@dataclass(frozen=True)
+class _Own:
+    """Deletes a file if this process has created it: its content tells."""
+
+    storage: Storage
+    data: bytes
+
+    def __call__(self, paths: list[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                if read_bytes(self.storage, path) == self.data:
+                    self.storage.delete(path)

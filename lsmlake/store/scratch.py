@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import uuid
+import weakref
+from collections.abc import Iterable
+
+from lsmlake import undo
 
 
-@contextmanager
-def scratch_folder() -> Iterator[str]:
-    """A folder that is removed at the end, with its content."""
-    with tempfile.TemporaryDirectory(prefix="lsmlake-") as folder:
-        yield folder
+class Scratch:
+    """A folder that `close` removes with its content. The end of a failed call, or of the object, removes it, too."""
+
+    def __init__(self) -> None:
+        self.path = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{uuid.uuid4().hex}")
+        undo.made(_remove, [self.path])
+        self._forget = weakref.finalize(self, _remove, [self.path])
+        os.mkdir(self.path, 0o700)
+
+    def close(self) -> None:
+        _remove([self.path])
+        undo.kept(_remove, [self.path])
+        self._forget.detach()
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)

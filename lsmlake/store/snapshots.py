@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain, count, repeat
 from math import inf
 
+from lsmlake import undo
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, Wording
 from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
@@ -325,8 +326,12 @@ class Snapshots:
         return files.cache.get((path, stored.data), lambda: files.own(Snapshot.decode(stored.data, path), stored.number, path))
 
     def put(self, snapshot: Snapshot) -> bool:
-        """Publish a snapshot; returns False if its number is taken."""
-        return self.files.env.storage.put_if_absent(self.files.paths.snapshot(snapshot.id), snapshot.encode())
+        """Publish a snapshot; returns False if its number is taken. After an error, it may be published."""
+        held = undo.hold()
+        created = self.files.env.storage.put_if_absent(self.files.paths.snapshot(snapshot.id), snapshot.encode())
+        if not created:
+            undo.give_back(held)
+        return created
 
     def note_latest(self, snapshot: Snapshot) -> None:
         """Cache a snapshot just published; the next search for the newest one starts there."""

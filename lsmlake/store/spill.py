@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from lsmlake.store.scratch import Scratch
 
 _BATCH_ROWS = 1 << 16
 
@@ -23,13 +24,13 @@ class Spill:
     """Runs of tables by key. A run can be read repeatedly, in batches, without loading the rest of its file."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="lsmlake-spill-")
+        self._scratch = Scratch()
         self._runs: dict[Hashable, list[_Stretch]] = {}
         self._files = 0
 
     def write(self, parts: Iterable[tuple[Hashable, pa.Table]]) -> None:
         """Write one file with a run for each key of `parts`, all of one schema."""
-        path, writer, count = os.path.join(self._folder.name, f"{self._files}.arrow"), None, 0
+        path, writer, count = os.path.join(self._scratch.path, f"{self._files}.arrow"), None, 0
         self._files += 1
         try:
             for key, table in parts:
@@ -51,7 +52,7 @@ class Spill:
         return [(_tables(stretch), stretch.rows) for stretch in self._runs.get(key, ())]
 
     def close(self) -> None:
-        self._folder.cleanup()
+        self._scratch.close()
 
 
 def _tables(stretch: _Stretch) -> Iterator[pa.Table]:

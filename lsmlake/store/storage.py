@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake import undo
 from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
 
 TEMPORARY = ".tmp-"  # prefix of names reserved for the backend and never listed; Spark ignores names with a leading dot, too
@@ -188,10 +189,28 @@ def read_bytes(storage: Storage, path: str) -> bytes:
         return file.read()
 
 
+@contextmanager
+def write_unnamed(storage: Storage, path: str) -> Iterator[pa.NativeFile]:
+    """`Storage.write` of a file under a new name, which a snapshot will name: it is removed if the public call fails before."""
+    call = undo.made(storage.delete_all, [path])
+    with storage.write(path) as sink:
+        yield sink
+    if call is not None and call.over:  # this thread was not waited for
+        delete_quietly(storage, [path])
+
+
 def delete_quietly(storage: Storage, paths: Iterable[str]) -> None:
     """Deletes unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
     with suppress(StorageFailed):
-        storage.delete_all(list(paths))
+        delete_all(storage, paths)
+
+
+def delete_all(storage: Storage, paths: Iterable[str]) -> None:
+    """`Storage.delete_all`, which the public call repeats if it is interrupted."""
+    paths = list(paths)
+    undo.made(storage.delete_all, paths)
+    storage.delete_all(paths)
+    undo.kept(storage.delete_all, paths)
 
 
 @contextmanager

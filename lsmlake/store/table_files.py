@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from lsmlake import undo
 from lsmlake.errors import Corrupt, TableNotFound, Wording
 from lsmlake.format.branch import BranchInfo
 from lsmlake.format.files import CommitMessage
@@ -119,12 +120,10 @@ class TableFiles:
         gathered = dict(self.gathered)
         self.gathered.clear()
         whole = replace(self, gathered=None)
-        self.env.side_by_side([partial(whole.write, path, data) for path, data in gathered.items()])
+        self.env.side_by_side([partial(whole.write_unnamed, path, data) for path, data in gathered.items()])
 
     def write(self, path: str, data: bytes) -> None:
-        if self.gathered is not None:
-            self.gathered[path] = data
-            return
+        """Write a file. After an error it is not there."""
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)
@@ -132,10 +131,18 @@ class TableFiles:
             self.delete_quietly([path])
             raise
 
+    def write_unnamed(self, path: str, data: bytes) -> None:
+        """Write a file under a new name, which a snapshot will name. It is removed if the public call fails before."""
+        if self.gathered is not None:
+            self.gathered[path] = data
+            return
+        undo.made(self.env.storage.delete_all, [path])
+        self.write(path, data)
+
     def write_new(self, prefix: str, data: bytes) -> Named:
-        """Write a file beside the manifests, under a name that no other file has."""
+        """`write_unnamed` of a file beside the manifests."""
         named = Named(f"{prefix}-{self.env.ids()}", len(data))
-        self.write(self.paths.manifest(named.name), data)
+        self.write_unnamed(self.paths.manifest(named.name), data)
         return named
 
     def delete_quietly(self, paths: Iterable[str]) -> None:

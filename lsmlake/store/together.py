@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
+from queue import SimpleQueue
 from threading import Lock
 from typing import Generic, TypeVar
+
+from lsmlake.beside import Threads
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
 _STEP = 2  # so that a stream with a single item is known to have ended without a second step
@@ -41,22 +43,16 @@ def together(
 
 
 def _spread(one: Callable[[Item], None], items: Iterable[Item], workers: int) -> None:
-    running: set[Future[None]] = set()
-    with ThreadPoolExecutor(workers) as pool:
+    running, ended = 0, SimpleQueue()
+    with Threads(workers) as threads:
         for item in items:
-            if len(running) == workers:
-                running = _some_done(running)
-            running.add(pool.submit(one, item))
-        while running:
-            running = _some_done(running)
-
-
-def _some_done(running: set[Future[None]]) -> set[Future[None]]:
-    """Wait until at least one is done; returns those still running. Raises the error of a failed one."""
-    done, left = wait(running, return_when=FIRST_COMPLETED)
-    for future in done:
-        future.result()
-    return left
+            if running == workers:
+                ended.get().result()
+                running -= 1
+            threads.submit(one, item, end=ended.put)
+            running += 1
+        for _ in range(running):
+            ended.get().result()
 
 
 def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Result]:
@@ -65,8 +61,8 @@ def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Re
     if workers == 1 or len(calls) < _STEP:
         return [call() for call in calls]
     first, *others = calls
-    with ThreadPoolExecutor(min(workers, len(others))) as pool:
-        running = [pool.submit(call) for call in others]
+    with Threads(min(workers, len(others))) as threads:
+        running = [threads.submit(call) for call in others]
         found = first()
     return [found, *(done.result() for done in running)]
 
@@ -83,10 +79,10 @@ def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
             yield from stream
         return
     begun, running = iter(streams), deque()
-    with ThreadPoolExecutor(workers) as pool:
+    with Threads(workers) as threads:
 
         def run(some: Iterable[Generator[Item]]) -> None:
-            running.extend((stream, pool.submit(_step, stream)) for stream in some)
+            running.extend((stream, threads.submit(_step, stream)) for stream in some)
 
         try:
             run(islice(begun, workers))
@@ -96,8 +92,8 @@ def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
                 run([stream] if len(items) == _STEP else islice(begun, 1))
                 yield from items
         finally:
-            wait([step for _, step in running])
-            for stream, _ in running:
+            for stream, step in running:
+                step.ended.wait()
                 stream.close()
 
 

@@ -74,7 +74,7 @@ class Vectors:
         name = f"dv-{self.files.env.ids()}.puffin"
         data, places = puffin.encode(vectors)
         path = self.files.paths.puffin(name)
-        self.files.write(path, data)
+        self.files.write_unnamed(path, data)
         if self.files.env.storage.at_once > 1 and len(data) <= _KEPT_BYTES:
             self.files.cache.put(path, data, len)  # the next compaction of the bucket adds to these vectors
         return {file: VectorRef(name, *place) for file, place in places.items()}

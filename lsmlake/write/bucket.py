@@ -11,13 +11,13 @@ A writer does not know its sequence. Of older rows it reads only the keys, unles
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.compact.work import lookup_columns
 from lsmlake.errors import SnapshotNotFound
@@ -76,15 +76,15 @@ def split_input(
     )
 
 
-def in_replay_order(rows: pa.Table, groups: Groups, rule: MergeRule, pool: Executor | None) -> pa.Table:
+def in_replay_order(rows: pa.Table, groups: Groups, rule: MergeRule, pool: Threads | None) -> pa.Table:
     """Returns all rows; applying the rows of a key in this order, ignoring sequences, gives the row of the table."""
     return gather(rows, rule.replay_order(rows, groups), pool)
 
 
-Fold = Callable[[pa.Table, Groups, MergeRule, Sequence[str], Executor], pa.Table]
+Fold = Callable[[pa.Table, Groups, MergeRule, Sequence[str], Threads], pa.Table]
 
 
-def fold(rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], pool: Executor | None) -> pa.Table:
+def fold(rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], pool: Threads | None) -> pa.Table:
     """Combines the rows of each key as far as the rule can without the older row of the key."""
     if groups.unique and not rule.repeats_keys:
         return gather(rows, groups.rows, pool)
@@ -104,7 +104,7 @@ def _split(
     groups = grouped(keys, order, codes)
     group_codes = codes[groups.first]
     edges = [0, *(np.flatnonzero(np.diff(group_codes)) + 1).tolist(), len(group_codes)]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with Threads(_THREADS) as pool:
         for first, last in pairwise(edges):
             code = int(group_codes[first])
             bucket = Bucket(partitions[code // buckets], code % buckets, schema.spec_id)

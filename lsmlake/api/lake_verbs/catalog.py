@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lsmlake import undo
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.session import Session
 from lsmlake.api.table import Table
@@ -154,7 +155,7 @@ class Catalog:
         if Views(self.env.storage).is_there(name):
             raise TableExists(f"a view has the name {name!r}", cure="choose another name, or drop the view")
         databases.clear(root)
-        if not Metadata.of(self.env, TablePaths(root, table_uuid)).schemas.put(created) and not if_not_exists:
+        if not Metadata.of(self.env, TablePaths(root, table_uuid)).schemas.begin(created) and not if_not_exists:
             raise TableExists(f"table {name!r} exists", cure=_TAKEN)
         return self.table(name)
 
@@ -190,10 +191,16 @@ class Catalog:
         """
         meta = self._main(name)
         databases, root, entry = Databases(self.env.storage), meta.paths.root, CatalogEntry.of(meta)
+
+        def clear() -> None:
+            databases.clear(root, foreign=True)  # nothing if the table is there still
+
+        undo.on_failure(clear)
         databases.end_table(root)
         if entry is not None:
             entry.remove()
-        databases.clear(root, foreign=True)
+        clear()
+        undo.done(clear)
 
     def rename_table(self, name: str, new_name: str) -> Table:
         """Rename a table, within its database or into another one. The change is atomic and copies no file.

@@ -10,12 +10,12 @@ the current values. The sequence columns hold the greatest sequence, even if tha
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.errors import InvalidOption
 from lsmlake.kernels import segments
 from lsmlake.kernels.chunks import joined
@@ -76,7 +76,7 @@ class Aggregation(MergeRule):
         functions = {column: function_for(column, name, schema, where) for column, name in names.items()}
         return Aggregation(schema.primary_key, sequence, functions, schema.parsed_options.merge.aggregation_remove_on_delete)
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+    def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)
 
     def uncombined_adds(self) -> Uncombined:

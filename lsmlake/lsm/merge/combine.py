@@ -11,13 +11,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor
 from enum import Enum
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import segments
 from lsmlake.kernels.chunks import joined
@@ -101,7 +101,7 @@ class Combining(Protocol):
         ...
 
 
-def combine(rows: pa.Table, groups: Groups, pool: Executor | None, rule: Combining, *, complete: bool) -> pa.Table:
+def combine(rows: pa.Table, groups: Groups, pool: Threads | None, rule: Combining, *, complete: bool) -> pa.Table:
     """Combines the rows of each key into one, or stores them uncombined. `complete`: no older row of these keys exists."""
     kinds = kinds_of(rows)
     kinds = None if kinds is None else kinds[groups.rows]
@@ -127,14 +127,14 @@ def _uncombined_keys(groups: Groups, retract: np.ndarray | None, adds: Uncombine
     return keys if keys.any() else None
 
 
-def _combined(rows: pa.Table, groups: Groups, retract: np.ndarray | None, pool: Executor | None, rule: Combining) -> pa.Table:
+def _combined(rows: pa.Table, groups: Groups, retract: np.ndarray | None, pool: Threads | None, rule: Combining) -> pa.Table:
     """Returns one row per key. The rule is applied to keys with a single row as well."""
     make = rule.columns(rows, groups, retract)
     return pa.table(by_column(make, rows.column_names, len(groups.rows), pool), schema=rows.schema)
 
 
 def _partly_combined(
-    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, uncombined: np.ndarray, pool: Executor | None, rule: Combining
+    rows: pa.Table, groups: Groups, kinds: np.ndarray | None, uncombined: np.ndarray, pool: Threads | None, rule: Combining
 ) -> pa.Table:
     places = np.repeat(uncombined, segments.lengths(groups.starts, len(groups.rows)))
     kinds = np.full(len(places), INSERT, np.int8) if kinds is None else kinds
@@ -149,7 +149,7 @@ def _partly_combined(
     return _in_key_order(parts, owners, pool)
 
 
-def _combined_contributing(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Executor | None, rule: Combining) -> pa.Table:
+def _combined_contributing(rows: pa.Table, groups: Groups, kinds: np.ndarray, pool: Threads | None, rule: Combining) -> pa.Table:
     """Combines the contributing rows; a key without any gets a -D row."""
     keep = rule.contributing(rows, groups, kinds)
     starts, live = segments.kept(keep, groups.starts)
@@ -166,7 +166,7 @@ def _combined_contributing(rows: pa.Table, groups: Groups, kinds: np.ndarray, po
     return _in_key_order([with_kind(made, INSERT), deletes], [live, removed], pool)
 
 
-def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Executor | None) -> pa.Table:
+def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Threads | None) -> pa.Table:
     order = np.argsort(np.concatenate(owners), kind="stable")
     return gather(pa.concat_tables(parts), order, pool)
 

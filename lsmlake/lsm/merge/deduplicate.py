@@ -11,12 +11,12 @@ a row that arrives after a delete is a new row, whatever its sequence. A sorted 
 from __future__ import annotations
 
 from collections.abc import Collection
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.kernels import segments
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
@@ -40,7 +40,7 @@ class Deduplicate(MergeRule):
     def repeats_keys(self) -> bool:
         return bool(self.sequence)
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+    def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         if not self.sequence or groups.unique:
             return gather(rows, groups.last, pool)
         greatest, final = self._places(rows, groups)

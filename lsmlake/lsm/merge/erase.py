@@ -13,11 +13,11 @@ Runs are ordered by arrival, and an erasing row is the first of its key in its r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
@@ -28,7 +28,7 @@ from lsmlake.schema.rowkind import ERASE, ERASES, plain
 
 
 def merge(
-    rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], pool: Executor | None, *, complete: bool
+    rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], pool: Threads | None, *, complete: bool
 ) -> pa.Table:
     """`MergeRule.merge` for rows in order of arrival that may erase their key. Without an erasing row it only reads the kinds."""
     kinds = kinds_of(rows)

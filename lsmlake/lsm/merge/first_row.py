@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
@@ -24,7 +24,7 @@ class FirstRow(MergeRule):
     repeats_keys = False
     deletes_by_key = False
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+    def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         return gather(rows, groups.first, pool)
 
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:

@@ -9,12 +9,12 @@ Source: Apache Paimon, `PartialUpdateMergeFunction`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.kernels import segments
 from lsmlake.kernels.chunks import joined
@@ -80,7 +80,7 @@ class PartialUpdate(MergeRule):
         )
         return PartialUpdate(schema.primary_key, sequence, tuple(made), options.merge.remove_on_delete)
 
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+    def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)
 
     def uncombined_adds(self) -> Uncombined:

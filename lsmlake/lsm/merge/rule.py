@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from concurrent.futures import Executor
 from enum import Enum
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.sequence import SequenceFields
 
@@ -42,7 +42,7 @@ class MergeRule(ABC):
     deletes_by_key: bool
 
     @abstractmethod
-    def merge(self, rows: pa.Table, groups: Groups, pool: Executor | None, *, complete: bool) -> pa.Table:
+    def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         """Merge the rows of each key.
 
         Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable
@@ -19,7 +19,7 @@ from lsmlake.schema.schema import ROW_KIND
 
 
 def merge_runs(
-    runs: Sequence[pa.Table], key: Sequence[str], rule: MergeRule, pool: Executor | None = None, *, complete: bool = True
+    runs: Sequence[pa.Table], key: Sequence[str], rule: MergeRule, pool: Threads | None = None, *, complete: bool = True
 ) -> pa.Table:
     """Merges sorted runs, oldest first, into one run that ascends by key and keeps -D rows.
 
