@@ -191,10 +191,12 @@ class Interrupter:
 
     def __init__(self, error: BaseException, how: str, at: float) -> None:
         self.error, self.how, self.at, self.lines, self.where = error, how, at, 0, ""
+        self.ignored = False
 
     def run(self, call: Callable[[], object]) -> BaseException | None:
         """Returns what the call raised."""
         before = signal.signal(signal.SIGALRM, self._signalled)
+        hook, sys.unraisablehook = sys.unraisablehook, self._lost
         try:
             if self.how == "signal":
                 signal.setitimer(signal.ITIMER_REAL, self.at)
@@ -209,7 +211,12 @@ class Interrupter:
             return error
         finally:
             signal.signal(signal.SIGALRM, before)
+            sys.unraisablehook = hook
         return None
+
+    def _lost(self, unraisable: object) -> None:
+        """Python has ignored the exception, as it does in finalizers."""
+        self.ignored |= unraisable.exc_value is self.error
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         if frame is not None and frame.f_code.co_filename != __file__:  # otherwise the call has ended
@@ -291,7 +298,7 @@ class Bench:
         interrupter = Interrupter(kind("in the trial"), how, at)
         with temporary_folder_at(self.root / "tmp") as folder:
             error = interrupter.run(lambda: CALLS[name].run(lake))
-            interrupted = bool(interrupter.where)
+            interrupted = bool(interrupter.where) and not interrupter.ignored
             wrong = []
             if error is not interrupter.error and (error is not None or interrupted):
                 wrong.append(f"exception: {type(error).__name__}: {str(error)[:300]}")

@@ -6,6 +6,8 @@ by blocks; a JSON file is read whole. `arrow` converts data that is in memory, `
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import PurePath
@@ -19,6 +21,7 @@ from lsmlake.schema.from_data import schema_from
 from lsmlake.store import input_files
 
 _BATCH_ROWS = 1 << 17
+_INTERRUPTION = re.compile(r"^(KeyboardInterrupt|SystemExit)(?:: (.*))?$", re.MULTILINE)
 
 
 class Input(NamedTuple):
@@ -67,7 +70,8 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
         return Input(_of_reader(data.to_reader(), schema))
     if hasattr(data, "__arrow_c_stream__"):
         try:
-            return Input(_of_reader(pa.RecordBatchReader.from_stream(data), schema))
+            is_reader = isinstance(data, pa.RecordBatchReader)  # as a stream it would turn an interruption into text
+            return Input(_of_reader(data if is_reader else pa.RecordBatchReader.from_stream(data), schema))
         except (pa.ArrowException, TypeError, ValueError) as broken:
             raise InvalidData("the data cannot be read as an Arrow stream", found=broken, cure="pass a pyarrow.Table") from broken
     if hasattr(data, "__next__"):
@@ -113,6 +117,14 @@ def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterat
         for batch in reader:
             yield without_index(pa.Table.from_batches([batch]), schema)
     except (pa.ArrowException, OSError) as broken:
+        if (interruption := _told(str(broken))) is not None:
+            raise interruption from broken
         raise InvalidData(
             "the stream of data failed", found=broken, cure="check the source of the stream; nothing was written"
         ) from broken
+
+
+def _told(text: str) -> BaseException | None:
+    """The interruption of a Python program behind an Arrow stream, which gives only the text of its errors."""
+    found = _INTERRUPTION.search(text)
+    return None if found is None else getattr(builtins, found[1])(*filter(None, [found[2]]))
