@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.queries import Queries, Query, relation_of
+from lsmlake.dialect.recursion import is_recursive, recursive
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.select import Select
 from lsmlake.dialect.sorting import limits, of_outputs, sorting
@@ -69,11 +70,15 @@ class QueryTranslator(Queries):
             if cte.alias.lower() in names:
                 self.text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
             names.add(cte.alias.lower())
+            if found.args.get("recursive") and is_recursive(cte):
+                part, ctes[cte.alias.lower()] = recursive(self, cte, ctes)
+                parts.append(part)
+                continue
             name = self.fresh("cte")
             made = self.renamed(cte, self.query(cte.this, ctes, outer))
             parts.append(f"{name} AS ({made.sql})")
             ctes[cte.alias.lower()] = Query(name, made.columns)
-        return f"WITH {', '.join(parts)} "
+        return f"WITH {'RECURSIVE ' if found.args.get('recursive') else ''}{', '.join(parts)} "
 
     def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
         left, right = (self.query(side, ctes, outer) for side in (node.this, node.expression))

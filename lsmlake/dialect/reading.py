@@ -27,6 +27,7 @@ SAME = {
     exp.Window: ("over",),
     exp.Div: ("typed", "safe"),  # the same for all divisions of a dialect
     exp.DPipe: ("safe",),
+    exp.Pivot: ("pivot_column_naming",),
     exp.Placeholder: ("jdbc",),
     exp.TryCast: ("requires_string",),  # how CAST of Spark is parsed; whether an error gives null is `safe`
     exp.Cast: ("requires_string",),

@@ -11,6 +11,7 @@ from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
 from lsmlake.dialect.pipes import NESTED
+from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.table_use import TableUse, push
@@ -78,6 +79,13 @@ class Relations:
         return replace(found, scope=found.scope.and_(relation))
 
     def _relation(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
+        sql, relation, use = self._unpivoted(node)
+        for pivot in _listed(node, "pivots"):
+            sql, relation = pivoted(self.queries, self.ctes, pivot, sql, relation)
+            use = None
+        return sql, relation, use
+
+    def _unpivoted(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._table(node)
         name = self.queries.fresh()

@@ -30,8 +30,6 @@ _CURES = {
     "distribute": "leave it out: this process sorts and groups all rows",
     "for_": "leave it out",
     "kind": "leave it out",
-    "pivots": "write max(v) FILTER (WHERE q = 1) and the like with GROUP BY; for UNPIVOT, LATERAL VIEW stack",
-    "recursive": "attach Spark",
     "sample": "filter by a column, or attach Spark",
     "sort": "write ORDER BY",
 }
