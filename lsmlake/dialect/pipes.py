@@ -59,7 +59,7 @@ class Pipes(Spark.Parser):
         """The rows of a query under the name that comes next."""
         alias = self._parse_table_alias()
         made = self._build_pipe_cte(query, [exp.Star()], alias)
-        made.args["from_"].set("this", exp.to_table(alias.this.copy()))
+        made.args["from_"].set("this", exp.Table(this=alias.this.copy()))
         return made
 
     def _parse_pipe_syntax_join(self, query: exp.Query) -> exp.Query | None:

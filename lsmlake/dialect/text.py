@@ -111,6 +111,13 @@ class PlainSpark(Spark):
             node.set("evolves", bool(evolves))
             return node
 
+        def _parse_projections(self) -> Any:
+            """As sqlglot's, but something must follow each comma: `SELECT a, FROM t` has lost a column."""
+            found = super()._parse_projections()
+            if self._prev is not None and self._prev.token_type is TokenType.COMMA:
+                self.raise_error("no column follows the comma", self._prev)
+            return found
+
         def _match(self, token_type: Any, advance: bool = True, expression: Any = None) -> Any:
             """As sqlglot's, but ALL before a comma and the like is a name: `SELECT all, n` has two columns."""
             if token_type is TokenType.ALL and self._next is not None and self._next.token_type in _BEHIND_A_NAME:
