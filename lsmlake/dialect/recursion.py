@@ -34,7 +34,7 @@ def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tupl
         say.refuse(cte, f"the recursive query {cte.alias} is not supported", expected="query UNION ALL SELECT ...")
     anchor, name, visible = queries.renamed(cte, queries.query(body.this, ctes, None)), queries.fresh("cte"), queries.fresh("cte")
     if any(kind is None for _, kind in anchor.columns):
-        say.refuse(cte, "a column of a recursive query needs a type", cure="write CAST(... AS INT)")
+        say.refuse(cte, "a column of a recursive query needs a type", cure="cast it to a type")
     inside = {**ctes, cte.alias.lower(): Query(name, (*anchor.columns, (_LEVEL, INT)))}
     step = queries.query(_with_level(queries, body.expression), inside, None)
     if len(step.columns) != len(anchor.columns) + 1:
