@@ -139,6 +139,7 @@ def _within(
         return f" ORDER BY {', '.join(map(partial(windows.ordered, inner), items))}"
     if name not in ("percentile_cont", "percentile_disc") or len(items) != 1 or items[0].args.get("desc"):
         context.text.refuse(node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg")
+    _ = items[0].args.get("nulls_first")  # nulls have no part in it
     arguments.insert(0, items[0].this)
     return ""
 

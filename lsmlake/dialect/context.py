@@ -130,6 +130,8 @@ class Context(ABC):
         if inner.used and tests and inner.keys == 0:
             what = "Spark does not see the row that an aggregate gives of no rows in EXISTS and IN of a correlated query"
             self.text.refuse(node, what, cure="compare the aggregate with a value")
+        if any(pa.types.is_map(column.type) for column in inner.used):
+            self.text.refuse(node, "a query cannot name a MAP of the query around it", cure=cure)
         if inner.used and not tests and inner.keys:
             self.text.refuse(node, "a correlated query that is a value takes no GROUP BY", cure=cure)
 
@@ -151,7 +153,7 @@ class Context(ABC):
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
             double = pa.types.is_floating(made.type) and wanted == STRING
-            cure = "cast it to DECIMAL first: Java and DuckDB write a DOUBLE differently" if double else "cast it otherwise"
+            cure = "cast it to DECIMAL first: Spark writes a DOUBLE in another form" if double else "cast it otherwise"
             self.text.refuse(node, what, cure=cure)
         return sql
 

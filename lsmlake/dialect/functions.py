@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.dialect.failures import refused
 from lsmlake.dialect.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP
 
 
@@ -49,6 +50,11 @@ _DATE_PARTS = {
     "weekday": "isodow({0}) - 1",
 }
 _TIME_PARTS = {"hour": "hour({0})", "minute": "minute({0})", "second": "second({0})"}
+_NOT_ENCODED = refused("concat({0}, ' cannot be decoded: two hexadecimal digits follow %; correct the text')")
+_URL_DECODE = (
+    "CASE WHEN regexp_matches({0}, '%([^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)') "
+    f"THEN {_NOT_ENCODED} ELSE url_decode(replace({{0}}, '+', ' ')) END"
+)
 _LOGARITHM = "CASE WHEN {{0}} <= 0 THEN NULL ELSE {}({{0}}) END"
 _POWER = "CASE WHEN isnan({1}) OR (abs({0}) = 1 AND isinf({1})) THEN CAST('NaN' AS DOUBLE) ELSE pow({0}, {1}) END"  # as in Java
 
@@ -103,7 +109,7 @@ FUNCTIONS: dict[str, list[Function]] = {
     "sha1": [Function((BINARY,), _S, "sha1({0})")],
     "sha": [Function((BINARY,), _S, "sha1({0})")],
     "url_encode": [Function((_S,), _S, "replace(replace(replace(url_encode({0}), '%20', '+'), '~', '%7E'), '%2A', '*')")],
-    "url_decode": [Function((_S,), _S, "url_decode(replace({0}, '+', ' '))")],
+    "url_decode": [Function((_S,), _S, _URL_DECODE)],
     "find_in_set": [
         Function(
             (_S, _S), _I, _int("CASE WHEN contains({0}, ',') THEN 0 ELSE coalesce(list_position(split({1}, ','), {0}), 0) END")

@@ -33,7 +33,7 @@ class Groups:
         keys: the SQL of an expression of GROUP BY -> the column of the groups.
         sets: the grouping sets, each as SQL of keys; None: GROUP BY has no sets.
         calls: the SQL of an aggregate -> its column.
-        fixed: no more aggregates may come, as in an ORDER BY where Spark takes none.
+        fixed: the aggregates that may come, as in an ORDER BY where Spark takes no others; None: all.
     """
 
     before: Context
@@ -41,7 +41,7 @@ class Groups:
     keys: dict[str, Typed] = field(default_factory=dict)
     sets: list[list[str]] | None = None
     calls: dict[str, Typed] = field(default_factory=dict)
-    fixed: bool = False
+    fixed: frozenset[str] | None = None
 
     def key(self, node: exp.Expression) -> Typed:
         """The column of an expression of GROUP BY."""
@@ -60,6 +60,8 @@ class Groups:
 
     def found(self, node: exp.Expression) -> Typed | None:
         """The column of an expression that is one of GROUP BY; None for others."""
+        if self.fixed is not None and not isinstance(node, exp.Column):
+            return None
         if not self.keys or _calls(node) or node.find(*_NOT_KEYS) or not all(map(self._is_column, node.find_all(exp.Column))):
             return None
         return self.keys.get(self._ordered(node).sql)
@@ -85,10 +87,11 @@ class Groups:
     def aggregate(self, node: exp.Expression, translated: Callable[[Context], Typed]) -> Typed:
         """The column of an aggregate of the rows of each group. `translated`: the aggregate over the rows."""
         self._own(node, "an aggregate function")
-        if self.fixed and node.find(exp.Query) is None and translated(self.before).sql not in self.calls:
-            what = "ORDER BY takes no other aggregates than SELECT beside HAVING and windows"
-            self.before.text.refuse(node, what, cure="name the aggregate in SELECT")
-        return self.call(translated(self.before))
+        made = translated(self.before)
+        if self.fixed is not None and made.sql not in self.fixed:
+            what = "Spark has no such aggregate in ORDER BY beside HAVING, and none beside windows"
+            self.before.text.refuse(node, what, cure="give the aggregate a name in SELECT, and order by that")
+        return self.call(made)
 
     def call(self, made: Typed) -> Typed:
         """The column of a call over the rows of each group."""

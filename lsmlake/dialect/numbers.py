@@ -8,7 +8,7 @@ from sqlglot import exp
 from lsmlake.dialect.calling import Arguments, Function, counted
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
-from lsmlake.dialect.types import BIGINT, DOUBLE, NULL, duck_name, is_number
+from lsmlake.dialect.types import BIGINT, DOUBLE, NULL, STRING, duck_name, is_number
 from lsmlake.schema.type_text import format_type
 
 _ROUND_DIGITS_MAX = 10
@@ -17,6 +17,14 @@ _ROUND_DIGITS_MAX = 10
 def _abs(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     made = _number(context, node, counted(context, node, arguments, 1)[0])
     return Typed(f"CAST(abs({made.sql}) AS {duck_name(made.type)})", made.type)
+
+
+def _positive(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    """`+ value`: text becomes a DOUBLE."""
+    (made,) = counted(context, node, arguments, 1)
+    if made.type == STRING:
+        return Typed(context.converted(arguments[0], made, DOUBLE), DOUBLE)
+    return _number(context, node, made)
 
 
 def _to_whole(call: str) -> Function:
@@ -94,6 +102,7 @@ def _number(context: Context, node: exp.Expression, made: Typed) -> Typed:
 
 FUNCTIONS: dict[str, Function] = {
     "abs": _abs,
+    "positive": _positive,
     "ceil": _to_whole("ceil"),
     "ceiling": _to_whole("ceil"),
     "floor": _to_whole("floor"),

@@ -191,7 +191,7 @@ class Relations:
             return self._named(left, lateral, made._replace(outer=made.outer or side == "LEFT"))
         if not isinstance(lateral.this, exp.Subquery):
             text.refuse(node, "this LATERAL is not supported", cure="write [LEFT JOIN] LATERAL (SELECT ...) AS name [ON true]")
-        query = self.queries.query(lateral.this, self.ctes, left.scope)
+        query = self.queries.query(lateral.this, self.ctes, replace(left.scope, outer=None))
         return self._named(left, lateral, Generated(query.sql, query.columns, side == "LEFT"))
 
     def _using(

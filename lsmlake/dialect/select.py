@@ -61,10 +61,14 @@ class Select:
         self._read_outputs(here, generator)
         after = replace(here, aliases=by_name(self.outputs), late=True)
         having, qualify = node.args.get("having"), node.args.get("qualify")
+        shown = frozenset() if self.groups is None else frozenset(self.groups.calls)
         condition = queries.condition(replace(after, windows=False), having.this) if having else None
+        if qualify is not None and not any(part.find(exp.Window) for part in (qualify, *node.expressions)):
+            queries.text.refuse(qualify, "QUALIFY needs a window function", cure="write WHERE or HAVING")
         kept = queries.condition(after, qualify.this) if qualify else None
-        if self.groups is not None:
-            self.groups.fixed = having is not None or any(item.find(exp.Window) is not None for item in node.expressions)
+        windows = any(item.find(exp.Window) is not None for item in node.expressions)
+        if self.groups is not None and (windows or having is not None):
+            self.groups.fixed = frozenset() if windows else shown
         sort = self._sorting(after)
         if self.groups is not None:
             rows = f" FROM ({self.groups.sql(rows)}) AS {self.groups.name}{f' WHERE {condition}' if condition else ''}"
@@ -184,7 +188,10 @@ class Select:
         """The columns that `*` or `t.*` stands for."""
         text, star = self.queries.text, item if isinstance(item, exp.Star) else item.this
         scope = scope if self.groups is None else self.groups.before.scope
-        dropped = {column.name.lower() for column in star.args.get("except_") or ()}
+        listed = [column.name.lower() for column in star.args.get("except_") or ()]
+        dropped = set(listed)
+        if len(dropped) < len(listed):
+            text.refuse(item, "EXCEPT names a column twice", found=listed)
         if isinstance(item, exp.Star):
             columns = scope.columns()
         else:

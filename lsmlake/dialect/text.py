@@ -63,6 +63,10 @@ class PlainSpark(Spark):
     class Parser(Pipes):
         PLACEHOLDER_PARSERS: ClassVar[Any] = {kind: _placed(read) for kind, read in Spark.Parser.PLACEHOLDER_PARSERS.items()}
         FUNCTIONS: ClassVar[Any] = {}
+        UNARY_PARSERS: ClassVar[Any] = {
+            **Spark.Parser.UNARY_PARSERS,
+            TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
+        }
         STATEMENT_PARSERS: ClassVar[Any] = {
             **Spark.Parser.STATEMENT_PARSERS,
             TokenType.TABLE: lambda self: exp.Select(expressions=[exp.Star()], from_=exp.From(this=self._parse_table())),
@@ -116,6 +120,12 @@ class PlainSpark(Spark):
             found = super()._parse_projections()
             if self._prev is not None and self._prev.token_type is TokenType.COMMA:
                 self.raise_error("no column follows the comma", self._prev)
+            return found
+
+        def _parse_partition_by(self) -> Any:
+            found = super()._parse_partition_by()
+            if found and self._prev.token_type is TokenType.COMMA:
+                self.raise_error("nothing follows the comma", self._prev)
             return found
 
         def _match(self, token_type: Any, advance: bool = True, expression: Any = None) -> Any:

@@ -13,6 +13,7 @@ from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import INT, duck_name
 
+_INT_MAX = 2**31 - 1
 ORDERED = (*RANKS, *SHIFTS, "ntile")
 """Functions that need an order of the rows."""
 
@@ -62,6 +63,8 @@ def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: 
             return f"{value.this if not pa.types.is_integer(by) else int(float(value.this))} {side}"
         if not value.this.isdecimal():
             context.text.refuse(node, "a window frame of ROWS takes whole numbers", found=value.this)
+        if kind == "ROWS" and int(value.this) > _INT_MAX:
+            context.text.refuse(node, "a window frame of ROWS takes an INT", expected=f"at most {_INT_MAX}", found=value.this)
         return f"{value.this} {side}"
 
     start = bound("start")
@@ -88,6 +91,8 @@ def function(context: Context, node: exp.Anonymous, name: str, over: str, ignore
     nulls = " IGNORE NULLS" if ignores else ""
     if name == "nth_value" and len(arguments) == 2:
         made = inner.typed(arguments[0])
+        if (place := inner.typed(arguments[1]).constant) is not None and place < 1:
+            context.text.refuse(arguments[1], "nth_value counts rows from 1", expected="a number from 1", found=place)
         return Typed(f"nth_value({made.sql}, {inner.operand(arguments[1], INT)}{nulls}){over}", made.type)
     if name in SHIFTS and 1 <= len(arguments) <= 3:
         made = inner.typed(arguments[0])
