@@ -27,6 +27,13 @@ def lake(tmp_path_factory) -> lsmlake.Lake:
 
 
 CASES = (
+    ("SELECT count_if(a > 100), count_if(CAST(NULL AS BOOLEAN)) FROM t", [(0, 0)]),
+    ("SELECT k, count_if(a > 1) FILTER (WHERE b > 10) FROM t GROUP BY k ORDER BY k", [("a", 1), ("b", 0)]),
+    ("SELECT * FROM t NATURAL LEFT SEMI JOIN u", None),
+    ("SELECT transform(array(a, (SELECT max(a) FROM u)), x -> x) FROM t", None),
+    ("SELECT +date '1999-01-01'", None),
+    ("SELECT + '1', +a FROM t WHERE a = 1", [(1.0, 1)]),
+    ("SELECT url_decode('http%3A%2F%2spark.apache.org')", None),
     ("SELECT -a AS a, count(*) FROM t GROUP BY a HAVING a > 0", [(-1, 1), (-2, 1)]),
     ("SELECT -a AS a FROM t ORDER BY a + 0", [(None,), (-2,), (-1,), (3,)]),
     ("SELECT -a AS b FROM t ORDER BY b + 0", [(None,), (-2,), (-1,), (3,)]),

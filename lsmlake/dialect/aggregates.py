@@ -44,7 +44,7 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
     if name in ("bool_and", "every", "bool_or", "some", "any") and kind == BOOLEAN:
         return over(f"{'bool_and' if name in ('bool_and', 'every') else 'bool_or'}({sql})"), BOOLEAN
     if name == "count_if" and kind == BOOLEAN:
-        return f"CAST({over(f'count_if({sql})')} AS BIGINT)", BIGINT
+        return None if distinct else (over(f"count(CASE WHEN {sql} THEN 1 END)"), BIGINT)
     if name in _SPREADS and is_number(kind):
         return over(f"{_SPREADS[name]}({prefix}CAST({sql} AS DOUBLE))"), DOUBLE
     if name == "median" and is_number(kind):

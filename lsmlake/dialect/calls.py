@@ -146,6 +146,8 @@ def _within(
 
 def function(context: Context, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
     """A function of one row. `name`: in lower case."""
+    if any(isinstance(one, exp.Lambda) for one in arguments) and any(one.find(exp.Query) for one in arguments):
+        context.text.refuse(node, f"{name} with a lambda takes no queries", cure="join the query in FROM")
     if name in _BY_TYPES:
         return _BY_TYPES[name](context, node, list(arguments))
     if name not in FUNCTIONS:

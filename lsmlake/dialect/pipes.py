@@ -66,6 +66,13 @@ class Pipes(Spark.Parser):
         word = self._curr.text.upper() if self._curr else ""
         return super()._parse_pipe_syntax_join(self.nested(query, set() if word in ("RIGHT", "FULL") else {"where"}))
 
+    def _parse_pipe_syntax_set_operator(self, query: exp.Query) -> exp.Query | None:
+        try:
+            return super()._parse_pipe_syntax_set_operator(query)
+        except AssertionError:  # sqlglot expects a query in parentheses
+            self.raise_error("the query behind UNION, INTERSECT or EXCEPT stands in parentheses")
+            return query
+
     def _parse_pipe_syntax_select(self, query: exp.Select) -> exp.Query:
         select = self._parse_select(consume_pipe=False)
         found = {key for key, value in select.args.items() if value} if isinstance(select, exp.Select) else {"with_"}

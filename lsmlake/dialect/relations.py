@@ -141,6 +141,8 @@ class Relations:
         kind = self._kind(node)
         on, using = node.args.get("on"), node.args.get("using")
         if text.word(node, "method", "NATURAL"):
+            if kind in ("SEMI", "ANTI"):
+                text.refuse(node, f"NATURAL {kind} JOIN is not supported, nor in Spark", cure="write USING with the columns")
             names = {column.name.lower() for column in left.scope.columns()}
             using = [exp.to_identifier(column.name, quoted=True) for column in relation.columns if column.name.lower() in names]
         if kind == "CROSS" and (on is not None or using):
