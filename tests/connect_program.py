@@ -35,6 +35,7 @@ class Record:
 def main(target: str, names: Sequence[str]) -> None:
     """`names`: of tests, as in the outcomes; none for all."""
     os.environ[CONNECT] = "1"
+    sys.path.append(str(FOLDER.parent))  # for tests that use the package `bench`
     record = Record()
     options = ["-m", "connect", "-p", "no:cacheprovider", "--rootdir", str(FOLDER.parent)]
     tests = names or [path.name for path in sorted(FOLDER.glob("test_*spark*.py"))]
