@@ -168,9 +168,10 @@ def _expire(
     if dry_run:
         return len(expiring), len(expiring) + _delete(meta, free, dry_run=True)
 
+    if record:  # once: a second time it would record the marks
+        meta.snapshots.record([snapshot for snapshot, _ in expiring])
+
     def finish() -> int:
-        if record:
-            meta.snapshots.record([snapshot for snapshot, _ in expiring])
         meta.snapshots.retire([snapshot.id for snapshot, _ in expiring], mark)
         free = tagged.free(
             expiring, numbers[-1]

@@ -37,6 +37,13 @@ class Sorting:
     def output(self, number: int) -> str:
         return f"{self.name}.{quoted(f'#{number}')}"
 
+    def add(self, ordered: str, node: exp.Expression, item: exp.Expression, made: Typed, sql: str) -> None:
+        """Adds an item of ORDER BY of the query `node`: the expression `sql` with its direction."""
+        if not self.items and peek(node, "limit") is not None and peek(item, "nulls_first") and pa.types.is_string(made.type):
+            # the filter that DuckDB 2.0 makes of the rows found so far gives nulls for text that Parquet stores plain
+            self.items.append(f"{sql} IS NOT NULL")
+        self.items.append(ordered)
+
     def hide(self, sql: str) -> str:
         self.hidden.append(sql)
         return f"{self.name}.{quoted(f'#s{len(self.hidden) - 1}')}"
@@ -68,7 +75,8 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], n
     for item in order.expressions:
         what = item.this if isinstance(item, exp.Ordered) else item
         if isinstance(what, exp.Var) and what.name.upper() == "ALL":
-            made.items += [ordered(context, item, made.output(place)) for place in range(len(outputs))]
+            for place, one in enumerate(outputs):
+                made.add(ordered(context, item, made.output(place)), node, item, one.made, made.output(place))
             continue
         place = ordinal(context.text, what, len(outputs))
         if place is None and isinstance(what, exp.Column) and not what.table:
@@ -82,10 +90,7 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], n
             sql = found.sql
         else:
             sql = made.hide(found.sql)
-        if not made.items and peek(node, "limit") is not None and peek(item, "nulls_first") and pa.types.is_string(found.type):
-            # the filter that DuckDB 2.0 makes of the rows found so far gives nulls for text that Parquet stores plain
-            made.items.append(f"{sql} IS NOT NULL")
-        made.items.append(ordered(context, item, sql))
+        made.add(ordered(context, item, sql), node, item, found, sql)
     return made
 
 

@@ -23,7 +23,6 @@ TEXT = pa.large_string()  # the text of one batch may have more than 2 GiB
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _CONTROL = [chr(code) for code in range(32)]
 _ESCAPED_IN_JSON = '["\\\\\\x00-\\x1f]'
-_ONE = pa.scalar(Decimal(1), pa.decimal256(1, 0))
 _SPECIAL_IN_CSV = '[",\r\n]|^$'
 _NOT_A_TIME = "<"  # Arrow prints <value out of range: ...> for what no calendar has
 
@@ -119,7 +118,8 @@ def _decimals(column: pa.Array) -> pa.Array:
     if not pc.any(short).as_py():
         return text
     small = pc.if_else(short, column, pa.scalar(None, column.type)).cast(pa.decimal256(74, column.type.scale))
-    digits = pc.binary_replace_slice(pc.add(pc.abs(small), _ONE).cast(TEXT), 0, 1, "0")
+    one = pa.scalar(Decimal(1), pa.decimal256(1, 0))
+    digits = pc.binary_replace_slice(pc.add(pc.abs(small), one).cast(TEXT), 0, 1, "0")
     return pc.if_else(short, pc.if_else(pc.starts_with(text, "-"), joined("-", digits), digits), text)
 
 

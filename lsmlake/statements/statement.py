@@ -104,10 +104,12 @@ class Statement:
 
     def level(self, version: Version) -> str:
         """The isolation level."""
-        levels = version.options.isolation
+        if self.isolation:
+            return self.isolation
         if self.source is not None:
-            return self.isolation or levels.merge
-        return self.isolation or (levels.delete if self.clauses[0].action == DELETE else levels.update)
+            return version.options.isolation.merge
+        deletes = self.clauses[0].action == DELETE
+        return version.options.isolation.delete if deletes else version.options.isolation.update
 
     @property
     def parts(self) -> Iterator[Part]:

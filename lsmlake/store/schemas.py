@@ -42,33 +42,33 @@ class Schemas:
         folder = self.files.paths.schemas
         return sorted({0, *numbered((entry.path for entry in self.files.env.storage.list(folder)), folder, "schema")})
 
-    def put(self, schema: Schema) -> bool:
-        """Store a schema, which a snapshot will name; returns False if its number is taken. It is removed if the public call
-        fails before. Schema 0 completes a table that has a snapshot already: it stays."""
-        return self.begin(schema) if schema.id else self._create(schema)
-
     def begin(self, schema: Schema) -> bool:
-        """As `put`, also for schema 0 of a table that has no snapshot yet."""
-        own, path = _Own(self.files.env.storage, schema.encode()), self.files.paths.schema(schema.id)
-        undo.made(own, [path])
-        created = self._create(schema)
+        """As `put`, for schema 0, which makes a table. The table goes if the public call fails before it has a snapshot."""
+        path = self.files.paths.schema(schema.id)
+        unmade = _Unmade(self.files.env.storage, self.files.paths.snapshots, schema.encode())
+        undo.made(unmade, [path])
+        created = self.put(schema)
         if not created:
-            undo.kept(own, [path])
+            undo.kept(unmade, [path])
         return created
 
-    def _create(self, schema: Schema) -> bool:
+    def put(self, schema: Schema) -> bool:
+        """Store a schema; returns False if its number is taken. It stays if the public call fails: another one may have found it
+        and may name it in a snapshot."""
         return self.files.env.storage.put_if_absent(self.files.paths.schema(schema.id), schema.encode())
 
 
 @dataclass(frozen=True)
-class _Own:
-    """Deletes a file if this process has created it: its content tells."""
+class _Unmade:
+    """Deletes schema 0 of a table if this process has created it, which its content tells, and nobody has committed."""
 
     storage: Storage
+    snapshots: str
     data: bytes
 
     def __call__(self, paths: list[str]) -> None:
         for path in paths:
             with suppress(FileNotFoundError):
-                if read_bytes(self.storage, path) == self.data:
+                committed = next(iter(self.storage.list(self.snapshots)), None) is not None
+                if not committed and read_bytes(self.storage, path) == self.data:
                     self.storage.delete(path)
